@@ -29,6 +29,7 @@ class Damaged:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.is_postgres = isinstance(scene.store, PostgresStore)
+        self._refused: set[str] = set()
 
     def run(self, sqlite: str, postgres: str | None = None) -> None:
         """Run SQL: of SQLite, and of Postgres, if it differs in more than the schema ``signoff``."""
@@ -58,6 +59,7 @@ class Damaged:
     ) -> None:
         """Have the database refuse to change rows of a table, as a constraint does that somebody has added."""
         condition = f"{row}.{when}"
+        self._refused.add(table)
         self.run(
             f"CREATE TRIGGER poison_{table} BEFORE {on} ON {table} WHEN {condition} "
             "BEGIN SELECT RAISE(ABORT, 'poisoned'); END",
@@ -69,7 +71,13 @@ class Damaged:
 
     def allow(self, table: str) -> None:
         """Have the database take changes of a table again."""
+        self._refused.discard(table)
         self.run(f"DROP TRIGGER poison_{table}", f"DROP TRIGGER poison_{table} ON signoff.{table}")
+
+    def allow_all(self) -> None:
+        """Have the database take all changes again: other tests use it after this one."""
+        for table in tuple(self._refused):
+            self.allow(table)
 
 
 @asynccontextmanager
@@ -77,4 +85,8 @@ async def damaged(database: str, folder: Path) -> AsyncIterator[Damaged]:
     """Open a scene on a database whose rows can be damaged."""
     gc.collect()  # or jobs of an earlier test still speak of a database of the same name
     async with STORES[database](folder) as scene:
-        yield Damaged(scene)
+        damage = Damaged(scene)
+        try:
+            yield damage
+        finally:
+            damage.allow_all()
