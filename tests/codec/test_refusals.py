@@ -12,7 +12,7 @@ import threading
 import types
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta, timezone
+from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -149,6 +149,22 @@ def nested(depth: int) -> list[object]:
 
 
 AMSTERDAM = ZoneInfo("Europe/Amsterdam")
+
+
+class BrokenZone(tzinfo):
+    """A zone of the program's own that fails, as that of pandas' NaT does."""
+
+    def utcoffset(self, dt: datetime | None) -> timedelta | None:
+        raise ValueError("the zone knows nothing")
+
+    def dst(self, dt: datetime | None) -> timedelta | None:
+        return None
+
+    def tzname(self, dt: datetime | None) -> str:
+        return "broken"
+
+
+AMSTERDAM = ZoneInfo("Europe/Amsterdam")
 ODD = timezone(timedelta(seconds=61))
 
 REFUSED: dict[str, tuple[Any, str, str]] = {
@@ -227,6 +243,12 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "bytes deep in a model": (Texts(parts={"a": [b"", b"\xff"]}), "value.parts.a[1]", "val_json_bytes"),
     "bytes read in another way": (HalfBase64(data=b"x"), "value.data", "val_json_bytes"),
     "time with an odd offset": (time(1, tzinfo=ODD), "value", "offset with seconds"),
+    "datetime of a broken zone": (
+        [datetime(2024, 1, 1, tzinfo=BrokenZone())],
+        "value[0]",
+        "no UTC offset: the zone",
+    ),
+    "time of a broken zone": (time(1, tzinfo=BrokenZone()), "value", "no UTC offset: the zone"),
     "datetime without a UTC time": (datetime(1, 1, 1, tzinfo=ODD), "value", "no UTC time"),
     "odd offset in a model": (
         Zoned(at=datetime(1800, 1, 1, tzinfo=AMSTERDAM)),

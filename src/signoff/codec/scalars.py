@@ -68,8 +68,9 @@ def check_member(member: Enum) -> None:
 
 def check_offset(value: datetime | time) -> None:
     """Refuse a UTC offset with seconds, which does not come back."""
-    if _has_seconds(value.utcoffset()):
-        raise Unfit(f"has a UTC offset with seconds ({value.utcoffset()}); convert it to UTC")
+    offset = _offset_of(value)
+    if _has_seconds(offset):
+        raise Unfit(f"has a UTC offset with seconds ({offset}); convert it to UTC")
 
 
 def check_exact(value: object) -> None:
@@ -104,7 +105,7 @@ def _decimal(value: Decimal, _depth: int) -> JsonValue:
 
 
 def _datetime(value: datetime, _depth: int) -> JsonValue:
-    if not _has_seconds(value.utcoffset()):
+    if not _has_seconds(_offset_of(value)):
         return datetime.isoformat(value) + zones.suffix(value)
     marks = zones.suffix(value)
     try:
@@ -129,6 +130,15 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _offset_of(value: datetime | time) -> timedelta | None:
+    try:
+        return value.utcoffset()
+    except (
+        Exception
+    ) as error:  # a time zone of the program's own, or a value that is no time, such as pandas' NaT
+        raise Unfit(f"is {value!r:.60}, which has no UTC offset: {error}; pass None, or text") from None
 
 
 def _has_seconds(offset: timedelta | None) -> bool:
