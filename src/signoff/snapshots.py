@@ -80,7 +80,7 @@ async def load(store: Store, snapshot: Snapshot, *, by: str | None = None) -> Ru
 
         run = await load(app.store, json.loads(Path("refund.json").read_text()), by="user:ana")
     """
-    saved, digest = _read(snapshot)
+    saved, digest = read(snapshot)
     told = {"digest": digest, "runs": len(saved.runs), "namespace": saved.runs[0].run.namespace}
     event = _event(AuditKind.LOADED, saved.id, by, told)
     return await store.load_run(saved.within(store.namespace), event)
@@ -95,8 +95,8 @@ def _digest(snapshot: Snapshot) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def _read(snapshot: Snapshot) -> tuple[Saved, str]:
-    """Return what a snapshot holds, and its digest. Raises InvalidValue."""
+def read(snapshot: Snapshot) -> tuple[Saved, str]:
+    """Return what a snapshot holds, and its digest. Raises InvalidValue; it names the place."""
     if not isinstance(cast("object", snapshot), Mapping):
         raise InvalidValue("snapshot", "this is no JSON object; pass what `save` returned: json.loads(text)")
     schema = snapshot.get("schema")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,38 @@ async def test_what_is_no_snapshot_is_refused_by_its_place(server: Server, name:
             with pytest.raises(InvalidValue) as refused:
                 await client.load(wrong)
             assert refused.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("data", "path"),
+    [
+        ({"text": 1}, "snapshot.runs.0.promises.0.data.text"),
+        ([], "snapshot.runs.0.promises.0.data"),
+        (
+            {"text": "Pay?", "attachments": [{"url": "javascript:alert(1)"}]},
+            "snapshot.runs.0.promises.0.data.attachments.0.url",
+        ),
+    ],
+)
+@in_asyncio
+async def test_a_snapshot_with_a_question_that_nobody_could_read_is_refused(
+    server: Server, elsewhere: Server, name: str, data: object, path: str
+) -> None:
+    """It was changed by hand, with a digest of its own: the route of snapshots takes no more than other doors."""
+    async with AsyncClient(server.url) as here, AsyncClient(elsewhere.url) as there:
+        await here.start("approve", id=name)
+        async for event in (await here.get(name)).events():
+            if event.fact("id") == f"{name}.1":
+                break
+        snapshot = json.loads(json.dumps(dict(await here.save(name))))
+        snapshot["runs"][0]["promises"][0]["data"] = json.dumps(data)
+        body = {part: value for part, value in snapshot.items() if part != "digest"}
+        snapshot["digest"] = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+        with pytest.raises(InvalidValue) as refused:
+            await there.load(snapshot)
+        assert refused.value.path == path
+        with pytest.raises(NotFound):
+            await there.get(name)
 
 
 def test_a_snapshot_may_be_longer_than_other_bodies_up_to_a_limit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -14,10 +15,12 @@ from signoff.server.actors import ActorOf
 from signoff.server.bodies import Body, ExactRoute, Text
 from signoff.server.examples import RUN_ID, example
 from signoff.server.ids import Id
+from signoff.server.payloads import check_payloads
 from signoff.server.replies import reply, reply_with
 from signoff.server.responses import gives
 from signoff.server.saved_size import check_saved_size
 from signoff.server.services import ServicesOf
+from signoff.snapshots import read
 
 router = APIRouter(tags=["snapshots"], route_class=ExactRoute)
 
@@ -72,4 +75,6 @@ async def save_run(run_id: Id, services: ServicesOf, actor: ActorOf, body: SaveR
 async def load_snapshot(body: LoadSnapshot, services: ServicesOf, actor: ActorOf) -> Response:
     """Have a run go on here as it was saved, once: where the run is already, its snapshot is refused."""
     by = actor.user_id("by", body.by)
+    saved, _ = await asyncio.to_thread(read, body.snapshot)
+    await asyncio.to_thread(check_payloads, "load_run", {"snapshot": saved})
     return reply_with(await services.backend.load(body.snapshot, by=by), 201)
