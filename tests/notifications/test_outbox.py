@@ -441,6 +441,7 @@ async def test_a_channel_that_is_stuck_holds_up_no_other(
         monkeypatch.setattr(scene.store, "expand", breaks)
         await carry_out(scene, dispatcher)
         assert [each.channel for each in await deliveries(scene.store)] == ["b"]
+        scene.clock.advance(1.1)  # its back-off
         await carry_out(scene, dispatcher)
         assert [each.channel for each in await deliveries(scene.store)] == ["b", "a"]
 
