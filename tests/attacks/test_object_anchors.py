@@ -15,7 +15,7 @@ from moto.server import ThreadedMotoServer
 from examples.website_summary.processes import free_port
 from signoff.errors import InvalidValue
 from signoff.people.anchors.anchor import AnchorUnavailable
-from signoff.people.anchors.anchoring import restart
+from signoff.people.anchors.anchoring import MOST_FAILURES, Anchoring, restart
 from signoff.people.anchors.checkpoint import Checkpoint
 from signoff.people.anchors.configured import Anchors, anchors_of
 from signoff.people.anchors.objects import ObjectAnchor
@@ -103,6 +103,60 @@ async def test_a_trail_is_compared_with_its_checkpoints_in_a_bucket(scene: Scene
     found = await looked(scene.store, anchors)
     assert found.verdict.problems == ()
     assert [each.restart for look in found.looks for each in look.restarts] == ["backup of May 1"]
+
+
+ODD = (".", "..", "~", "a/../b", "%2E", "ü" * 200, "\N{PILE OF POO}" * 128, "x" * 255)
+
+
+@in_asyncio
+async def test_a_namespace_of_any_name_is_kept_and_read_back(bucket: Any) -> None:
+    place = ObjectAnchor(f"s3://{BUCKET}/x")
+    for number, name in enumerate(ODD):
+        await place.keep(Checkpoint("..", name, number, "a" * 64, -5.0 + number))
+    keys = [each.key for each in bucket.objects.all()]
+    assert len(keys) == len(ODD)
+    assert max(len(key.encode()) for key in keys) <= 1024
+    for number, name in enumerate(ODD):
+        kept = await place.read("..", name)
+        assert kept is not None
+        assert [(each.namespace, each.size, each.at) for each in kept.checkpoints] == [
+            (name, number, -5.0 + number)
+        ]
+    kept = await place.read("..")
+    assert kept is not None
+    assert ({each.namespace for each in kept.checkpoints}, kept.unreadable) == (set(ODD), 0)
+
+
+class Choosy:
+    """An anchor that refuses some namespaces."""
+
+    name = "choosy"
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+
+    async def keep(self, checkpoint: Checkpoint) -> None:
+        if checkpoint.namespace.startswith("bad"):
+            raise ValueError("no such path")
+        self.kept.append(checkpoint.namespace)
+
+    async def read(self, origin: str, namespace: str | None = None) -> None:
+        return None
+
+    async def close(self) -> None: ...
+
+
+@rule
+async def test_namespaces_that_an_anchor_refuses_keep_no_other_from_it(scene: Scene) -> None:
+    """There are more of them than it takes to count an anchor as away, and they come first."""
+    for name in (*(f"bad-{number}" for number in range(MOST_FAILURES + 2)), "zoo"):
+        await add(scene.within(name).store, 1, name)
+    choosy = Choosy()
+    anchoring = Anchoring(scene.store, (choosy,))
+    for _ in range(3):
+        await anchoring.bring_all()
+    assert choosy.kept == ["zoo"]
+    assert anchoring.states["choosy"].failures == 3
 
 
 @in_asyncio

@@ -245,7 +245,7 @@ class Untimed:
     async def due_questions(self, limit: int) -> tuple[Sequence[Due], float | None]:
         return [], None
 
-    async def unsealed(self, limit: int) -> Sequence[AuditEvent]:
+    async def unsealed(self, limit: int, *, besides: Sequence[str] = ()) -> Sequence[AuditEvent]:
         return []
 
 

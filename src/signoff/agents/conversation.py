@@ -16,7 +16,7 @@ from signoff.agents.history import PROMPT, Histories, Prompt, read_prompt
 from signoff.agents.kept_requests import KeptRequests
 from signoff.agents.outcomes import QUEUED, Finished, Outcome, Paused, Pending, result_parts, said_of_event
 from signoff.agents.record import STEER
-from signoff.agents.session_turns import AT_ONCE, SessionTurns, WaitingTurn, fork_of
+from signoff.agents.session_turns import SessionTurns, WaitingTurn, fork_of
 from signoff.agents.taken import Taken, TakenMessages
 from signoff.agents.turns import TurnRequest
 from signoff.agents.waiting import Rest, asked_by, rest_of
@@ -356,13 +356,18 @@ class Conversation:
         except NotFound:
             pass
         else:
-            first = await self._client.list(session_id=session.id, limit=AT_ONCE)
-            if all(each.id != id for each in first.items) and session.last_position > 0:
+            if session.last_position > 0 and not await self._is_run_of(session.id, id):
                 raise InvalidValue(
                     "session_id", f"session {session_id!r} has runs already; fork into a new one"
                 )
         await self._client.start(self.agent, {"fork": run.id}, id=id, session_id=session_id)
         return forked
+
+    async def _is_run_of(self, session_id: str, run_id: str) -> bool:
+        try:
+            return (await self._client.backend.get_run(run_id)).session_id == session_id
+        except NotFound:
+            return False
 
     # Looking
 

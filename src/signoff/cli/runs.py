@@ -154,6 +154,8 @@ def _remark(run: Run) -> str:
         return f"starts {ago(run.start_at or 0.0, time.time())}"
     if run.state is not RunState.FAILED:
         return ""
+    if run.left_out and "error" in run.left_out:
+        return f"an error of {run.left_out['error']:,} bytes: signoff show {one_line(run.id)}"
     type_name, message = run_error(run.error)
     return f"{type_name}: {message}"
 

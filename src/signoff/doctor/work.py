@@ -13,6 +13,7 @@ from signoff.records import Group, Run, RunState, Schedule, WorkerInfo
 from signoff.stores.base import COUNTED_AT_MOST, ENLIST_SECONDS
 from signoff.stores.inspection import COUNTED_AT_MOST as LATE_COUNTED
 from signoff.stores.inspection import Late
+from signoff.stores.listed import may_be_cut
 from signoff.stores.paging import DeliveryFilter, Page, RunFilter
 
 T = TypeVar("T")
@@ -212,7 +213,7 @@ def schedules(work: Work) -> Iterable[Verdict]:
             f"up, and does it know time zone {schedule.timezone}? Their logs say more"
         )
     if not late:
-        first = f" of the first {LOOKED_AT}" if len(work.schedules) == LOOKED_AT else ""
+        first = f" of the first {len(work.schedules)}" if may_be_cut(work.schedules, LOOKED_AT) else ""
         yield ok(f"none{work.place} is late{first}")
 
 

@@ -565,8 +565,11 @@ class Driver:
         if self.paused:
             self._report.paused()
         else:
-            for message, wakes in await self._insist(self._store.read_messages, [self.run.id]):
-                self.take([message], wakes)
+            found = await self._insist(self._store.read_messages, [self.run.id])
+            for message, seen in found:
+                self.take([message], seen)
+            if not found:  # what came cannot be read by this version: nothing of it is waited for here
+                self.wakes = max(self.wakes, wakes + 1)
         return self.paused
 
     async def _give_up(self, execution: Execution) -> None:

@@ -98,9 +98,20 @@ class Redactor:
     async def _related(self, known: Known) -> list[str]:
         related = [*([] if known.parent_id is None else [known.parent_id]), *sorted(known.children)]
         if known.session_id is not None:
-            of_session = RunFilter(session_id=known.session_id)
-            related += [run.id for run in (await self._store.list_runs(of_session, limit=OF_A_SESSION)).items]
+            related += await self._of_session(known.session_id)
         return related
+
+    async def _of_session(self, session_id: str) -> list[str]:
+        """Return the newest runs of a session: pages may end before their limit."""
+        found: list[str] = []
+        after: str | None = None
+        while len(found) < OF_A_SESSION:
+            room = OF_A_SESSION - len(found)
+            page = await self._store.list_runs(RunFilter(session_id=session_id), after=after, limit=room)
+            found += [run.id for run in page.items]
+            if (after := page.next) is None:
+                break
+        return found
 
     async def _known(self, run_id: str, run: Run | None = None) -> Known | None:
         """Return what is known of a run, after reading what was added to it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from signoff.clock import Clock
@@ -14,8 +15,10 @@ from signoff.names import check_namespace
 from signoff.records import (
     Amendment,
     AuditEvent,
+    CallKind,
     Due,
     Entry,
+    EntryKind,
     Group,
     LiveText,
     Message,
@@ -51,7 +54,7 @@ from signoff.stores.limits import (
     check_worker,
     check_workflows,
 )
-from signoff.stores.listed import may_be_cut
+from signoff.stores.listed import bytes_of, may_be_cut
 from signoff.stores.operations import OPERATIONS
 from signoff.stores.paging import (
     AuditFilter,
@@ -67,6 +70,8 @@ from signoff.stores.remote_server import RemoteServer
 from signoff.stores.retries import Retry
 
 ENTRIES_AT_ONCE: Final = 1000
+PART_BYTES: Final = 4 * 1024 * 1024
+"""Of entries in one request, where they can be told apart: as JSON in JSON they are up to twice as long."""
 SHORT_PATIENCE_SECONDS: Final = 5.0  # for what is asked for again soon anyway, with fresh arguments
 
 
@@ -218,12 +223,38 @@ class RemoteStore:
         )
 
     async def append(self, write: Write) -> None:
+        write = await self._ahead(write)
         await self._ask("append", ("run", write.run_id), write=write)
 
+    async def _ahead(self, write: Write) -> Write:
+        """Append the outcomes of steps that a large write begins with in parts. Returns what is left to write.
+
+        A request holds a few mebibytes, and each outcome counts by itself: what was done is kept, whatever comes of
+        the rest.
+        """
+        entries = list(write.entries)
+        if len(entries) < 2 or sum(len(each.value or "") for each in entries) <= PART_BYTES // 4:
+            return write
+        while len(entries) > 1 and bytes_of(entries) > PART_BYTES:
+            part, size = 0, 0
+            while part < len(entries) - 1 and _is_outcome(entries[part]):
+                size += bytes_of(entries[part])
+                if part and size > PART_BYTES:
+                    break
+                part += 1
+            if part == 0:
+                break
+            ahead = Write(write.run_id, write.epoch, tuple(entries[:part]))
+            await self._ask("append", ("run", write.run_id), write=ahead)
+            del entries[:part]
+        return write if len(entries) == len(write.entries) else replace(write, entries=tuple(entries))
+
     async def pause(self, write: Write, *, wakes: int, wake_at: float | None) -> bool:
+        write = await self._ahead(write)
         return await self._ask("pause", ("run", write.run_id), write=write, wakes=wakes, wake_at=wake_at)
 
     async def complete(self, write: Write, outcome: Outcome) -> None:
+        write = await self._ahead(write)
         await self._ask("complete", ("run", write.run_id), write=write, outcome=outcome)
 
     # Live text
@@ -532,3 +563,9 @@ class RemoteStore:
             key=None if key is None else (self.namespace, *key),
             patience_seconds=patience_seconds,
         )
+
+
+def _is_outcome(entry: Entry) -> bool:
+    """Whether an entry records what came of a step, which is so whatever else happens."""
+    kinds = (EntryKind.STEP_STARTED, EntryKind.ATTEMPT_FAILED, EntryKind.COMPLETED)
+    return entry.kind in kinds and entry.call is CallKind.STEP

@@ -115,4 +115,4 @@ class LogLimit:
 
 
 def _at(table: Sequence[tuple[int, float]], length: int) -> float:
-    return next(value for at_least, value in table if length >= at_least)
+    return next((value for at_least, value in table if length >= at_least), table[-1][1])

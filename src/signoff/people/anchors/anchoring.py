@@ -25,6 +25,9 @@ LONGEST_PAUSE: Final = 600.0
 PATIENCE_SECONDS: Final = 30.0
 """For one checkpoint."""
 
+MOST_FAILURES: Final = 3
+"""Namespaces whose heads an anchor refuses before it counts as away, until the next attempt."""
+
 AT_ONCE: Final = 100
 EMPTY: Final = "0" * 64
 """The hash of a chain without events."""
@@ -78,6 +81,9 @@ class Anchoring:
         self._every_seconds = every_seconds
         self._seen: dict[tuple[str, str], Seal] = {}  # what each anchor has of each namespace
         self._behind: set[tuple[str, str]] = set()
+        self._refused: set[tuple[str, str]] = (
+            set()
+        )  # what each anchor refused last time: tried after the others
         self.states: dict[str, State] = {anchor.name: State() for anchor in anchors}
 
     async def run(self) -> None:
@@ -110,16 +116,37 @@ class Anchoring:
         """Keep the heads that the anchor does not have.
 
         Raises:
-            AnchorUnavailable: One of them could not be kept; those before it are.
+            AnchorUnavailable: Some of them could not be kept, of which this is the first; the others are. After
+                ``MOST_FAILURES`` it stops: the anchor is away.
         """
         gone = {namespace for name, namespace in self._seen if name == anchor.name}
+        failures: list[Exception] = []
+
+        async def bring(namespace: str, head: Seal) -> None:
+            key = anchor.name, namespace
+            if self._seen.get(key) == head or len(failures) >= MOST_FAILURES:
+                return
+            try:
+                await self._bring(anchor, namespace, head)
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # one namespace harms no other
+                failures.append(error)
+                self._refused.add(key)
+            else:
+                self._refused.discard(key)
+
+        refused: list[tuple[str, Seal]] = []
         async for namespace, head in heads_of(self._store):
             gone.discard(namespace)
-            if self._seen.get((anchor.name, namespace)) != head:
-                await self._bring(anchor, namespace, head)
-        for namespace in sorted(gone):
-            if self._seen[anchor.name, namespace] != NO_SEAL:
-                await self._bring(anchor, namespace, NO_SEAL)
+            if (anchor.name, namespace) in self._refused:
+                refused.append((namespace, head))
+            else:
+                await bring(namespace, head)
+        for namespace, head in [*((each, NO_SEAL) for each in sorted(gone)), *refused]:
+            await bring(namespace, head)
+        if failures:
+            raise failures[0]
 
     async def _bring(self, anchor: Anchor, namespace: str, head: Seal) -> None:
         store, cursor = self._store.within(namespace), cursor_of(anchor)

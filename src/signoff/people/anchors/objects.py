@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from datetime import timedelta
 from typing import Any, Final
@@ -23,10 +24,20 @@ TIMEOUT_SECONDS: Final = 20
 """For one request, and after which no other is tried."""
 
 _KEY: Final = re.compile(
-    r"(?P<size>\d{19})-(?P<hash>[0-9a-f]{64})-(?P<at>\d{1,18})(?P<restart>-restart)?\.txt"
+    r"(?P<size>\d{19})-(?P<hash>[0-9a-f]{64})-(?P<at>-?\d{1,18})(?P<restart>-restart)?\.txt"
 )
 
-_Failed: Final = (exceptions.BaseError, OSError)  # what is not found is Python's own FileNotFoundError
+_Failed: Final = (
+    exceptions.BaseError,
+    OSError,
+    ValueError,
+)  # Python's own for what is not found, and for odd paths
+
+LONGEST_PART: Final = 200
+"""Of an origin or a namespace in a key, in characters. Longer ones, of which a store might refuse the key, are cut."""
+
+_CUT: Final = "~"
+"""Comes before the hash of a part that was cut. ``quote`` leaves it as it is, so a name that has it is cut, too."""
 
 
 class ObjectAnchor:
@@ -79,7 +90,7 @@ class ObjectAnchor:
 
     async def read(self, origin: str, namespace: str | None = None) -> Kept | None:
         """Return what is kept of a log, by the names of its objects; restarts are read themselves."""
-        prefix = quote(origin, safe="") + ("" if namespace is None else f"/{quote(namespace, safe='')}")
+        prefix = _part(origin) + ("" if namespace is None else f"/{_part(namespace)}")
         found: list[tuple[float, Checkpoint]] = []
         unreadable = 0
         try:
@@ -102,7 +113,7 @@ class ObjectAnchor:
         key = _KEY.fullmatch(parts[-1])
         if key is None or len(parts) < 3:
             return None
-        if key["restart"] is None:
+        if key["restart"] is None and _CUT not in parts[-2]:
             at = int(key["at"]) / MICROSECONDS
             return Checkpoint(origin, unquote(parts[-2]), int(key["size"]), key["hash"], at)
         reply = await obstore.get_async(self._store, path)
@@ -118,8 +129,18 @@ class ObjectAnchor:
 def _key_of(checkpoint: Checkpoint) -> str:
     at = int(checkpoint.at * MICROSECONDS)
     restart = "" if checkpoint.restart is None else "-restart"
-    folder = f"{quote(checkpoint.origin, safe='')}/{quote(checkpoint.namespace, safe='')}"
+    folder = f"{_part(checkpoint.origin)}/{_part(checkpoint.namespace)}"
     return f"{folder}/{checkpoint.size:019d}-{checkpoint.hash}-{at}{restart}.txt"
+
+
+def _part(name: str) -> str:
+    """Return a name as a part of a key. No part is ``.`` or ``..``, which are no names of objects."""
+    part = quote(name, safe="")
+    if len(part) > LONGEST_PART or _CUT in part:
+        return (
+            f"{part[: LONGEST_PART // 2].replace(_CUT, '_')}{_CUT}{hashlib.sha256(name.encode()).hexdigest()}"
+        )
+    return part.replace(".", "%2E") if part in (".", "..") else part
 
 
 def _first_line(error: Any) -> str:
