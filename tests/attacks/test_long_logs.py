@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,7 +48,8 @@ while True:  # one of the two always reads
     a, b = b, a
 """
 
-VALUE = '{"args": ["' + 100_000 * "x" + '"]}'
+VALUE = '{"args": ["' + Random(1).randbytes(50_000).hex() + '"]}'
+"""It cannot be compressed to much less."""
 
 
 @contextmanager
@@ -144,7 +147,8 @@ def test_an_attempt_waits_for_all_readers_together_no_longer_than_for_one(
         with reader(path, 1000.0):
             db.execute("INSERT INTO runs VALUES (1)")
             times = iter(range(100))
-            monkeypatch.setattr("signoff.stores.sqlite_log.time.monotonic", lambda: next(times) / 10)
+            clock = SimpleNamespace(monotonic=lambda: next(times) / 10)  # other threads have the real one
+            monkeypatch.setattr(sqlite_log, "time", clock)
             monkeypatch.setattr(sqlite_log, "PATIENCE", ((0, 1.0),))
             monkeypatch.setattr(sqlite_log, "LOOKS", 100)
             db.set_trace_callback(asked.append)
