@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -48,7 +49,7 @@ while True:  # one of the two always reads
     a, b = b, a
 """
 
-VALUE = '{"args": ["' + Random(1).randbytes(50_000).hex() + '"]}'
+VALUE = '{"args": ["' + b64encode(Random(1).randbytes(75_000)).decode() + '"]}'
 """It cannot be compressed to much less."""
 
 
