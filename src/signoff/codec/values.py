@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import sys
 from collections import deque
 from typing import Any, Final, cast
@@ -31,7 +30,7 @@ MAX_CARRIED = 16 * MAX_BYTES
 """How much a run may carry into its next generation, and how large the state may be that an execution of a flow ends
 with: many writes have made it, each of which had a limit."""
 
-_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (scalars.MAX_DIGITS + 1))
+_DIGITS: Final = b"0123456789"
 
 _UNCHANGED = scalars.EXACT | {float}
 
@@ -311,9 +310,21 @@ def _write(plain: Any) -> bytes:
     except PydanticSerializationError as error:
         check_text(plain)
         raise Unfit(str(error)) from error
-    if len(raw) > scalars.MAX_DIGITS and _LONG_NUMBER.search(raw):
+    if len(raw) > scalars.MAX_DIGITS and _has_long_number(raw):
         check_text(plain)
     return raw
+
+
+def _has_long_number(raw: bytes) -> bool:
+    """Whether more digits than a number may have stand in a row, be it in text."""
+    length = scalars.MAX_DIGITS + 1
+    for place in range(scalars.MAX_DIGITS, len(raw), length):  # so many in a row have one of these places
+        if raw[place] in _DIGITS:
+            before, after = raw[max(0, place - length) : place], raw[place : place + length]
+            found = len(before) - len(before.rstrip(_DIGITS)) + len(after) - len(after.lstrip(_DIGITS))
+            if found >= length:
+                return True
+    return False
 
 
 def _first_problem(error: ValidationError, path: str) -> tuple[str, str]:
