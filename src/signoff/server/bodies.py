@@ -28,8 +28,8 @@ LIMIT = MAX_BYTES + 64 * 1024
 """How long a body may be in bytes: the largest value, and what is around it."""
 
 BATCH_LIMIT = 20 * 1024 * 1024
-"""How long a batch of a remote store may be in bytes: the largest state of a flow, and what is around
-it. What a run did in one turn must fit in one.
+"""How long a batch of a remote store may be in bytes. What a run writes in one turn must fit in one, but for outcomes
+of steps, which are written in parts. The largest state of a flow fits if its JSON is escaped little.
 """
 
 WIDE_LIMIT = 10 * 1024 * 1024
