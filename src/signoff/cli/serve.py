@@ -162,7 +162,7 @@ def _working_options(command: Command) -> Command:
             type=click.IntRange(min=0),
             default=HOT_RUNS,
             show_default=True,
-            help="Paused runs in memory, of 16 KiB; one that holds more counts for several.",
+            help="Paused runs in memory, some 16 KiB each; an agent's turn counts for 12 to 30.",
         ),
         click.option("--threads", type=count, default=32, show_default=True, help="Plain steps at once."),
         click.option("--concurrency", type=count, default=1000, show_default=True, help="Runs held at once."),

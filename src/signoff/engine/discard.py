@@ -11,14 +11,13 @@ interpreter, a free-threaded build), what is discarded is kept alive until the p
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import sys
 import sysconfig
 import types
 import weakref
 from collections.abc import Generator, Iterable
-from typing import Any, cast
+from typing import Any
 
 from signoff.private_names import set_finalized
 
@@ -56,43 +55,6 @@ def forget(gone: Iterable[object]) -> None:
         for reference in weakref.getweakrefs(each):
             if reference.__callback__ is not None:
                 reference.__callback__(reference)
-
-
-class _Anything:
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType]
-
-
-def unlink(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Have what tasks wait for not refer to them any more.
-
-    Each task is in a circle with the future that it waits for: all that its code held would stay until the collector
-    looks, which a worker has it do rarely.
-    """
-    any_callback: Any = _Anything()
-    for task in tasks:
-        task.remove_done_callback(any_callback)
-        waiting: Any = task.get_coro()
-        while (deeper := _awaited_by(waiting)) is not None:
-            waiting = deeper
-        for each in gc.get_referents(waiting):
-            if isinstance(each, asyncio.Future):
-                cast("asyncio.Future[Any]", each).remove_done_callback(any_callback)
-
-
-def _awaited_by(suspended: object) -> object:
-    """Return what suspended code waits for; None of other objects, whose attributes are their own affair."""
-    match suspended:
-        case types.CoroutineType():
-            return suspended.cr_await
-        case types.GeneratorType():
-            return cast("Any", suspended).gi_yieldfrom
-        case types.AsyncGeneratorType():
-            return suspended.ag_await
-        case _:
-            return None
 
 
 def _suspended(roots: Iterable[object], opaque: tuple[type, ...]) -> list[object]:

@@ -52,7 +52,6 @@ log = own_logger("signoff.worker")
 
 TURN_SECONDS = 0.005
 HOLD_SECONDS = 1.0  # a run whose next timer is nearer than this is not worth pausing
-LARGE_BYTES = 16 * 1024  # of arguments; what smaller runs take does not depend on them
 NEAR_SECONDS = 0.01  # a step that began this near to the entry before its outcome need not say when
 _FINAL_ENTRY = {
     RunState.SUCCEEDED: EntryKind.SUCCEEDED,
@@ -98,10 +97,6 @@ class Host(Interviewer, Protocol):
         """Note that a suspect has made progress."""
         ...
 
-    def moves(self, size: int) -> None:
-        """Note that a large run is computed, which has so many bytes of arguments; or, if negative, that it waits."""
-        ...
-
     def attempt(self, call: StepCall, run_id: str, number: int) -> Coroutine[Any, Any, Attempt]:
         """Run an attempt of a step."""
         ...
@@ -138,8 +133,6 @@ class Driver:
         self._suspending = False
         self.is_suspect = claim.run.takeovers >= SUSPECT_TAKEOVERS
         self._held_seconds = 0.0  # idle, for short timers
-        self._large = size if (size := len(claim.run.arguments)) >= LARGE_BYTES else 0
-        self._is_moving = False
         self.sure_until = sure_until
         self._host = host
         self._store = host.store
@@ -219,12 +212,6 @@ class Driver:
                 self._events.append(message)
         self.poke()
 
-    def move(self, is_moving: bool) -> None:
-        """Tell the worker, if the run is large, that it is computed from now on, or waits."""
-        if self._large and is_moving is not self._is_moving:
-            self._is_moving = is_moving
-            self._host.moves(self._large if is_moving else -self._large)
-
     def poke(self) -> None:
         """Have the driver look at what came, at the clock and at ``draining`` again."""
         if self._waiter is not None and not self._waiter.done():
@@ -302,12 +289,10 @@ class Driver:
             alarm = self._loop.call_later(min(delay, 3600.0), self.poke)
         is_idle = self._is_idle()
         began = self._loop.time() if is_idle else 0.0
-        self.move(False)
         try:
             await self._waiter
         finally:
             self._waiter = None
-            self.move(True)
             if is_idle:
                 self._held_seconds += self._loop.time() - began
             if alarm is not None:
@@ -716,11 +701,7 @@ class Driver:
         while True:
             number += 1
             running = self._host.attempt(call, self.run.id, number)
-            self.move(False)
-            try:
-                attempt = await create_step_task(call, running)
-            finally:
-                self.move(True)
+            attempt = await create_step_task(call, running)
             if (voice := call.hush()) is not None:
                 await self._end_live(call, voice)
             wait = attempt.retry_after

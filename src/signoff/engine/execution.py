@@ -27,7 +27,7 @@ from signoff.engine.branches import GROWN_FROM, Branch, Numbers, by_number, firs
 from signoff.engine.built import Built, report_left
 from signoff.engine.callbacks import TimerCallback
 from signoff.engine.calls import Call, DetachedCall, ProgressCall, SignalCall, TimerCall, check_name
-from signoff.engine.discard import discard, forget, unlink
+from signoff.engine.discard import discard, forget
 from signoff.engine.functions import is_swap
 from signoff.engine.inputs import KEY as INPUTS
 from signoff.engine.inputs import differing, other_functions, said
@@ -42,6 +42,7 @@ from signoff.engine.loop import (
 )
 from signoff.engine.past import Past, inputs_in
 from signoff.engine.scope import refused
+from signoff.engine.weight import runs_weighed
 from signoff.errors import (
     BusyLoop,
     CallbackFailed,
@@ -275,21 +276,19 @@ class Execution:
         """Name the line of user code at which the run waits."""
         return waiting_line(self._main.get_coro()) if self._main is not None else "an unknown line"
 
+    @property
+    def weight(self) -> int:
+        """For how many plain runs it counts while it is kept in memory."""
+        return runs_weighed([task.get_coro() for task in self.loop.tasks])
+
     def discard(self) -> None:
         """Let go of the code where it stands. Nothing of it runs any more."""
         self.is_discarded = True
         coroutines = [task.get_coro() for task in self.loop.tasks]
         discard([*coroutines, *self.loop.generators.kept], (Execution, WorkflowLoop))
-        unlink(self.loop.tasks)
         forget(list(self.loop.tasks))
         self.loop.drop()
         self._main = None
-        # The calls refer to this run.
-        self.open.clear()
-        self.issued.clear()
-        self._listeners.clear()
-        self._timers.clear()
-        self._children.clear()
 
     def error_of(self, text: str) -> Exception:
         """Rebuild an error for the run's code, and note the classes that are not imported here."""

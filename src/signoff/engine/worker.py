@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from signoff import telemetry
 from signoff.codec.ciphers import is_encrypted
-from signoff.codec.values import MAX_BYTES
 from signoff.engine import host
 from signoff.engine.agenda import Doubt
 from signoff.engine.announcer import Announcer
@@ -24,7 +23,6 @@ from signoff.engine.execution import Execution, Program
 from signoff.engine.fatal import as_failure, is_asked_for
 from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, Keeper, LeaseKeeper, Leases
 from signoff.engine.live import Publisher
-from signoff.engine.loop import WorkflowLoop
 from signoff.engine.others import OtherWorkers
 from signoff.engine.retention import Retention
 from signoff.engine.scope import fields_of
@@ -32,7 +30,6 @@ from signoff.engine.step_tasks import contained
 from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.threads import StepThreads
 from signoff.engine.timers import LOOK_EVERY_SECONDS, Duty, TimerService
-from signoff.engine.weight import PLAIN_BYTES, Scales
 from signoff.errors import LeaseLost, MissingKey, StoreUnavailable
 from signoff.own_logs import own_logger
 from signoff.records import AuditKind, Entry, NewAuditEvent, Run, WorkerInfo, WorkflowInfo
@@ -45,8 +42,6 @@ log = own_logger("signoff.worker")
 
 CLAIM_AT_ONCE = 100
 HOT_RUNS = 5000
-MOVING_BYTES = 16 * 1024 * 1024
-"""A worker claims no more while runs with so many bytes of arguments are computed: they take several times as many."""
 MAX_TAKEOVERS = 8
 TRIAL_SECONDS = 3.0
 """For how long a worker claims nothing beside suspects that have made no progress, so that nothing else ends it."""
@@ -92,13 +87,13 @@ class _Hot:
         execution: Its code.
         epoch: The epoch that it paused in.
         seq: The last journal entry that the code knows.
-        size: How many bytes it holds.
+        weight: For how many plain runs it counts.
     """
 
     execution: Execution
     epoch: int
     seq: int
-    size: int
+    weight: int
 
 
 class Worker:
@@ -110,9 +105,9 @@ class Worker:
         group: The group it polls.
         concurrency: How many runs it holds at once.
         threads: How many plain functions of steps run at once.
-        hot_runs: How many paused runs stay in memory to go on without a
-            replay. What each holds is counted, its data included: all together hold no more than so many times
-            16 KiB. A run that holds more than this alone is not kept.
+        hot_runs: How many paused runs stay in memory (about 16 KiB each, and what they hold) to go on without a
+            replay. One that waits deeper, or in parallel, counts for several: an agent's turn for 12 to 30, none for
+            more than a tenth of all.
         busy_seconds: After how long of computing workflow code that waits for nothing is interrupted.
         stalled_seconds: After how long without a turn of the loop its leases are let go.
         beat_seconds: How often leases are extended.
@@ -182,16 +177,10 @@ class Worker:
         self._held: dict[str, Driver] = {}
         self._tasks: dict[Driver, asyncio.Task[None]] = {}
         self._hot: OrderedDict[str, _Hot] = OrderedDict()  # by run id, the longest kept first
-        self._hot_bytes = 0
-        self._scales = Scales((Execution, WorkflowLoop))
+        self._hot_weight = 0
         self._changed: set[str] = set()
         self._look_at_all = False
         self._may_claim = True
-        self._moving_bytes = 0  # arguments of large runs that do not wait for a step, a person or a timer
-        self._claimed_bytes = (
-            MAX_BYTES  # of a run of the last claims, on average; of the first it is not known
-        )
-        self._may_pass = False  # the bound, for once
         self._on_trial: set[Driver] = set()  # suspects that have made no progress yet
         self._trial_until = 0.0
         self._others = OtherWorkers(store, self.info, self._claim_again)
@@ -346,7 +335,6 @@ class Worker:
             if loop.time() >= look_at:  # however much was told meanwhile
                 look_at = loop.time() + self._look_seconds
                 self._may_claim = True
-                self._may_pass = True  # what is computed may wait for a run that is not claimed
                 self._look_at_all = True
 
     async def _read_messages(self) -> None:
@@ -368,10 +356,10 @@ class Worker:
 
     async def _claim(self) -> None:
         while self._may_claim and not self.draining and not self._is_trial_on:
-            room = min(CLAIM_AT_ONCE, self._concurrency - len(self._held), self._room_for_large)
+            room = min(CLAIM_AT_ONCE, self._concurrency - len(self._held))
             if room <= 0:
                 return
-            self._may_claim = self._may_pass = False
+            self._may_claim = False
             began = asyncio.get_running_loop().time()
             names = self._others.without_avoided(self._programs.names(), began)
             claims = await self.store.claim(self.info.id, self._group, names, room)
@@ -384,28 +372,10 @@ class Worker:
                 else:
                     self._start(claim, began + self.store.lease_seconds)
             self._begin_trial(claim.run for claim in claims)
-            if claims:
-                average = sum(len(claim.run.arguments) for claim in claims) // len(claims)
-                self._claimed_bytes = max(average, self._claimed_bytes // 8)
             # A server sends fewer than there is room for if they are large.
             sent = [part for claim in claims for part in (claim.run, claim.messages)]
             if len(claims) == room or may_be_cut(sent, at=CLAIMED_BYTES):
                 self._may_claim = True
-
-    @property
-    def _room_for_large(self) -> int:
-        """How many runs may be claimed, if they are like those of the last claim."""
-        left = MOVING_BYTES - self._moving_bytes
-        if left > 0:
-            return 1 + left // max(1, self._claimed_bytes)
-        return int(self._may_pass)
-
-    def moves(self, size: int) -> None:
-        """Note that a large run is computed, which has so many bytes of arguments; or, if negative, that it waits."""
-        was_full = self._moving_bytes >= MOVING_BYTES
-        self._moving_bytes += size
-        if was_full and self._moving_bytes < MOVING_BYTES:
-            self._claim_again()
 
     # Suspects
 
@@ -481,7 +451,6 @@ class Worker:
             self._take_hot(run.id)
             driver = Driver(self, claim, hot.execution, hot.seq, sure_until=sure_until)
         self._held[run.id] = driver
-        driver.move(True)
         task = asyncio.create_task(driver.drive(), name=f"signoff run {run.id}", context=self._context())
         self._tasks[driver] = task
         task.add_done_callback(lambda done: self._ended(driver, done))
@@ -492,7 +461,6 @@ class Worker:
 
     def _ended(self, driver: Driver, task: asyncio.Task[None]) -> None:
         run_id = driver.run.id
-        driver.move(False)
         del self._tasks[driver]
         if self._held.get(run_id) is driver:
             del self._held[run_id]
@@ -514,19 +482,16 @@ class Worker:
     def _keep_hot(self, run_id: str, execution: Execution, epoch: int, seq: int) -> None:
         if run_id in self._hot:
             self._evict(run_id)
-        most = self._hot_runs * PLAIN_BYTES
-        size = max(PLAIN_BYTES, self._scales.bytes_of(execution, execution.shared, most) if most else 0)
-        if size > most:
-            execution.discard()
-            return
-        self._hot[run_id] = _Hot(execution, epoch, seq, size)
-        self._hot_bytes += size
-        while self._hot_bytes > most:
+        # However much waits in one run: to replay it at each answer would cost more than its memory.
+        weight = min(execution.weight, max(1, self._hot_runs // 10))
+        self._hot[run_id] = _Hot(execution, epoch, seq, weight)
+        self._hot_weight += weight
+        while self._hot_weight > self._hot_runs:
             self._evict(next(iter(self._hot)))
 
     def _take_hot(self, run_id: str) -> _Hot:
         hot = self._hot.pop(run_id)
-        self._hot_bytes -= hot.size
+        self._hot_weight -= hot.weight
         return hot
 
     def _evict(self, run_id: str) -> None:
