@@ -59,7 +59,6 @@ class LocalProvider:
         self.published: list[Any] = [RSA, EC]
         self.rewrite: Callable[[str], str] = lambda token: token
         self.broken: set[str] = set()
-        self.change: Callable[[str, bytes], bytes] = lambda door, body: body
         self.asked: dict[str, int] = {}
         self.answered: dict[str, str] = {}
         self._codes: dict[str, dict[str, str]] = {}
@@ -89,11 +88,7 @@ class LocalProvider:
         async def counted(request: Request) -> Response:
             name = request.url.path.rpartition("/")[2]
             self.asked[name] = self.asked.get(name, 0) + 1
-            if name in self.broken:
-                return Response("sorry", 500)
-            made: Response = await answer(request)
-            body = self.change(name, bytes(made.body))
-            return made if body == made.body else Response(body, made.status_code)
+            return Response("sorry", 500) if name in self.broken else await answer(request)
 
         return counted
 
