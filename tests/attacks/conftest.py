@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.server.conftest import open_trail as open_trail
 from tests.stores.scene import STORE_NAMES
 
 

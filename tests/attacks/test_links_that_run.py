@@ -15,7 +15,6 @@ from signoff.people.questions import Question
 from signoff.records import NewPromise, PromiseKind
 from signoff.server.link_pages import attachment_parts as shown_on_page
 from signoff.stores.remote import RemoteStore
-from tests import worker_keys
 from tests.server.keyed import keyed
 from tests.support import OnThread
 
@@ -52,7 +51,7 @@ def test_a_worker_is_refused_them_too(url: object) -> None:
 
 def test_a_worker_is_refused_them_at_the_store_door(tmp_path: Path) -> None:
     async def ask(server_url: str) -> None:
-        store = RemoteStore(server_url, key=worker_keys.SECRET)
+        store = RemoteStore(server_url)
         await store.open()
         try:
             for number, url in enumerate([*RUNNING, None, 1]):
@@ -66,7 +65,7 @@ def test_a_worker_is_refused_them_at_the_store_door(tmp_path: Path) -> None:
         finally:
             await store.close()
 
-    with OnThread(lambda: keyed(tmp_path, worker_keys=worker_keys.KEYS)) as here:
+    with OnThread(lambda: keyed(tmp_path, require_auth=False)) as here:
         asyncio.run(ask(here.server.url))
 
 

@@ -31,8 +31,6 @@ from tests.server.conftest import asked, path_of, serving, start
 from tests.stores.scene import Scene, rule
 from tests.support import OnThread
 
-pytestmark = pytest.mark.usefixtures("open_trail")
-
 LONG = "x" * 900_000
 NOTE = "my-note"
 ATTEMPTS: list[tuple[str, dict[str, Any]]] = [
