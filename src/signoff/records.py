@@ -627,7 +627,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A schedule or a question whose time has come. What is to be done says its record, which is read by itself."""
+    """Reference to a schedule or a question that is due. Its record is read separately."""
 
     namespace: str
     id: str

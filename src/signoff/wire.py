@@ -224,7 +224,7 @@ def _json(value: object) -> bytes:
 
 
 def _plain(text: str) -> bytes:
-    """Return a payload as JSON. Raises ValueError if it is none."""
+    """Return a payload as JSON. Raises ValueError if it is not valid JSON."""
     value = read_kept(text)
     if len(text) <= _LARGEST:
         return to_json(value)

@@ -568,7 +568,7 @@ class Driver:
             found = await self._insist(self._store.read_messages, [self.run.id])
             for message, seen in found:
                 self.take([message], seen)
-            if not found:  # what came cannot be read by this version: nothing of it is waited for here
+            if not found:  # a message that this version cannot read: do not ask for it again
                 self.wakes = max(self.wakes, wakes + 1)
         return self.paused
 

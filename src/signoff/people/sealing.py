@@ -1,4 +1,4 @@
-"""Giving audit events their places in their namespaces' chains. Any number of processes may do it."""
+"""Seals audit events into their namespaces' chains. Any number of processes may do it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = own_logger("signoff.people")
 
 AT_ONCE: Final = 500
 IN_A_ROW: Final = 3
-"""After so many events of a namespace that failed one after another its whole chain is set aside."""
+"""After this many consecutive failures a namespace's whole chain is set aside."""
 
 
 class Sealing:
@@ -117,7 +117,7 @@ async def seal_events(store: Store, sealing: Sealing | None = None) -> float | N
 
 
 async def _seal(store: Store, events: Sequence[AuditEvent]) -> bool:
-    """Seal events. Returns False if the chain did not take them, and nobody else has added to it meanwhile."""
+    """Seal events. Returns False if the chain refused them although no other process has extended it."""
     head = await _head(store)
     seq, hash = head
     seals: list[Seal] = []

@@ -51,7 +51,7 @@ class Actor:
         return Origin(OriginWay(self.identity.way), self.identity.credential, service, address)
 
     def caller(self, address: str | None) -> str:
-        """Return who it is, to count what they keep open: their key or themselves; their address if nobody knows."""
+        """Return the caller to count streams for: the key, the user, or the address if unauthenticated."""
         if self.identity is None:
             return f"address {address}"
         return f"{self.identity.way} {self.identity.credential or self.identity.person.user_id}"

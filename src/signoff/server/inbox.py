@@ -40,7 +40,7 @@ class Happening:
     Attributes:
         seq: Its place in the chain.
         question: The question, without its payloads.
-        case: What its policy says; None if this Signoff cannot read it, so that only those are told who see all.
+        case: What its policy says; None if this version cannot read it: then only users with full access are notified.
         former: As it was asked before it went to others; None if it did not.
         told: The event for whoever sees the question.
     """
@@ -193,7 +193,7 @@ class Inbox:
             self._since = oldest.seq
 
     async def _happening(self, seal: Seal, event: AuditEvent) -> Happening | None:
-        """Return what people are told of an event, if anything."""
+        """Return the change that an event reports to streams, if any."""
         if event.kind in _NO_CHANGE:
             return None
         question = await self._question(event.question_id)
@@ -202,7 +202,7 @@ class Inbox:
         try:
             return Happening.of(seal, event, question, await self._redactor.shown(question))
         except (ValueError, TypeError, AttributeError, KeyError):
-            log.exception("question %s cannot be shown: nobody is told of it", question.id)
+            log.exception("question %s cannot be shown: no stream reports its change", question.id)
             return None
 
     async def _question(self, question_id: str) -> Promise | None:
@@ -275,7 +275,7 @@ def _former(event: AuditEvent, question: Promise) -> Case | None:
 
 
 def _case(question: Promise) -> Case | None:
-    """Return what says who may answer a question, without its payloads; None if this Signoff does not know."""
+    """Return the question's policy state without payloads; None if this version cannot read it."""
     case = Case.readable(question, 0.0)
     if case is None:
         return None

@@ -172,7 +172,7 @@ async def operate(request: Request, services: ServicesOf, access: AccessOf) -> R
     """Do a batch of operations. They begin together; each is answered as soon as it has ended."""
     body = await read_batch(request)
     try:
-        # Not by the model itself, which would make a tree of it first that takes ten times as much.
+        # The model's own JSON parser would first build a tree ten times as large.
         batch = Batch.model_validate(from_json(body))
     except ValidationError as error:
         raise InvalidValue("body", f"it is no batch of operations: {error.errors()[0]['msg']}") from None
@@ -222,7 +222,7 @@ async def _do(services: Services, access: Access, origin: Origin, asked: Asked) 
 
 
 def _check_lengths(arguments: dict[str, Any]) -> None:
-    """Raise InvalidValue for an id or a name that is a payload by its length: errors repeat it."""
+    """Raise InvalidValue for an id or a name of a payload's length: error messages would repeat it."""
     for name, value in arguments.items():
         if isinstance(value, str) and name not in _LONG and len(value) > LONGEST_ARGUMENT:
             raise InvalidValue(name, f"it has {len(value):,} characters, more than {LONGEST_ARGUMENT:,}")
@@ -231,7 +231,7 @@ def _check_lengths(arguments: dict[str, Any]) -> None:
 
 
 async def _whole_journal(do: Callable[[dict[str, Any]], Awaitable[Any]], said: dict[str, Any]) -> Any:
-    """Read a journal for a client that does not ask for its pages, as newer ones do."""
+    """Read a whole journal for an older client, which does not ask for pages."""
     entries = await do({**said, "limit": MOST_ENTRIES})
     if entries and await do({**said, "after": entries[-1].seq, "limit": 1}):
         raise InvalidValue(
@@ -241,7 +241,7 @@ async def _whole_journal(do: Callable[[dict[str, Any]], Awaitable[Any]], said: d
 
 
 async def _claim(do: Callable[[dict[str, Any]], Awaitable[Any]], said: dict[str, Any]) -> list[Claim]:
-    """Claim runs, some at a time, until they are as many as were asked for, or have as many payloads as a reply."""
+    """Claim runs in parts, up to the requested number or the size of a reply."""
     claims: list[Claim] = []
     token: str | None = said.get("token")
     for part in range(said["limit"]):

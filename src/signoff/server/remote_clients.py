@@ -28,7 +28,7 @@ AROUND_REPLY: Final = 1024
 """What a reply takes besides its text, in bytes."""
 
 MOST_CLIENTS: Final = 1000
-"""Of one caller. Those that were not heard of for longest are forgotten first."""
+"""Maximum clients of one caller. The least recently seen are forgotten first."""
 
 log = own_logger("signoff.server")
 
@@ -134,7 +134,7 @@ class KeptReplies:
 
 
 class _Caller:
-    """A caller: its clients by the names that they chose, that which was heard of last at the end."""
+    """A caller and its clients by name, the most recently seen last."""
 
     def __init__(self) -> None:
         self.kept = KeptReplies()

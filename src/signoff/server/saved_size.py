@@ -16,7 +16,7 @@ _AT_ONCE: Final = 64
 
 
 async def check_saved_size(store: Store, run_id: str) -> None:
-    """Look through what a snapshot of a run would have.
+    """Check the size of a snapshot before it is made.
 
     Raises:
         NotFound: There is no such run.

@@ -1,4 +1,4 @@
-"""Counts what callers keep open on a server: streams of events, and requests that wait for something."""
+"""Limits the open streams and waiting requests of each caller."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final, Literal, TypeVar
 from signoff.errors import TooManyRequests
 
 Kind = Literal["journal", "inbox", "changes", "wait"]
-"""A run's journal; questions; a remote store's word of commits; a request that waits for the end of a run."""
+"""A run's journal, the inbox, a remote store's changes, or a request that waits for a run to end."""
 
 MOST: Final[Mapping[Kind, int]] = {"journal": 200, "inbox": 1000, "changes": 2000, "wait": 1000}
-"""How many of a kind one caller may have open: a key, a person, or the address of whoever is not known."""
+"""Maximum open streams of a kind for one caller: a key, a user, or the address of an unauthenticated client."""
 
 RETRY_AFTER_SECONDS: Final = 5
 

@@ -1,4 +1,4 @@
-"""What a list carries of payloads, the same for every store: small ones whole, of a large one its size.
+"""Payloads in lists, the same for every store: small ones are included, large ones are replaced by their size.
 
 A page has two bounds. A payload of more than ``LISTED_BYTES`` is left out where a single read returns it: the record
 says so in ``left_out``. And a page ends as soon as it has ``PAGE_BYTES`` of payloads, with a ``next``. So a page has
@@ -35,7 +35,7 @@ PAGE_BYTES: Final = 4 * 1024 * 1024
 """Of all payloads of a page, in UTF-8, before its last item."""
 
 CLAIMED_BYTES: Final = 1024 * 1024
-"""With how many bytes of payloads a server claims no more runs for one request."""
+"""A server stops claiming runs for one request at this many bytes of payloads."""
 
 _COUNTED: Final[Mapping[type, tuple[str, ...]]] = {
     Run: ("arguments", "result", "error", "suspended_reason"),
@@ -57,10 +57,10 @@ LEFT_OUT: Final[Mapping[type, tuple[str, ...]]] = {
     Promise: ("data", "value"),
     Schedule: ("arguments",),
 }
-"""Those of them that lists leave out if they are; of a promise, unless it is a question."""
+"""The fields that lists leave out if they are large. Questions leave out nothing."""
 
 _IS_LEFT_OUT: Final[Mapping[type, str]] = {Promise: f"kind = '{PromiseKind.PROMISE}' AND "}
-"""On which rows, as SQL."""
+"""The SQL condition on rows whose fields are left out."""
 
 T = TypeVar("T")
 Size = Callable[[str], str]
@@ -138,7 +138,7 @@ class Listing:
 
 
 def with_left_out(record: T, sizes: Mapping[str, int | None]) -> T:
-    """Return a record that says what was left out of it, of which so many bytes."""
+    """Return the record with the sizes of the fields that were left out."""
     large = {name: size for name, size in sizes.items() if size is not None}
     if not large:
         return record
@@ -231,6 +231,6 @@ def first_of(items: Iterable[T], limit: int | None = None, size: int = 0) -> tup
 
 
 def seen_of(found: Sequence[tuple[Message, int]]) -> list[tuple[Message, int]]:
-    """Return messages of which the last run's may not be all, with a counter that says so."""
+    """Return messages of a cut page: the last run's counter says that more may follow."""
     last = found[-1][0].run_id
     return [(message, wakes - 1 if message.run_id == last else wakes) for message, wakes in found]

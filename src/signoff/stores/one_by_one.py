@@ -107,10 +107,10 @@ class OneByOne:
         return done.result
 
     def next_try(self, now: float) -> float | None:
-        """Return when the next item that failed is tried again, in unix seconds; None if there is none."""
+        """Return when the next item that failed is tried again, in unix seconds; None without one."""
         return earliest(*(aside.next_try(now) for aside in self._asides.values()))
 
 
 def earliest(*times: float | None) -> float | None:
-    """Return the earliest of some times; None if there is none."""
+    """Return the earliest of the times that are not None; None if all are."""
     return min((time for time in times if time is not None), default=None)

@@ -71,7 +71,7 @@ from signoff.stores.retries import Retry
 
 ENTRIES_AT_ONCE: Final = 1000
 PART_BYTES: Final = 4 * 1024 * 1024
-"""Of entries in one request, where they can be told apart: as JSON in JSON they are up to twice as long."""
+"""Maximum size of the entries in one request, if they can be split. Escaping them within JSON doubles them at worst."""
 SHORT_PATIENCE_SECONDS: Final = 5.0  # for what is asked for again soon anyway, with fresh arguments
 
 

@@ -83,7 +83,7 @@ class SetAside:
         return [key for key in tuple(self._items) if self._is_waiting(key, now)]
 
     def next_try(self, now: float) -> float | None:
-        """Return when the next item is tried again, in unix seconds; None if there is none."""
+        """Return when the next item is tried again, in unix seconds; None without one."""
         return min((min(each.next_at, now + LONGEST_SECONDS) for each in self.items), default=None)
 
     def note(self, location: str, key: Key, error: Exception, now: float) -> None:

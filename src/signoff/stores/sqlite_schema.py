@@ -32,7 +32,7 @@ OWN_CODES: Final = (
     sqlite3.SQLITE_CONSTRAINT,
     sqlite3.SQLITE_MISMATCH,
 )
-"""Of errors that are one operation's own, such as JSON in its row that is none, or a trigger that refuses it."""
+"""Error codes of a single operation, such as invalid JSON in its row, or a trigger that refuses it."""
 
 APPLICATION_ID = 0x5167_6E6F  # marks a file as ours ("Qgno")
 CACHED_STATEMENTS = 512

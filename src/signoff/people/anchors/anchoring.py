@@ -26,7 +26,7 @@ PATIENCE_SECONDS: Final = 30.0
 """For one checkpoint."""
 
 MOST_FAILURES: Final = 3
-"""Namespaces whose heads an anchor refuses before it counts as away, until the next attempt."""
+"""After this many refused heads an anchor counts as away until the next attempt."""
 
 AT_ONCE: Final = 100
 EMPTY: Final = "0" * 64

@@ -21,7 +21,7 @@ LONGEST_ERROR: Final = 300  # characters
 AT_ONCE: Final = 1000
 MICROSECONDS: Final = 1_000_000
 TIMEOUT_SECONDS: Final = 20
-"""For one request, and after which no other is tried."""
+"""Timeout of a request, and of its retries together."""
 
 _KEY: Final = re.compile(
     r"(?P<size>\d{19})-(?P<hash>[0-9a-f]{64})-(?P<at>-?\d{1,18})(?P<restart>-restart)?\.txt"
@@ -34,7 +34,7 @@ _Failed: Final = (
 )  # Python's own for what is not found, and for odd paths
 
 LONGEST_PART: Final = 200
-"""Of an origin or a namespace in a key, in characters. Longer ones, of which a store might refuse the key, are cut."""
+"""Characters of an origin or a namespace in a key, at most: a key has 1,024 bytes. Longer ones are cut and hashed."""
 
 _CUT: Final = "~"
 """Comes before the hash of a part that was cut. ``quote`` leaves it as it is, so a name that has it is cut, too."""
@@ -123,7 +123,7 @@ class ObjectAnchor:
             return None
 
     async def close(self) -> None:
-        """Nothing is open that has to be closed."""
+        """Do nothing: no connection has to be closed."""
 
 
 def _key_of(checkpoint: Checkpoint) -> str:
@@ -134,7 +134,7 @@ def _key_of(checkpoint: Checkpoint) -> str:
 
 
 def _part(name: str) -> str:
-    """Return a name as a part of a key. No part is ``.`` or ``..``, which are no names of objects."""
+    """Return a name as a part of a key. Object stores refuse ``.`` and ``..``."""
     part = quote(name, safe="")
     if len(part) > LONGEST_PART or _CUT in part:
         return (
