@@ -344,9 +344,9 @@ class Counted(SqliteStore):
         self.asked["read_chain"] += 1
         return await super().read_chain(**page)
 
-    async def unsealed(self, limit: int) -> Any:
+    async def unsealed(self, limit: int, **more: Any) -> Any:
         self.asked["unsealed"] += 1
-        return await super().unsealed(limit)
+        return await super().unsealed(limit, **more)
 
     async def get_promise(self, promise_id: str) -> Any:
         self.asked["get_promise"] += 1
