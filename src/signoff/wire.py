@@ -47,6 +47,7 @@ from signoff.errors import (
     WrongAnswer,
 )
 from signoff.exact_json import read_kept
+from signoff.failed_items import SetAsideItem
 from signoff.origins import facts_of, origin_of
 from signoff.records import (
     AuditEvent,
@@ -87,6 +88,7 @@ Record = (
     | Rule
     | Session
     | LiveText
+    | SetAsideItem
 )
 R = TypeVar(
     "R",
@@ -103,6 +105,7 @@ R = TypeVar(
     Rule,
     Session,
     LiveText,
+    SetAsideItem,
 )
 
 JSON_FIELDS: Mapping[type, frozenset[str]] = {
@@ -119,6 +122,7 @@ JSON_FIELDS: Mapping[type, frozenset[str]] = {
     Rule: frozenset({"arguments"}),
     Session: frozenset(),
     LiveText: frozenset(),
+    SetAsideItem: frozenset(),
 }
 
 _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
@@ -127,6 +131,7 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Entry: {"kind": EntryKind, "call": CallKind},
     AuditEvent: {"kind": AuditKind, "origin": origin_of},
     WorkerInfo: {},
+    SetAsideItem: {},
     WorkflowInfo: {},
     Rule: {"groups": tuple, "roles": tuple},
     Schedule: {"catch_up": CatchUp},

@@ -12,6 +12,7 @@ import pytest
 
 from signoff.deliveries import Delivery
 from signoff.errors import SignoffError
+from signoff.failed_items import SetAsideItem
 from signoff.records import (
     AuditEvent,
     Entry,
@@ -133,6 +134,7 @@ def test_every_record_has_an_example_that_is_read_back() -> None:
         Delivery,
         Rule,
         Session,
+        SetAsideItem,
     )
     assert set(kinds) == set(RECORDS)
     for kind in kinds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -33,6 +34,8 @@ from signoff.server import Role, services
 from signoff.server.issued import IssuedKeys
 from signoff.server.rights import RIGHTS
 from signoff.stores.base import Outcome, Store
+from signoff.stores.one_by_one import ItemFailed
+from signoff.stores.set_aside import SetAside
 from signoff.tokens import new_token
 from tests.server.keyed import Keyed, keyed
 from tests.stores.scene import YES, Scene, question
@@ -240,6 +243,9 @@ def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         worker, _ = here.worker_key("boss", namespace=mine)
         ids = {who: _ids(who) for who in ("theirs", "nobody")}
         ids["theirs"] |= {**hidden, "namespace": theirs}
+        aside = SetAside("schedule", logging.getLogger("tests"))
+        failed = (theirs, "confidential-schedule")
+        aside.note(here.app.store.location, failed, ItemFailed("confidential"), here.clock.now())
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(services, "PING_SECONDS", 0.05)
             yield Two(here, folder / "signoff.db", mine, theirs, admin, worker, ids)

@@ -43,6 +43,7 @@ WALKS: Final = {
         "test_the_navigation_has_what_a_role_allows[responder-places0]",
         "test_a_schedule_is_made_paused_resumed_and_deleted",
         "test_a_group_is_paused_resumed_and_limited",
+        "test_an_item_that_fails_is_shown_to_operators_with_its_error_until_it_is_mended",
         "test_a_keys_secret_is_shown_once_and_opens_what_was_chosen",
     ),
     "test_prefix": ("test_what_happens_is_told_there_and_what_is_decided_arrives[taken off]",),

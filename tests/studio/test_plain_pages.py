@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -361,6 +363,40 @@ def test_a_group_is_paused_resumed_and_limited(window: Windows, http: httpx.Clie
     expect(page.get_by_role("row").filter(has_text="pid").filter(has_text="default")).to_contain_text(
         "default"
     )
+
+
+def test_an_item_that_fails_is_shown_to_operators_with_its_error_until_it_is_mended(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with (
+        OnThread(lambda: serving_rooms(tmp_path)) as server,
+        closing(sqlite3.connect(tmp_path / "signoff.db", isolation_level=None)) as database,
+        through(server, "root", roles="admin") as http,
+    ):
+        database.execute(
+            "CREATE TRIGGER poison BEFORE UPDATE ON promises BEGIN SELECT RAISE(ABORT, 'budget is spent'); END"
+        )
+        body = {"id": "payment-o-1", "timeout_seconds": 0.01}
+        http.post("/v1/promises", json=body).raise_for_status()
+        until(lambda: http.get("/v1/set-aside").json()["items"])
+        pages = []
+        for role in ("viewer", "operator"):
+            said = {"X-Forwarded-User": "ana", "X-Forwarded-Roles": role}
+            context = browser.new_context(base_url=server.url, extra_http_headers=said)
+            patient(context)
+            pages.append(context.new_page())
+            pages[-1].goto("/workers")
+        viewer, operator = pages
+        item = operator.get_by_role("table", name="Failing items").get_by_role("row").nth(1)
+        for part in ("promise", "payment-o-1", "budget is spent"):
+            expect(item).to_contain_text(part)
+        take_picture(operator, "failing items")
+        expect(viewer.get_by_role("table", name="Workers")).to_be_visible()
+        expect(viewer.get_by_role("heading", name="Failing items")).to_be_hidden()
+        database.execute("DROP TRIGGER poison")
+        expect(operator.get_by_role("heading", name="Failing items")).to_be_hidden()
+        for page in pages:
+            page.context.close()
 
 
 def test_a_rule_is_revoked_by_whoever_made_it_with_a_reason(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import closing
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 import httpx
 
-from signoff.client import AsyncClient
+from signoff.client import KEY_VARIABLE, AsyncClient
 from signoff.doctor import remote, sqlite, trail, work
 from signoff.doctor.findings import Finding, Level, attempt, examine, failure, ok
 from signoff.doctor.work import WORK_CHECKS, Known, Work
@@ -181,7 +182,7 @@ def _of_server(
     base: httpx.URL, url: str, key: str | None, namespace: str, known: Known | None
 ) -> Iterator[Finding]:
     with httpx.Client(base_url=base, timeout=PATIENCE_SECONDS, trust_env=not is_loopback(base.host)) as http:
-        server = remote.Server(http, url, key, namespace)
+        server = remote.Server(http, url, key, namespace, os.environ.get(KEY_VARIABLE))
         for finding in examine(server, remote.CHECKS):
             yield finding
             if finding.check == "server" and finding.level is Level.FAILURE:

@@ -128,6 +128,11 @@ def said(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def printable(text: str) -> str:
+    """Return a text of a server in one line, without anything that a terminal would obey."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
 def latency(seconds: Sequence[float], what: str, slow_seconds: float, hint: str) -> Verdict:
     """Judge how long something takes that is done all the time."""
     median = statistics.median(seconds)

@@ -12,22 +12,44 @@ from typing import Any, Final
 import httpx
 
 import signoff
-from signoff.doctor.findings import Check, Verdict, clock, failure, latency, ok, said, skipped, warning
+from signoff.doctor.findings import (
+    Check,
+    Verdict,
+    clock,
+    failure,
+    latency,
+    ok,
+    printable,
+    said,
+    skipped,
+    warning,
+)
 from signoff.stores.operations import PATH
 
 ANSWERS: Final = 7
 SLOW_SECONDS: Final = 0.2
 FORBIDDEN: Final = 403
+MOST_ITEMS: Final = 100
+"""Items of periodic jobs that are named."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server, and how it is talked to."""
+    """A server, and how it is talked to.
+
+    Attributes:
+        http: Sends requests to it.
+        url: Its address, for people.
+        key: The worker key.
+        namespace: The tenant whose work is looked at.
+        api_key: The key of an operator or an admin, for the routes under ``/v1``.
+    """
 
     http: httpx.Client
     url: str
     key: str | None
     namespace: str
+    api_key: str | None = None
 
     def greet(self) -> httpx.Response:
         """Ask whether a remote store may work here."""
@@ -76,12 +98,35 @@ def set_aside(server: Server) -> Iterable[Verdict]:
         return
     counts = {job: float(count) for job, count in _SET_ASIDE.findall(response.text)}
     failing = [f"{count:.0f} of job {job!r}" for job, count in counts.items() if count]
-    if failing:
-        yield warning(
-            f"items of periodic jobs fail and are tried again: {', '.join(failing)}; its log names them"
-        )
-    else:
+    if not failing:
         yield ok("no item of a periodic job fails")
+        return
+    yield warning(f"items of periodic jobs fail and are tried again: {', '.join(failing)}")
+    yield from _failing_items(server)
+
+
+def _failing_items(server: Server) -> Iterable[Verdict]:
+    """Name the items that the API key opens; all others are in the server's log."""
+    headers = {} if server.api_key is None else {"authorization": f"Bearer {server.api_key}"}
+    response = server.http.get("/v1/set-aside", params={"limit": MOST_ITEMS}, headers=headers)
+    if not response.is_success:
+        yield skipped(
+            f"the items are not named here ({_detail(response)}): set SIGNOFF_KEY to an operator's API key, or look "
+            "into the server's log"
+        )
+        return
+    page = _object(response)
+    items: list[dict[str, Any]] = page.get("items") or []
+    for item in items:
+        wait = max(0.0, float(item["next_at"]) - time.time())
+        yield warning(
+            f"{item['job']} {item['id']!r} of namespace {item['namespace']!r} failed {item['failures']} times, "
+            f"next try in {wait:.0f} s: {printable(item['error'])}"
+        )
+    if page.get("next") is not None:
+        yield warning(f"there are more than these {MOST_ITEMS}: GET /v1/set-aside lists all")
+    elif not items:
+        yield skipped("none of them is of this namespace; the server's log names them")
 
 
 def answers(server: Server) -> Iterable[Verdict]:

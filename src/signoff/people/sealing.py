@@ -67,7 +67,7 @@ class Sealing:
         readable: list[AuditEvent] = []
         for event in events:
             if isinstance(event, Unreadable):
-                self._note(store, self._events, (namespace, event.id), ValueError(event.reason))
+                self._note(store, self._events, (namespace, event.id), ItemFailed(event.reason))
             else:
                 readable.append(event)
         try:

@@ -40,6 +40,7 @@ from signoff.errors import (
     UnreadableRecord,
     WrongAnswer,
 )
+from signoff.failed_items import SetAsideItem
 from signoff.records import (
     AuditEvent,
     AuditKind,
@@ -170,6 +171,15 @@ RECORDS: Final[Mapping[type[Record], Record]] = {
     ),
     AuditEvent: EVENT,
     Group: Group("default", max_running=20, starts_per=Rate(10, 60.0), ready=3, running=20, paused=400),
+    SetAsideItem: SetAsideItem(
+        "schedule",
+        "default",
+        SCHEDULE_ID,
+        failures=3,
+        error="CHECK constraint failed: budget > 0",
+        first_at=_AT,
+        next_at=_AT + 7,
+    ),
     WorkerInfo: WorkerInfo(
         id="worker-1",
         host="app-1",

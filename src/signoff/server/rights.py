@@ -111,6 +111,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("POST", "/v1/schedules/{schedule_id}/delete"): _WORK,
     ("GET", "/v1/workers"): _READ,
     ("GET", "/v1/workflows"): _READ,
+    ("GET", "/v1/set-aside"): _WORK,
     ("GET", "/"): _ANY_ROLE,
     ("GET", "/inbox"): _ANY_ROLE,
     ("GET", "/inbox/{place}"): _ANY_ROLE,

@@ -12,6 +12,7 @@ from signoff.codec import encode_error
 from signoff.errors import RunTimeout
 from signoff.records import WorkerInfo
 from signoff.stores.base import FORGET_SECONDS
+from signoff.stores.failure_texts import text_of_postgres
 from signoff.stores.limits import check_worker
 from signoff.stores.one_by_one import AT_ONCE, Done, Failure, ItemFailed, Skipped
 from signoff.stores.postgres_reads import Connection
@@ -120,7 +121,7 @@ def due_each(
     assert row is not None
     told = row[0]
     failures = [
-        Failure(job, (namespace, id), ItemFailed(f"{reason} (SQLSTATE {code})"))
+        Failure(job, (namespace, id), ItemFailed(f"{text_of_postgres(code, reason)} (SQLSTATE {code})"))
         for job, namespace, id, code, reason in told["failures"]
     ]
     return Done(_due(told), failures, told["is_all"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from signoff.stores.failure_texts import text_of_postgres
 from signoff.stores.one_by_one import AT_ONCE, Done, Failure, ItemFailed, Skipped
 from signoff.stores.postgres_reads import Connection
 from signoff.stores.touched import Touched
@@ -36,7 +37,7 @@ def delete_each(
     for run_id in told["deleted"]:
         touched.touch(namespace, run_id)
     failures = [
-        Failure(JOB, (namespace, id), ItemFailed(f"{reason} (SQLSTATE {code})"))
+        Failure(JOB, (namespace, id), ItemFailed(f"{text_of_postgres(code, reason)} (SQLSTATE {code})"))
         for id, code, reason in told["failures"]
     ]
     return Done(len(told["deleted"]), failures, told["is_all"]), touched

@@ -20,6 +20,7 @@ from signoff.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from signoff.stores.failure_texts import text_of_postgres
 
 MIGRATION_LOCK = 0x5167_6E6F  # an advisory lock ("Qgno")
 
@@ -183,10 +184,17 @@ def refusal_hint(error: psycopg.Error) -> str | None:
     return next((hint for words, hint in REFUSALS if "FATAL" in said and words in said), None)
 
 
+def _said(error: psycopg.Error) -> str:
+    """Return an error's text in one line. Its detail and context are left out: they quote rows."""
+    primary = error.diag.message_primary
+    text = str(error) if primary is None else text_of_postgres(error.sqlstate, primary)
+    return " ".join(text.split())
+
+
 def translate(error: psycopg.Error, location: str) -> StoreError | InvalidValue:
     """Return what an error of Postgres means for a user of the store."""
     code = code_of(error)
-    said = " ".join(str(error).split())
+    said = _said(error)
     if code == TOO_LARGE:
         return InvalidValue("text", f"Postgres cannot keep one so long: {said}")
     if code in BAD_TEXT:

@@ -12,14 +12,12 @@ from signoff.errors import MissingKey, StoreUnavailable
 from signoff.failed_items import SetAsideItem
 from signoff.records import Due
 from signoff.stores.base import Store
+from signoff.stores.failure_texts import text_of
 
 FIRST_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 300.0
 MOST: Final = 10_000
 """Items that are remembered. Of more, the oldest are tried again at once."""
-
-LONGEST_ERROR: Final = 500
-"""Characters of an error that are kept: its first line at most."""
 
 REPEATED: Final = 8
 """Log an unavailable store after this many failures (about four minutes), if it takes writes."""
@@ -101,8 +99,7 @@ class SetAside:
         failures = 1 if before is None else before.failures + 1
         pause = min(FIRST_SECONDS * 2 ** min(failures - 1, 20), LONGEST_SECONDS)
         first_at = now if before is None else before.first_at
-        said = (str(error) or type(error).__name__).partition("\n")[0][:LONGEST_ERROR]
-        self._items[key] = SetAsideItem(self._noun, *key, failures, said, first_at, now + pause)
+        self._items[key] = SetAsideItem(self._noun, *key, failures, text_of(error), first_at, now + pause)
         if len(self._items) > MOST:
             del self._items[next(iter(self._items))]
         if failures & (failures - 1) == 0 and (failures >= REPEATED or not may_pass(error)):
@@ -181,6 +178,24 @@ def at_work() -> list[SetAside]:
     """Return what periodic jobs of this process remember of their items."""
     with _lock:
         return list(_at_work)
+
+
+def items_of(location: str, namespace: str) -> list[SetAsideItem]:
+    """Return the items of one namespace of a store that jobs of this process have set aside, by job and id.
+
+    Args:
+        location: The store's.
+        namespace: The only one whose items are returned.
+    """
+    found: dict[Key, SetAsideItem] = {}
+    for aside in at_work():
+        for item in aside.items if aside.location == location else ():
+            if item.namespace == namespace:
+                key = item.job, item.id
+                known = found.get(key)  # two timers of this process may have tried it
+                if known is None or known.failures < item.failures:
+                    found[key] = item
+    return [found[key] for key in sorted(found)]
 
 
 async def raise_outage(store: Store, error: Exception) -> None:

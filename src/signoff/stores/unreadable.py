@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from signoff.failed_items import Unreadable
 from signoff.own_logs import own_logger
+from signoff.stores.failure_texts import text_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -23,7 +24,7 @@ def _read(row: Sequence[Any], make: Callable[[Any], T]) -> T | Unreadable:
     try:
         return make(row)
     except Exception as error:
-        return Unreadable(str(row[0]), str(row[1]), f"its row is damaged: {error}")
+        return Unreadable(str(row[0]), str(row[1]), f"its row is damaged: {text_of(error)}")
 
 
 def readable(rows: Iterable[R], make: Callable[[R], T], what: Callable[[R], str]) -> Iterator[T]:

@@ -5,6 +5,7 @@ import { PlainPage } from "../lists/PlainPage";
 import { Table } from "../lists/Table";
 import { useList } from "../lists/useList";
 import { Groups } from "./Groups";
+import { SetAside } from "./SetAside";
 import { Mixed } from "./Version";
 import { type Worker, WORKER_COLUMNS } from "./Worker";
 import "./workers.css";
@@ -28,6 +29,7 @@ export function WorkersPage() {
       />
       <Mixed workers={workers.items} />
       {(workers.isLoaded || workers.error !== null) && <Groups />}
+      <SetAside />
     </PlainPage>
   );
 }
