@@ -526,6 +526,9 @@ class Store(
 
         Workers that were silent for too long are forgotten.
 
+        Time in which this process could not write does not count against leases: after an outage of a second or more it
+        frees none for ``lease_seconds``, in which their holders extend them (``stores/outages.py``).
+
         Where a rate held a claim back and lets the next start through now, listeners are told (``Change.ready``).
 
         Returns:

@@ -437,13 +437,13 @@ class PostgresStore:
         aside = self._database.due_aside
         next_at = await aside.do(
             self,
-            lambda: self._database.due(limit),
+            lambda: self._database.due(limit, self.lease_seconds),
             lambda skipped: self._due_each(limit, skipped),
         )
         return earliest(next_at, aside.next_try(self.clock.now()))
 
     async def _due_each(self, limit: int, skipped: Skipped) -> Done[float | None]:
-        return await self._database.due_each(limit, skipped)
+        return await self._database.due_each(limit, skipped, self.lease_seconds)
 
     # Groups
 

@@ -18,7 +18,8 @@ from signoff.stores import postgres_leases as leases
 from signoff.stores import postgres_reads as reads
 from signoff.stores import postgres_retention as retention
 from signoff.stores.listeners import Listeners
-from signoff.stores.one_by_one import Done, OneByOne, Skipped
+from signoff.stores.one_by_one import Done, OneByOne, Skipped, earliest
+from signoff.stores.outages import OUTAGE_SECONDS, Outages
 from signoff.stores.postgres_clock import DatabaseClock
 from signoff.stores.postgres_link import Link
 from signoff.stores.postgres_lookups import Lookups
@@ -42,6 +43,7 @@ T = TypeVar("T")
 
 log = own_logger("signoff.store")
 
+LONG_AGO = -1e12  # unix seconds: no lease has run out by then
 TELL_AFTER_SECONDS = 6.0  # of waiting for a server that is gone
 
 
@@ -66,6 +68,7 @@ class Database:
         listeners: Whom ``tell`` tells.
         due_aside: Does what is due, and remembers which items failed.
         prune_aside: Deletes ended runs, and remembers which failed.
+        outages: When it could not be reached.
         lookups: Looks runs up.
     """
 
@@ -89,6 +92,7 @@ class Database:
         self.listeners = Listeners()
         self.due_aside = OneByOne(leases.JOBS, log)
         self.prune_aside = OneByOne([retention.JOB], log)
+        self.outages = Outages()
         self.clock: Clock = clock or DatabaseClock()
         self.listen_options = None if listen_address == "" else connection_options(listen_address or address)
         self._is_pooled = listen_address is not None
@@ -195,24 +199,42 @@ class Database:
         self.writer.check_usable()
         return await self._readers.call(lambda: self._call_here(work))
 
-    async def due(self, limit: int) -> float | None:
+    async def due(self, limit: int, lease_seconds: float) -> float | None:
         """Do what time has brought. The contract is in ``signoff.stores.base.Store``, for all namespaces."""
-        now, lease_now = self.now(), self.lease_now()
         sent_at = time.monotonic()
-        return self._took(await self.call(lambda db: leases.due(db, now, lease_now, limit)), sent_at)
+        reply = await self.call(
+            lambda db: leases.due(db, self.now(), self._lease_time(db, lease_seconds), limit)
+        )
+        return self._took(reply, sent_at, lease_seconds)
 
-    async def due_each(self, limit: int, skipped: Skipped) -> Done[float | None]:
+    async def due_each(self, limit: int, skipped: Skipped, lease_seconds: float) -> Done[float | None]:
         """Do what time has brought one by one, but for some items."""
-        now, lease_now = self.now(), self.lease_now()
         sent_at = time.monotonic()
-        done = await self.call(lambda db: leases.due_each(db, now, lease_now, limit, skipped))
-        return Done(self._took(done.result, sent_at), done.failures, done.is_all)
+        done = await self.call(
+            lambda db: leases.due_each(db, self.now(), self._lease_time(db, lease_seconds), limit, skipped)
+        )
+        return Done(self._took(done.result, sent_at, lease_seconds), done.failures, done.is_all)
 
-    def _took(self, reply: leases.Due, sent_at: float) -> float | None:
+    def _lease_time(self, db: reads.Connection, lease_seconds: float) -> leases.LeaseTime:
+        """Return the time by which the leases have run out that may be freed, once runs can be written."""
+        began_at = time.monotonic()
+        leases.wait_for_locks(db)
+        if time.monotonic() - began_at >= OUTAGE_SECONDS:
+            self.outages.waiting(began_at)
+        self.outages.reached()
+        if self.outages.held_for(lease_seconds) > 0:
+            return leases.LeaseTime(self.lease_now(), at_most=LONG_AGO)
+        if self._lease_clock is None and isinstance(self.clock, DatabaseClock):
+            # A network that delivers this late has kept the holders from extending them too.
+            return leases.LeaseTime(None, at_most=self.clock.now())
+        return leases.LeaseTime(self.lease_now())
+
+    def _took(self, reply: leases.Due, sent_at: float, lease_seconds: float) -> float | None:
         if isinstance(self.clock, DatabaseClock):
             self.clock.learn(sent_at, reply.now, time.monotonic())
         self.tell(reply.touched)
-        return reply.next_at
+        held_for = self.outages.held_for(lease_seconds)
+        return earliest(reply.next_at, self.clock.now() + held_for if held_for > 0 else None)
 
     async def release(self, worker_id: str, *, dead: bool) -> int:
         """Take a worker off the register, and return how many runs became ready."""
@@ -249,11 +271,18 @@ class Database:
         )
 
     def _call_here(self, work: Callable[[reads.Connection], T]) -> T:
+        began_at = time.monotonic()
+
         def once() -> T:
-            connection = self._readers.connection()
+            try:
+                connection = self._readers.connection()
+            except psycopg.Error as error:
+                self._note_outage(error, began_at)
+                raise
             try:
                 return work(connection)
             except psycopg.Error as error:
+                self._note_outage(error, began_at)
                 if is_shared(error):
                     self._is_pooled = True
                 if is_gone(error) or is_shared(error):
@@ -261,6 +290,10 @@ class Database:
                 raise
 
         return self._patiently(once)
+
+    def _note_outage(self, error: psycopg.Error, since: float) -> None:
+        if is_gone(error):
+            self.outages.waiting(since)
 
     def _patiently(self, work: Callable[[], T], given_up: threading.Event | None = None) -> T:
         """Do something, and again while the server is gone or another transaction won."""

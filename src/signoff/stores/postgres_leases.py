@@ -37,9 +37,16 @@ RETURNING (SELECT is_first FROM register)
 
 HEARTBEAT = "SELECT signoff.heartbeat(%s, %s, %s, %s, %s, %s)"
 
-DUE = "SELECT signoff.due(%s, %s, %s, %s, %s)"
+# `least` passes over a NULL.
+_LEASE_NOW = (
+    "least(coalesce(%s::double precision, extract(epoch FROM clock_timestamp())), %s::double precision)"
+)
 
-DUE_EACH = "SELECT signoff.due_each(%s, %s, %s, %s, %s, %s::jsonb)"
+DUE = f"SELECT signoff.due(%s, {_LEASE_NOW}, %s, %s, %s)"
+
+DUE_EACH = f"SELECT signoff.due_each(%s, {_LEASE_NOW}, %s, %s, %s, %s::jsonb)"
+
+WAIT_FOR_LOCKS = "UPDATE signoff.runs SET state = state WHERE false"
 
 JOBS: Final = ("promise", "timer", "deadline", "lease", "rate", "worker")
 """Whose items ``due`` does."""
@@ -62,6 +69,19 @@ class Due:
     next_at: float | None
     now: float
     touched: Touched
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTime:
+    """The time by which leases have run out, in unix seconds.
+
+    Attributes:
+        now: By the clock of leases; None: it is the database's.
+        at_most: No later than this; None: no bound.
+    """
+
+    now: float | None
+    at_most: float | None = None
 
 
 def enlist(db: Connection, worker: WorkerInfo, lease_now: float | None) -> Touched:
@@ -104,19 +124,33 @@ def heartbeat(
     return set(held) - kept
 
 
-def due(db: Connection, now: float | None, lease_now: float | None, limit: int) -> Due:
+def wait_for_locks(db: Connection) -> None:
+    """Return when no transaction keeps others from writing runs, such as one that builds an index."""
+    db.execute(WAIT_FOR_LOCKS)
+
+
+def due(db: Connection, now: float | None, lease_time: LeaseTime, limit: int) -> Due:
     """Do what time has brought."""
-    row = db.execute(DUE, (now, lease_now, limit, FORGET_SECONDS, TIMED_OUT)).fetchone()
+    values = (now, lease_time.now, lease_time.at_most, limit, FORGET_SECONDS, TIMED_OUT)
+    row = db.execute(DUE, values).fetchone()
     assert row is not None
     return _due(row[0])
 
 
 def due_each(
-    db: Connection, now: float | None, lease_now: float | None, limit: int, skipped: Skipped
+    db: Connection, now: float | None, lease_time: LeaseTime, limit: int, skipped: Skipped
 ) -> Done[Due]:
     """Do what time has brought one by one, but for some items. What fails leaves nothing behind."""
     passed_over = {job: {_name(key): True for key in keys} for job, keys in skipped.items()}
-    values = (now, lease_now, min(limit, AT_ONCE), FORGET_SECONDS, TIMED_OUT, to_json(passed_over).decode())
+    values = (
+        now,
+        lease_time.now,
+        lease_time.at_most,
+        min(limit, AT_ONCE),
+        FORGET_SECONDS,
+        TIMED_OUT,
+        to_json(passed_over).decode(),
+    )
     row = db.execute(DUE_EACH, values).fetchone()
     assert row is not None
     told = row[0]

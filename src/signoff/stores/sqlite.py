@@ -83,6 +83,7 @@ from signoff.stores.limits import (
 from signoff.stores.listed import bytes_of
 from signoff.stores.listeners import Listeners
 from signoff.stores.one_by_one import Done, OneByOne, Skipped, earliest
+from signoff.stores.outages import Outages
 from signoff.stores.paging import (
     AuditFilter,
     DeliveryFilter,
@@ -468,13 +469,21 @@ class SqliteStore:
 
     async def _due_at_once(self, limit: int) -> float | None:
         now = self.clock.now()
-        next_at = await self._file.read_soon(lambda db: overdue.next_due(db, now, self._lease_clock.now()))
+        held_for = self._file.outages.held_for(self.lease_seconds)
+        next_at = await self._file.read_soon(
+            lambda db: overdue.next_due(db, now, self._lease_clock.now(), held_for)
+        )
         if next_at is None or next_at > now:
             return next_at
-        return await self._write(overdue.due, limit)
+        return await self._write(overdue.due, limit, self._leases_held)
 
     async def _due_each(self, limit: int, skipped: Skipped) -> Done[float | None]:
-        return await self._write(overdue.due_each, limit, skipped)
+        return await self._write(overdue.due_each, limit, skipped, self._leases_held)
+
+    def _leases_held(self) -> float:
+        """Return for how many seconds leases may not be freed. Only for transactions: these can write."""
+        self._file.outages.reached()
+        return self._file.outages.held_for(self.lease_seconds)
 
     async def _watch_clock(self) -> None:
         watch, clock = self._file.watch, self._file.host_clock
@@ -611,6 +620,7 @@ class _File:
         self.listeners = Listeners()
         self.due_aside = OneByOne(overdue.ITEMS, log)
         self.prune_aside = OneByOne([retention.JOB], log)
+        self.outages = Outages()
         self._clock = clock
         self._lease_clock = lease_clock
         self.busy_seconds = busy_seconds
@@ -680,6 +690,7 @@ class _File:
                 committed=self._tell_commit,
                 disturbed=self.listeners.tell_disturbance,
                 looked=self._disturbed,
+                outages=self.outages,
             )
             self._readers.open()
             self._was_forked = False

@@ -73,38 +73,54 @@ DO: Final[dict[str, _Do]] = {
 }
 
 
-def due(tx: Transaction, namespace: str, limit: int) -> float | None:
-    """Do what time has brought. Returns when the next thing is due."""
+def due(tx: Transaction, namespace: str, limit: int, leases_held: Callable[[], float]) -> float | None:
+    """Do what time has brought. Returns when the next thing is due.
+
+    Args:
+        tx: The transaction.
+        namespace: Any: it is done for all.
+        limit: Maximum items of each kind.
+        leases_held: Returns for how many seconds leases that have run out are not freed yet.
+    """
+    held_for = leases_held()
     promises.time_out_due(tx, limit)
     states.wake_timers(tx, limit)
     runs.pass_deadlines(tx, limit)
-    states.free_lost(tx, limit)
+    if held_for <= 0:
+        states.free_lost(tx, limit)
     groups.open_due(tx, limit)
     tx.db.execute(FORGET_SILENT, (tx.lease_now - FORGET_SECONDS,))
-    return next_due(tx.db, tx.now, tx.lease_now)
+    return next_due(tx.db, tx.now, tx.lease_now, held_for)
 
 
-def next_due(db: sqlite3.Connection, now: float, lease_now: float) -> float | None:
+def next_due(db: sqlite3.Connection, now: float, lease_now: float, held_for: float) -> float | None:
     """Return when the next thing is due, in business time.
 
-    Leases have a clock of their own: the lease that ends in three seconds is due in three seconds.
+    Leases have a clock of their own: the lease that ends in three seconds is due in three seconds, and none is due
+    before ``held_for`` seconds have passed.
     """
     *times, seen_at, lease_until = db.execute(NEXT_DUE).fetchone()
     if seen_at is not None:
         times.append(now + (seen_at + FORGET_SECONDS - lease_now))
     if lease_until is not None:
-        times.append(now + (lease_until - lease_now))
+        times.append(now + max(lease_until - lease_now, held_for))
     return min((time for time in times if time is not None), default=None)
 
 
-def due_each(tx: Transaction, namespace: str, limit: int, skipped: Skipped) -> Done[float | None]:
-    """Do what time has brought one by one, but for some items. What fails leaves nothing behind."""
+def due_each(
+    tx: Transaction, namespace: str, limit: int, skipped: Skipped, leases_held: Callable[[], float]
+) -> Done[float | None]:
+    """Do what time has brought one by one, but for some items. What fails leaves nothing behind; see ``due``."""
     limit = min(limit, AT_ONCE)
+    held_for = leases_held()
     until = {"lease": tx.lease_now, "worker": tx.lease_now - FORGET_SECONDS}
     failures: list[Failure] = []
     times: list[float] = []
     is_all = True
     for job, do in DO.items():
+        if job == "lease" and held_for > 0:
+            times.append(tx.now + held_for)
+            continue
         ends = until.get(job, tx.now)
         values = {"skipped": json.dumps(skipped.get(job, ())), "limit": limit + 1}
         items = tx.db.execute(ITEMS[job], values).fetchall()

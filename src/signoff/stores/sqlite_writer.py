@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from signoff.errors import StoreError, StoreMoved, StoreReadOnly, StoreUnavailable
 from signoff.own_logs import own_logger
 from signoff.stores.bell import Bell
+from signoff.stores.outages import OUTAGE_SECONDS, Outages
 from signoff.stores.sqlite_log import LogLimit
 from signoff.stores.sqlite_schema import is_busy
 from signoff.stores.sqlite_transaction import Committer, Refused, Transaction, Work
@@ -35,8 +36,6 @@ LOOK_AT_FILES: Final = 0.05  # seconds between looks whether the path still lead
 RETRY_SOON: Final = 0.001  # seconds before asking again for a lock that another process holds
 RETRY_LATER: Final = 0.025
 LOCKED: Final = "another process keeps it locked"
-LOCKED_LONG: Final = 1.0
-"""From so many seconds on a lock of another process is trouble, and no other's commit."""
 
 
 class Writer:
@@ -50,6 +49,7 @@ class Writer:
         committed: Called after each commit that changed something.
         disturbed: Called when another process has committed.
         looked: Called before that with the connection, which is free meanwhile.
+        outages: Told when writes wait for another process's lock, and when they go on.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Writer:
         committed: Callable[[Transaction], None],
         disturbed: Callable[[], None],
         looked: Callable[[sqlite3.Connection], None],
+        outages: Outages,
     ) -> None:
         self._committer = committer
         self._location = location
@@ -70,6 +71,7 @@ class Writer:
         self._committed = committed
         self._disturbed = disturbed
         self._looked = looked
+        self._outages = outages
         self._lock = threading.Lock()  # held by whoever uses the committer
         self._turns = Turns(self._commit_one, self._commit_turn)
         self._waiting: deque[Work[Any]] = deque()
@@ -187,6 +189,7 @@ class Writer:
         if transaction is None:
             return False
         self._locked_since = None
+        self._outages.reached()
         tell_here(batch)
         self._announce(transaction)
         return True
@@ -249,15 +252,17 @@ class Writer:
                     self._is_lock_told = False
                     log.warning("store %s: it is locked no more, writes go on", self._location)
                 self._locked_since = None
+                self._outages.reached()
         tell(batch)
         if transaction is not None:
             self._announce(transaction)
 
     def _note_lock(self) -> None:
         """Note that another process holds the lock, and log it once if it has done so for long."""
+        self._outages.waiting()
         if self._locked_since is None:
             self._locked_since = time.monotonic()
-        elif not self._is_lock_told and self.locked_seconds > LOCKED_LONG:
+        elif not self._is_lock_told and self.locked_seconds > OUTAGE_SECONDS:
             self._is_lock_told = True
             log.warning("store %s: %s, so writes wait", self._location, LOCKED)
 

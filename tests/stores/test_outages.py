@@ -1,0 +1,208 @@
+"""Leases after a time in which the store could not be written: nobody could extend them, so nobody loses a run."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import psycopg
+import pytest
+
+from signoff.errors import StoreUnavailable
+from signoff.records import NewRun, RunState
+from signoff.stores import outages
+from signoff.stores.base import Store
+from signoff.stores.outages import Outages
+from signoff.stores.postgres import PostgresStore
+from signoff.stores.sqlite import SqliteStore
+from signoff.testing import VirtualClock
+from tests.postgres.databases import fresh_database
+from tests.postgres.server import PostgresServer
+from tests.support import comes, in_asyncio
+
+LEASE_SECONDS = 10.0
+LONG_SECONDS = 45.0
+SHORT_SECONDS = 0.5
+
+
+class Time:
+    """The time by which outages are measured, which a test sets.
+
+    Attributes:
+        now: In seconds, from that of the machine's monotonic clock on.
+        waits: How often a write was noted that waits.
+    """
+
+    def __init__(self) -> None:
+        self.now = time.monotonic()
+        self.waits = 0
+
+    async def has_waits(self) -> bool:
+        return self.waits > 0
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Time:
+    made = Time()
+    waiting = Outages.waiting
+
+    def note(self: Outages, since: float | None = None) -> None:
+        waiting(self, since)
+        made.waits += 1
+
+    monkeypatch.setattr(outages, "time", SimpleNamespace(monotonic=lambda: made.now))
+    monkeypatch.setattr(Outages, "waiting", note)
+    return made
+
+
+async def _claim(store: Store, run_id: str = "r") -> None:
+    await store.create_run(NewRun(run_id, "w", "g", "{}"))
+    [claim] = await store.claim("worker", "g", ["w"], 1)
+    assert claim.run.id == run_id
+
+
+async def _state(store: Store) -> RunState:
+    return (await store.get_run("r")).state
+
+
+async def _due_beside_a_lock(
+    store: Store, path: Path, measured: Time, leases: VirtualClock, seconds: float
+) -> None:
+    """Do what is due while another process holds the file's lock for so long."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        leases.advance(max(seconds, LEASE_SECONDS))
+        due = asyncio.create_task(store.due())
+        await comes(measured.has_waits)
+        measured.now += seconds
+        other.execute("ROLLBACK")
+        await due
+
+
+@in_asyncio
+async def test_a_lock_on_the_file_takes_no_leases(tmp_path: Path, measured: Time) -> None:
+    leases = VirtualClock()
+    store = SqliteStore(tmp_path / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
+    await store.open()
+    await _claim(store)
+    await _due_beside_a_lock(store, tmp_path / "signoff.db", measured, leases, LONG_SECONDS)
+    assert await _state(store) is RunState.RUNNING
+    measured.now += LEASE_SECONDS - 1
+    leases.advance(LEASE_SECONDS - 1)
+    next_at = await store.due()
+    assert next_at is not None
+    assert next_at > store.clock.now(), "and nobody asks again and again"
+    assert await store.heartbeat("worker", {"r": 1}) == set()
+    measured.now += 1
+    leases.advance(1)
+    await store.due()
+    assert await _state(store) is RunState.RUNNING, "it was extended in time"
+    leases.advance(LEASE_SECONDS)
+    await store.due()
+    assert await _state(store) is RunState.READY
+    await store.close()
+
+
+@in_asyncio
+async def test_who_does_not_extend_a_lease_after_an_outage_loses_it(tmp_path: Path, measured: Time) -> None:
+    leases = VirtualClock()
+    store = SqliteStore(tmp_path / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
+    await store.open()
+    await _claim(store)
+    await _due_beside_a_lock(store, tmp_path / "signoff.db", measured, leases, LONG_SECONDS)
+    measured.now += LEASE_SECONDS
+    leases.advance(LEASE_SECONDS)
+    await store.due()
+    assert await _state(store) is RunState.READY
+    await store.close()
+
+
+@in_asyncio
+async def test_another_process_s_commit_holds_no_lease_up(tmp_path: Path, measured: Time) -> None:
+    leases = VirtualClock()
+    store = SqliteStore(tmp_path / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
+    await store.open()
+    await _claim(store)
+    await _due_beside_a_lock(store, tmp_path / "signoff.db", measured, leases, SHORT_SECONDS)
+    assert await _state(store) is RunState.READY
+    await store.close()
+
+
+@in_asyncio
+async def test_a_lock_that_outlasts_patience_takes_no_leases_either(tmp_path: Path, measured: Time) -> None:
+    leases = VirtualClock()
+    path = tmp_path / "signoff.db"
+    store = SqliteStore(path, lease_clock=leases, lease_seconds=LEASE_SECONDS, busy_seconds=0.1)
+    await store.open()
+    await _claim(store)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        leases.advance(LONG_SECONDS)
+        with pytest.raises(StoreUnavailable):
+            await store.due()
+        measured.now += LONG_SECONDS
+        other.execute("ROLLBACK")
+    await store.due()
+    assert await _state(store) is RunState.RUNNING
+    await store.close()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as started:
+        yield started
+
+
+@pytest.mark.long
+@in_asyncio
+async def test_a_database_that_is_away_takes_no_leases(server: PostgresServer, measured: Time) -> None:
+    leases = VirtualClock()
+    store = PostgresStore(server.url(), lease_clock=leases, lease_seconds=LEASE_SECONDS)
+    await store.open()
+    await _claim(store)
+    await asyncio.to_thread(server.stop)
+    leases.advance(LONG_SECONDS)
+    due = asyncio.create_task(store.due())
+    try:
+        await comes(measured.has_waits)
+    finally:
+        measured.now += LONG_SECONDS
+        await asyncio.to_thread(server.start)
+    await due
+    assert await _state(store) is RunState.RUNNING
+    measured.now += LEASE_SECONDS
+    leases.advance(LEASE_SECONDS)
+    await store.due()
+    assert await _state(store) is RunState.READY
+    await store.close()
+
+
+@in_asyncio
+async def test_a_locked_table_takes_no_leases() -> None:
+    """Such as by CREATE INDEX: others read and cannot write."""
+    with fresh_database() as url:
+        store = PostgresStore(url, lease_seconds=1.0)
+        await store.open()
+        await _claim(store)
+        with psycopg.connect(url) as other:
+            other.execute("LOCK TABLE signoff.runs IN SHARE MODE")
+            due = asyncio.create_task(_until_due(store))
+            beat = asyncio.create_task(store.heartbeat("worker", {"r": 1}))
+            await asyncio.sleep(2.5 * store.lease_seconds)
+            other.rollback()
+        assert await beat == set()
+        assert await _state(store) is RunState.RUNNING
+        due.cancel()
+        await asyncio.gather(due, return_exceptions=True)
+        await store.close()
+
+
+async def _until_due(store: Store) -> None:
+    while True:
+        await store.due()
+        await asyncio.sleep(0.05)
