@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 import reprlib
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -165,15 +166,23 @@ class LocalBackend:
         with self._watching.watch().watching(run_id) as wait_for_change:
             while True:
                 is_final = (await self._store.get_run(run_id)).state.is_final
-                entries = await self._store.read_journal(run_id, after=after, limit=_ENTRIES_AT_ONCE)
-                for entry in entries:
-                    after = entry.seq
-                    yield veiled(entry)
-                if may_be_cut(entries, _ENTRIES_AT_ONCE):
+                entries, is_cut = await self._entries(run_id, after)
+                while entries:
+                    after = entries[0].seq
+                    yield entries.popleft()
+                if is_cut:
                     continue
                 if is_final:
                     return
                 await wait_for_change()
+
+    async def _entries(self, run_id: str, after: int) -> tuple[deque[Entry], bool]:
+        """Return the next entries of a journal, and whether more may follow.
+
+        A reader takes each out as it goes on: a page is let go before the next one is read.
+        """
+        entries = await self._store.read_journal(run_id, after=after, limit=_ENTRIES_AT_ONCE)
+        return deque(map(veiled, entries)), may_be_cut(entries, _ENTRIES_AT_ONCE)
 
     async def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText, None]:
         """As ``follow``, and what running steps say in between: first what there is of it so far, then the rest."""
@@ -183,16 +192,17 @@ class LocalBackend:
                 is_final = (await self._store.get_run(run_id)).state.is_final
                 # Before the journal, so that no piece is ahead of the entries that led to it.
                 pieces = await self._store.read_live(run_id, epoch=epoch, after=heard)
-                entries = await self._store.read_journal(run_id, after=after, limit=_ENTRIES_AT_ONCE)
-                for entry in entries:
-                    after = entry.seq
-                    yield veiled(entry)
-                if may_be_cut(entries, _ENTRIES_AT_ONCE):
+                entries, is_cut = await self._entries(run_id, after)
+                going_on = [piece for piece in pieces if not any(_ends(entry, piece) for entry in entries)]
+                while entries:
+                    after = entries[0].seq
+                    yield entries.popleft()
+                if is_cut:
                     continue
-                for piece in pieces:
-                    epoch, heard = piece.epoch, piece.seq
-                    if not any(_ends(entry, piece) for entry in entries):
-                        yield piece
+                if pieces:
+                    epoch, heard = pieces[-1].epoch, pieces[-1].seq
+                for piece in going_on:
+                    yield piece
                 if is_final:
                     return
                 await wait_for_change()
