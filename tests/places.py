@@ -15,6 +15,7 @@ from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import MemoryStore
+from tests import worker_keys
 from tests.postgres.databases import migrated_database
 from tests.support import OnThread
 
@@ -40,7 +41,7 @@ def place(kind: str, folder: Path) -> Iterator[NewStore]:
                 served = SqliteStore(folder / "signoff.db", **options)
                 lease = options.get("lease_seconds")
                 servers.append(stack.enter_context(OnThread(lambda: _serving(served, lease))))
-            return RemoteStore(servers[0].url)
+            return RemoteStore(servers[0].url, key=worker_keys.SECRET)
 
         match kind:
             case "memory":
@@ -57,7 +58,9 @@ def place(kind: str, folder: Path) -> Iterator[NewStore]:
 @asynccontextmanager
 async def _serving(store: Store, worker_lease_seconds: float | None) -> AsyncIterator[Server]:
     try:
-        async with Server(store, port=0, worker_lease_seconds=worker_lease_seconds) as server:
+        async with Server(
+            store, port=0, worker_keys=worker_keys.KEYS, worker_lease_seconds=worker_lease_seconds
+        ) as server:
             yield server
     finally:
         await store.close()

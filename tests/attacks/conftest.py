@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.server.conftest import open_trail as open_trail
 from tests.stores.scene import STORE_NAMES
 
 

@@ -24,6 +24,8 @@ from tests.server.conftest import ended, events, serving, start
 from tests.server.keyed import Keyed
 from tests.support import OnThread, in_asyncio, new_app
 
+pytestmark = pytest.mark.usefixtures("open_trail")
+
 SECRETS = re.compile(SECRET.pattern)
 READ = (Role.OPERATOR, Role.ADMIN)
 CHILD, QUESTION = "pay.4", "pay.5"

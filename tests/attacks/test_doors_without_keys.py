@@ -71,11 +71,20 @@ def test_each_other_door_asks_as_soon_as_another_process_has_made_a_key_of_anoth
         assert anybody.get("/health").status_code == 200
 
 
-def test_a_worker_key_of_another_namespace_closes_the_store_door(here: Keyed) -> None:
+def test_a_worker_key_of_another_namespace_closes_every_door(here: Keyed) -> None:
     with here.http() as anybody:
-        assert anybody.get(STORE, params={"namespace": "default"}).status_code == 200
+        assert anybody.get("/v1/runs").status_code == 200
         here.worker_key("gpu", namespace="acme")
+        assert anybody.get("/v1/runs").status_code == 401
         assert anybody.get(STORE, params={"namespace": "default"}).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/v1/audit", "/v1/audit/chain", "/v1/audit/export", "/v1/keys"])
+def test_a_refusal_says_how_to_make_a_key(here: Keyed, path: str) -> None:
+    with here.http() as anybody:
+        refused = anybody.get(path)
+    assert (refused.status_code, kind(refused)) == (401, "NotAuthenticated")
+    assert "signoff keys create NAME --role admin" in refused.json()["detail"]
 
 
 def test_doors_that_asked_once_ask_until_the_server_starts_again(here: Keyed) -> None:
@@ -110,4 +119,11 @@ def test_a_server_that_authenticates_no_caller_says_so_when_it_starts(
         finally:
             server.kill()
             server.wait(60)
-    assert ("callers are not authenticated" in " ".join(str(text).split())) is not authenticates
+    note = " ".join(str(text).split())
+    for words in (
+        "callers are not authenticated",
+        "Closed without a key: workers (/v1/store), keys, the audit trail",
+        "signoff keys create NAME --role admin --store ",
+        "export SIGNOFF_WORKER_KEY=$(signoff keys create --worker)",
+    ):
+        assert (words in note) is not authenticates

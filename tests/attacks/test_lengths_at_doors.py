@@ -17,6 +17,7 @@ from signoff.server import Server
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
+from tests import worker_keys
 from tests.postgres.databases import migrated_database
 from tests.server.conftest import app_in, serving
 from tests.support import OnThread, in_asyncio, new_app, running
@@ -83,8 +84,8 @@ async def test_a_parent_of_a_child_that_no_store_could_keep_fails_with_the_reaso
 ) -> None:
     served = SqliteStore(tmp_path / "signoff.db")
     try:
-        async with Server(served, port=0) as server:
-            await _parents_fail_with_the_reason(Signoff(RemoteStore(server.url)))
+        async with Server(served, port=0, worker_keys=worker_keys.KEYS) as server:
+            await _parents_fail_with_the_reason(Signoff(RemoteStore(server.url, key=worker_keys.SECRET)))
     finally:
         await served.close()
 
@@ -129,14 +130,17 @@ def test_long_names_are_refused_over_http_and_by_the_door_of_stores(tmp_path: Pa
         ("POST", "/v1/schedules", {"id": "s", "workflow": LONG, **timing}),
         ("POST", "/v1/schedules", {"id": "s", "workflow": "echo", "group": LONG, **timing}),
     ]
-    with OnThread(lambda: serving(app_in(tmp_path))) as server, httpx.Client(base_url=server.url) as http:
+    with (
+        OnThread(lambda: serving(app_in(tmp_path), worker_keys=worker_keys.KEYS)) as server,
+        httpx.Client(base_url=server.url) as http,
+    ):
         for method, path, body in requests:
             answer = http.request(method, path, json=body)
             assert answer.status_code == 422, (path, body.keys(), answer.text[:200])
             assert answer.json()["type"] == "urn:signoff:InvalidValue"
 
         async def by_the_store() -> None:
-            store = RemoteStore(server.url)
+            store = RemoteStore(server.url, key=worker_keys.SECRET)
             await store.open()
             try:
                 with pytest.raises(InvalidValue, match="workflow"):

@@ -15,6 +15,7 @@ from signoff.people.questions import Question
 from signoff.records import NewPromise, PromiseKind
 from signoff.server.link_pages import attachment_parts as shown_on_page
 from signoff.stores.remote import RemoteStore
+from tests import worker_keys
 from tests.server.keyed import keyed
 from tests.support import OnThread
 
@@ -51,7 +52,7 @@ def test_a_worker_is_refused_them_too(url: object) -> None:
 
 def test_a_worker_is_refused_them_at_the_store_door(tmp_path: Path) -> None:
     async def ask(server_url: str) -> None:
-        store = RemoteStore(server_url)
+        store = RemoteStore(server_url, key=worker_keys.SECRET)
         await store.open()
         try:
             for number, url in enumerate([*RUNNING, None, 1]):
@@ -65,7 +66,7 @@ def test_a_worker_is_refused_them_at_the_store_door(tmp_path: Path) -> None:
         finally:
             await store.close()
 
-    with OnThread(lambda: keyed(tmp_path, require_auth=False)) as here:
+    with OnThread(lambda: keyed(tmp_path, worker_keys=worker_keys.KEYS)) as here:
         asyncio.run(ask(here.server.url))
 
 

@@ -28,12 +28,15 @@ from signoff.records import NewPromise, PromiseKind
 from signoff.stores.operations import OPERATIONS
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
+from tests import worker_keys
 from tests.attacks.malformed import QUESTIONS, Attack, Attacker
 from tests.cli.commands import signoff
 from tests.postgres.databases import migrated_database
 from tests.server import workflows
 from tests.server.conftest import app_in, asked, serving, start
 from tests.support import OnThread
+
+pytestmark = pytest.mark.usefixtures("open_trail")
 
 ATTACKS = int(os.environ.get("SIGNOFF_MALFORMED", "240"))
 SEED = int(os.environ.get("SIGNOFF_MALFORMED_SEED", "1"))
@@ -221,7 +224,8 @@ def at_door(http: httpx.Client, failed: list[str], attacks: list[Attack]) -> Cou
     for number, attack in enumerate(attacks, 1):
         operation = {"id": number, "namespace": "default", "do": attack.do, "arguments": attack.arguments}
         body = json.dumps({"client": "c", "floor": 0, "operations": [operation]})
-        response = http.post("/v1/store", content=body, headers={"content-type": "application/json"})
+        headers = {"content-type": "application/json", "authorization": f"Bearer {worker_keys.SECRET}"}
+        response = http.post("/v1/store", content=body, headers=headers)
         if not response.is_success:
             outcome = f"{response.status_code}"
         else:
@@ -272,7 +276,7 @@ def test_malformed_rows_break_no_list_no_page_and_no_innocent_row(
     with (
         errors_logged() as errors,
         app_on(store, tmp_path) as app,
-        OnThread(lambda: serving(app, require_auth=False)) as server,
+        OnThread(lambda: serving(app, worker_keys=worker_keys.KEYS)) as server,
         httpx.Client(base_url=server.url, trust_env=False, timeout=60, limits=limits) as http,
     ):
         seed(http)
@@ -324,7 +328,7 @@ def test_a_question_that_nobody_could_read_is_refused_at_the_store_door(
     """The refusal names the field."""
 
     async def ask(url: str) -> None:
-        store = RemoteStore(url)
+        store = RemoteStore(url, key=worker_keys.SECRET)
         await store.open()
         try:
             with pytest.raises(InvalidValue, match=refusal):
@@ -333,5 +337,5 @@ def test_a_question_that_nobody_could_read_is_refused_at_the_store_door(
         finally:
             await store.close()
 
-    with OnThread(lambda: serving(app_in(tmp_path), require_auth=False)) as server:
+    with OnThread(lambda: serving(app_in(tmp_path), worker_keys=worker_keys.KEYS)) as server:
         asyncio.run(ask(server.url))

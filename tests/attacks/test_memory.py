@@ -16,10 +16,11 @@ from signoff.server.streams import MOST
 from signoff.stores.base import Store
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.sqlite import SqliteStore
+from tests import worker_keys
 from tests.attacks.large_rows import LONG_RUN, fill
 from tests.attacks.measuring import Measured
 from tests.attacks.requests_of_all import Request, batch, get_requests, operation, posts, store_operations
-from tests.cli.commands import Running
+from tests.cli.commands import Running, signoff
 from tests.postgres.databases import fresh_database
 from tests.server.described import description
 
@@ -65,12 +66,16 @@ class Served:
     """A server as a process of its own, and a client of it."""
 
     def __init__(self, stack: ExitStack, url: str, folder: Path) -> None:
-        server = stack.enter_context(Running("server", "--store", url, "--port", "0", cwd=folder))
+        made = ("keys", "create", "bot", "--role", "admin", "--act-as", "--store", url, "--json")
+        key = signoff(*made, cwd=folder).json["key"]
+        shared = {"SIGNOFF_WORKER_KEY": worker_keys.SECRET}
+        server = stack.enter_context(Running("server", "--store", url, "--port", "0", cwd=folder, **shared))
         port = server.wait_for("listening")["port"]
         self.memory = Measured(server.process.pid)
         self.http = stack.enter_context(
             httpx.Client(
                 base_url=f"http://127.0.0.1:{port}",
+                headers={"authorization": f"Bearer {key}"},
                 timeout=LONG_SECONDS,
                 trust_env=False,
                 limits=httpx.Limits(max_connections=None),
@@ -87,6 +92,9 @@ class Served:
     def take(self, method: str, path: str, **more: Any) -> int:
         """Send a request and read its reply. Returns the status."""
         size = 0
+        if path.startswith("/v1/store"):
+            headers = {"authorization": f"Bearer {worker_keys.SECRET}"}
+            more = {**more, "headers": {**more.get("headers", {}), **headers}}
         with self.http.stream(method, path, **more) as reply:
             for part in reply.iter_raw():
                 size += len(part)
@@ -151,7 +159,7 @@ def test_who_waits_for_a_run_holds_nothing_of_it(served: Served) -> None:
         limits = httpx.Limits(max_connections=WAITING)
         base = str(served.http.base_url)
         async with httpx.AsyncClient(
-            base_url=base, timeout=LONG_SECONDS, trust_env=False, limits=limits
+            base_url=base, headers=served.http.headers, timeout=LONG_SECONDS, trust_env=False, limits=limits
         ) as client:
             waits = [
                 asyncio.create_task(client.get(f"/v1/runs/{LONG_RUN}/result", params={"wait": "60"}))

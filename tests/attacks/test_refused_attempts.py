@@ -31,6 +31,8 @@ from tests.server.conftest import asked, path_of, serving, start
 from tests.stores.scene import Scene, rule
 from tests.support import OnThread
 
+pytestmark = pytest.mark.usefixtures("open_trail")
+
 LONG = "x" * 900_000
 NOTE = "my-note"
 ATTEMPTS: list[tuple[str, dict[str, Any]]] = [

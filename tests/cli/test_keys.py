@@ -74,7 +74,7 @@ def test_a_key_for_people_is_one_line_that_is_the_key(here: Here, folder: Path) 
     printed = here("keys", "create", "deploy", "--role", "viewer", cwd=folder)
     assert printed.out.startswith("sgk_")
     assert len(printed.out.splitlines()) == 1
-    assert "ask for keys" in printed.err
+    assert "now needs a key" in printed.err
 
 
 def test_a_worker_works_with_a_key_of_the_database_until_it_is_revoked(here: Here, folder: Path) -> None:

@@ -39,6 +39,39 @@ def test_keys_of_the_environment_count_as_those_of_a_file_do(tmp_path: Path) -> 
         assert signoff("worker", "orders:app", "--url", url, cwd=tmp_path).code == 4
 
 
+def test_server_and_worker_of_one_machine_share_the_key_of_their_environment(tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text(ORDERS)
+    shared = {"SIGNOFF_WORKER_KEY": signoff("keys", "create", "--worker", cwd=tmp_path).out.strip()}
+    with Running("server", "--port", "0", cwd=tmp_path, **shared) as server:
+        listening = server.wait_for("listening")
+        assert listening["authenticates"] is False, "the browser on this machine needs no key"
+        url = listening["url"]
+        with Running("worker", "orders:app", "--url", url, cwd=tmp_path, **shared) as worker:
+            worker.wait_for("working")
+            ended = signoff("start", "add", "--arg", "2", "--wait", "--url", url, cwd=tmp_path)
+            assert ended.out.endswith("3\n")
+
+
+def test_a_worker_without_a_key_ends_at_once_and_says_how_to_make_one(tmp_path: Path) -> None:
+    """Whether or not a server is there: none lets it in."""
+    (tmp_path / "orders.py").write_text(ORDERS)
+    ended = signoff("worker", "orders:app", "--url", f"http://127.0.0.1:{free_port()}", cwd=tmp_path)
+    said = " ".join(ended.err.split())
+    assert ended.code == 4
+    for command in (
+        "export SIGNOFF_WORKER_KEY=$(signoff keys create --worker)",
+        "signoff keys create NAME --worker",
+    ):
+        assert command in said
+
+
+def test_a_shared_key_that_is_not_one_is_refused_and_not_printed(tmp_path: Path) -> None:
+    ended = signoff("server", "--port", "0", cwd=tmp_path, SIGNOFF_WORKER_KEY="sgw_secret")
+    assert ended.code == 2
+    assert "SIGNOFF_WORKER_KEY" in ended.err
+    assert "sgw_secret" not in ended.err
+
+
 def test_a_key_is_shown_once_to_people_too(tmp_path: Path) -> None:
     made = signoff("keys", "create", "--worker", "--namespace", "acme", "--group", "gpu", cwd=tmp_path)
     assert made.code == 0
@@ -62,7 +95,9 @@ def test_a_key_without_a_server_is_a_wrong_use(tmp_path: Path) -> None:
 
 def test_a_worker_that_waits_for_its_server_stops_when_it_is_asked_to(tmp_path: Path) -> None:
     (tmp_path / "orders.py").write_text(ORDERS)
-    with Running("worker", "orders:app", "--url", f"http://127.0.0.1:{free_port()}", cwd=tmp_path) as worker:
+    url = f"http://127.0.0.1:{free_port()}"
+    key = {"SIGNOFF_WORKER_KEY": "sgw_any"}
+    with Running("worker", "orders:app", "--url", url, cwd=tmp_path, **key) as worker:
         until(lambda: "does not serve, still trying" in worker.err)
         worker.signal(signal.SIGTERM)
         assert worker.ends() == 0

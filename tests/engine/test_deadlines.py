@@ -18,6 +18,7 @@ from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import VirtualClock
+from tests import worker_keys
 from tests.places import NewStore
 from tests.postgres.server import FAST, PostgresServer
 from tests.support import PATIENCE_SECONDS, in_asyncio, pauses
@@ -152,13 +153,13 @@ async def test_what_passes_while_the_server_of_remote_workers_is_away_fires_once
     observer = Signoff(SqliteStore(tmp_path / "signoff.db", clock=clock))
     try:
         async with AsyncClient(observer) as client:
-            async with Server(served, port=0) as server:
-                site = Site(Signoff(RemoteStore(server.url)))
+            async with Server(served, port=0, worker_keys=worker_keys.KEYS) as server:
+                site = Site(Signoff(RemoteStore(server.url, key=worker_keys.SECRET)))
                 working = site.app.worker()
                 await working.__aenter__()
                 await site.start(client)
             clock.advance(3_600)
-            async with Server(served, port=server.port):
+            async with Server(served, port=server.port, worker_keys=worker_keys.KEYS):
                 await site.end(client, clock.now())
                 await working.__aexit__(None, None, None)
                 await site.app.store.close()

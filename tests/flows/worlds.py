@@ -14,6 +14,7 @@ from signoff.stores.base import Store
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
+from tests import worker_keys
 from tests.postgres.databases import migrated_database
 from tests.support import OnThread, running
 
@@ -42,14 +43,14 @@ async def store_of(kind: str, folder: Path) -> AsyncIterator[Callable[[], Store]
                 yield lambda: PostgresStore(url)
         case _:
             with OnThread(lambda: _serving(folder)) as server:
-                yield lambda: RemoteStore(server.url)
+                yield lambda: RemoteStore(server.url, key=worker_keys.SECRET)
 
 
 @asynccontextmanager
 async def _serving(folder: Path) -> AsyncIterator[Server]:
     store = SqliteStore(folder / "signoff.db")
     try:
-        async with Server(store, port=0) as server:
+        async with Server(store, port=0, worker_keys=worker_keys.KEYS) as server:
             yield server
     finally:
         await store.close()

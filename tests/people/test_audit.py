@@ -14,11 +14,12 @@ from signoff import AsyncClient
 from signoff.people.audit import verify
 from signoff.people.sealing import seal_events
 from signoff.records import AuditKind, NewAuditEvent, Origin, OriginWay
-from signoff.server import Server
+from signoff.server import Server, rights
 from signoff.stores.base import Store
 from signoff.stores.paging import AuditFilter
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
+from tests import worker_keys
 from tests.stores.scene import Scene, rule
 from tests.support import in_asyncio
 
@@ -119,7 +120,10 @@ async def test_whatever_is_changed_or_removed_is_named(tmp_path: Path, change: s
 
 
 @in_asyncio
-async def test_what_a_newer_version_has_recorded_is_listed_and_sealed(tmp_path: Path) -> None:
+async def test_what_a_newer_version_has_recorded_is_listed_and_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rights, "NEVER_OPEN", ())  # the trail is read over HTTP, by nobody in particular
     served = SqliteStore(tmp_path / "signoff.db")
     await served.open()
     await fill(served, 1)
@@ -129,8 +133,8 @@ async def test_what_a_newer_version_has_recorded_is_listed_and_sealed(tmp_path: 
         )
         db.commit()
     await seal_events(served)
-    async with Server(served, port=0) as server:
-        remote = RemoteStore(server.url)
+    async with Server(served, port=0, worker_keys=worker_keys.KEYS) as server:
+        remote = RemoteStore(server.url, key=worker_keys.SECRET)
         await remote.open()
         for store in (served, remote):
             assert [

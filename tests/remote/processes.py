@@ -15,6 +15,7 @@ from signoff import Context, Signoff, current_step
 from signoff.server import serve
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
+from tests import worker_keys
 from tests.crash.programs import bring_agent, make_app
 from tests.forks import fork
 
@@ -52,16 +53,17 @@ class Process:
 
 def server(database: str, port: str, lease_seconds: str) -> None:
     store = SqliteStore(database)
-    asyncio.run(serve(store, port=int(port), worker_lease_seconds=float(lease_seconds)))
+    lease = float(lease_seconds)
+    asyncio.run(serve(store, port=int(port), worker_keys=worker_keys.KEYS, worker_lease_seconds=lease))
 
 
 def worker(url: str, effects: str) -> None:
     bring_agent()
-    _work(make_app(RemoteStore(url), Path(effects)))
+    _work(make_app(RemoteStore(url, key=worker_keys.SECRET), Path(effects)))
 
 
 def slow(url: str, folder: str) -> None:
-    _work(slow_app(RemoteStore(url), Path(folder)))
+    _work(slow_app(RemoteStore(url, key=worker_keys.SECRET), Path(folder)))
 
 
 def slow_app(store: RemoteStore | SqliteStore, folder: Path) -> Signoff:

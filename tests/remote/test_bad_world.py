@@ -25,6 +25,7 @@ from signoff.records import CallKind, Entry, EntryKind, RunState
 from signoff.stores.paging import RunFilter
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
+from tests import worker_keys
 from tests.crash import programs
 from tests.halves import sample
 from tests.remote.processes import Process, lines, slow_app
@@ -159,7 +160,7 @@ def unclear_result(metadata: Mapping[str, str]) -> object:
 
 async def play(world: World, seed: int) -> tuple[dict[str, Any], dict[str, Sequence[Entry]]]:
     """Start many runs, let the world be bad until all have ended; return results and journals."""
-    app = programs.make_app(RemoteStore(world.proxy.url), world.effects)
+    app = programs.make_app(RemoteStore(world.proxy.url, key=worker_keys.SECRET), world.effects)
     busy: list[asyncio.Task[None]] = []
     try:
         async with AsyncClient(app) as client:
@@ -255,7 +256,7 @@ async def test_what_a_server_did_and_told_nobody_before_it_was_killed_is_not_don
     tmp_path: Path, verb: str
 ) -> None:
     async with world(tmp_path, Proxy(free_port()), lease_seconds=90.0) as made:
-        app = programs.make_app(RemoteStore(made.proxy.url), made.effects)
+        app = programs.make_app(RemoteStore(made.proxy.url, key=worker_keys.SECRET), made.effects)
         try:
             async with AsyncClient(app) as client:
                 losing = asyncio.create_task(made.lose_a_reply(b'"do":"%b"' % verb.encode(), seconds=60))
@@ -290,7 +291,7 @@ async def test_a_worker_frozen_past_its_lease_and_woken_writes_nothing_and_settl
 ) -> None:
     async with world(tmp_path, Proxy(free_port()), lease_seconds=1.5) as made:
         frozen = made.start_worker("slow")
-        app = slow_app(RemoteStore(made.proxy.url), tmp_path)
+        app = slow_app(RemoteStore(made.proxy.url, key=worker_keys.SECRET), tmp_path)
         try:
             async with AsyncClient(app) as client:
                 parent = await client.start("parent", id="p")

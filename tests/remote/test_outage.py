@@ -15,6 +15,7 @@ from signoff.server import Server
 from signoff.stores.base import Store
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
+from tests import worker_keys
 from tests.postgres.server import FAST, PostgresServer
 from tests.remote.proxy import Proxy
 from tests.support import PATIENCE_SECONDS, in_asyncio
@@ -60,8 +61,11 @@ async def test_outages_of_the_database_and_the_network_are_invisible_to_runs() -
     with PostgresServer(settings=FAST) as postgres:
         direct = Site(PostgresStore(postgres.url(), lease_seconds=LEASE_SECONDS), "direct", over)
         served = PostgresStore(postgres.url())
-        async with Server(served, port=0) as server, Proxy(server.port).running() as proxy:
-            remote = Site(RemoteStore(proxy.url), "remote", over)
+        async with (
+            Server(served, port=0, worker_keys=worker_keys.KEYS) as server,
+            Proxy(server.port).running() as proxy,
+        ):
+            remote = Site(RemoteStore(proxy.url, key=worker_keys.SECRET), "remote", over)
             sites = {"direct": direct, "remote": remote}
             async with direct.app.worker(), remote.app.worker(), AsyncClient(direct.app) as client:
                 handles = {

@@ -15,7 +15,7 @@ import pytest
 
 from signoff import Signoff
 from signoff.clock import Clock
-from signoff.server import Server, readiness
+from signoff.server import Server, readiness, rights
 from tests.server import workflows
 from tests.shared import Shared, leave_all
 from tests.support import OnThread, new_app
@@ -59,6 +59,12 @@ def server(tmp_path_factory: pytest.TempPathFactory, nothing_shared_remains: Non
 def _serving(folders: pytest.TempPathFactory) -> OnThread:
     app = app_in(folders.mktemp("server"))
     return OnThread(lambda: serving(app, allowed_hosts=["signoff.example"]))
+
+
+@pytest.fixture
+def open_trail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has servers show the audit trail and keys without a key, to tests of what is in them."""
+    monkeypatch.setattr(rights, "NEVER_OPEN", ())
 
 
 @pytest.fixture

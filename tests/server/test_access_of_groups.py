@@ -52,7 +52,7 @@ async def test_schedules_of_the_whole_database_are_fired_by_the_server_and_not_s
     secret = NewSchedule("s", "refund", "gpu", "{}", "* * * * *", "UTC", next_at=60.0)
     await store.within("acme").put_schedule(secret)
     assert await do_for(OF_GPU, store, "due_schedules", {"limit": 9}) == ([], None)
-    due, _ = await do_for(Access("local"), store, "due_schedules", {"limit": 9})
+    due, _ = await store.due_schedules(9)
     assert [schedule.id for schedule in due] == ["s"]
 
 
@@ -68,10 +68,10 @@ async def test_what_policies_have_to_do_and_the_sealing_of_the_trail_are_the_ser
     with pytest.raises(AccessDenied):
         await do_for(key, store, "seal", {"seals": [Seal(0, "e", "forged")]})
     assert await store.read_chain() == []
-    due, _ = await do_for(Access("local"), store, "due_questions", {"limit": 9})
+    assert await do_for(key, store, "due", {}) is None
+    due, _ = await store.due_questions(9)
     assert len(due) == 2
-    assert len(await do_for(Access("local"), store, "unsealed", {"limit": 9})) == 3
-    assert await do_for(Access("local"), store, "seal", {"seals": [Seal(0, "e", "h")]})
+    assert len(await store.unsealed(9)) == 3
 
 
 @in_asyncio

@@ -9,6 +9,8 @@ import pytest
 
 from tests.server.conftest import asked, ended, fields, kind, start
 
+pytestmark = pytest.mark.usefixtures("open_trail")
+
 APPROVE = {"approved": True}
 
 

@@ -24,6 +24,8 @@ from tests.server.conftest import asked, ended, events, fields, kind, path_of, s
 from tests.server.proxied import PROXY, through
 from tests.support import OnThread, new_app
 
+pytestmark = pytest.mark.usefixtures("open_trail")
+
 PUBLIC = "https://signoff.example"
 SHOP = "https://shop.example/thanks?order=1"
 ELSEWHERE = {"origin": "https://pay.example", "sec-fetch-site": "cross-site"}

@@ -23,6 +23,8 @@ from tests.server.conftest import app_in, fields, serving
 from tests.server.proxied import PROXY, through
 from tests.support import OnThread
 
+pytestmark = pytest.mark.usefixtures("open_trail")
+
 APP = "https://app.example.com"
 
 

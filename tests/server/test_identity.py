@@ -530,7 +530,7 @@ def test_a_proxy_opens_no_store(server: Server) -> None:
         with through(server, user, roles="admin") as http:
             refused = http.get("/v1/store", params={"namespace": "default"})
             assert (refused.status_code, kind(refused)) == (403, "AccessDenied")
-            assert "needs a key" in refused.json()["detail"]
+            assert "needs a worker key" in refused.json()["detail"]
 
 
 @pytest.mark.parametrize(

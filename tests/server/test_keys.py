@@ -438,8 +438,10 @@ def test_a_server_whose_database_has_a_key_wants_one(tmp_path: Path) -> None:
     with OnThread(lambda: keyed(tmp_path, require_auth=False)) as here:
         with here.http() as anybody:
             assert anybody.get("/v1/runs").status_code == 200
-            assert kind(anybody.get("/v1/keys")) == "AccessDenied"
-            assert kind(anybody.post("/v1/keys", json={"name": "x", "roles": ["admin"]})) == "AccessDenied"
+            assert kind(anybody.get("/v1/keys")) == "NotAuthenticated"
+            assert (
+                kind(anybody.post("/v1/keys", json={"name": "x", "roles": ["admin"]})) == "NotAuthenticated"
+            )
             secret, token = here.key()
             assert anybody.get("/v1/runs").status_code == 401
             assert anybody.get("/v1/runs", headers={"authorization": "Bearer sgk_x"}).status_code == 401

@@ -24,6 +24,8 @@ from tests.server.conftest import BELOW_THE_SERVERS, app_in, asked, ended, kind,
 from tests.server.proxied import PROXY, through
 from tests.support import OnThread, in_asyncio, new_app, opens
 
+pytestmark = pytest.mark.usefixtures("open_trail")
+
 PUBLIC = "https://signoff.example"
 DAY = 86_400.0
 

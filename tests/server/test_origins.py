@@ -43,6 +43,8 @@ from tests.server.provider import CLIENT, PUBLIC, SECRET, Browser, LocalProvider
 from tests.server.proxied import PROXY, through
 from tests.support import OnThread, in_asyncio, new_app, until
 
+pytestmark = pytest.mark.usefixtures("open_trail")
+
 HERE = "127.0.0.1"
 OPEN = {"way": "open", "address": HERE}
 PAY = Question.make("Pay?").to_json()

@@ -14,6 +14,8 @@ from signoff.wire import from_wire
 from tests.cli.commands import until
 from tests.server.conftest import asked, ended, fields, kind, start
 
+pytestmark = pytest.mark.usefixtures("open_trail")
+
 DO = ("answer", "claim", "release", "delegate")
 
 

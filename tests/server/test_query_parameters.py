@@ -29,6 +29,8 @@ from signoff.testing import MemoryStore
 from tests.server.conftest import fields, start
 from tests.support import in_asyncio
 
+pytestmark = pytest.mark.usefixtures("open_trail")
+
 Route = tuple[str, list[dict[str, Any]]]
 
 MAY_BE_BLANK = {("/v1/rules", "session_id"), ("/v1/questions", "text")}

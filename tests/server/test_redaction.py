@@ -46,8 +46,11 @@ from signoff.server import Server, create_server_app
 from signoff.stores.paging import AuditFilter
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
+from tests import worker_keys
 from tests.server.conftest import asked, ended, events, fields, kind, path_of, serving, start
 from tests.support import OnThread, in_asyncio, new_app
+
+pytestmark = pytest.mark.usefixtures("open_trail")
 
 SECRET = "S3CR3T"
 """What every hidden value has in it."""
@@ -334,8 +337,8 @@ def test_a_server_that_hides_nothing_shows_everything(tmp_path: Path) -> None:
 @in_asyncio
 async def test_workers_from_afar_get_the_very_values(tmp_path: Path) -> None:
     app = new_app(tmp_path)
-    async with serving(app, redact=PATHS) as server:
-        store = RemoteStore(server.url)
+    async with serving(app, redact=PATHS, worker_keys=worker_keys.KEYS) as server:
+        store = RemoteStore(server.url, key=worker_keys.SECRET)
         await store.open()
         await store.create_run(NewRun("r", "pay", "elsewhere", '{"args":[],"kwargs":{"iban":"S3CR3T"}}'))
         run = await store.get_run("r")

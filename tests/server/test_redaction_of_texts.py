@@ -32,6 +32,8 @@ from tests.server.conftest import ended, events, kind, path_of, serving, start
 from tests.server.test_redaction import Told
 from tests.support import OnThread, in_asyncio, new_app
 
+pytestmark = pytest.mark.usefixtures("open_trail")
+
 # Not four digits: ids, digests and times contain any four by chance (one run in fourteen did).
 SECRET = 'DE89 "quokka" 0044'
 """With characters that JSON and URLs write otherwise."""

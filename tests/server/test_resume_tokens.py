@@ -15,6 +15,8 @@ from tests.server.keyed import Keyed, keyed
 from tests.server.proxied import PROXY, refusals, through
 from tests.support import OnThread
 
+pytestmark = pytest.mark.usefixtures("open_trail")
+
 
 def turn(http: httpx.Client, name: str, **policy: Any) -> str:
     """Start a run of a session that asks, and return its question."""

@@ -32,6 +32,8 @@ from tests.server.conftest import asked, path_of
 from tests.server.provider import CLIENT, PUBLIC, Browser, LocalProvider
 from tests.support import OnThread
 
+pytestmark = pytest.mark.usefixtures("open_trail")
+
 CLIENT_SECRET = "oidc-client-S3CR3T"
 SMTP_PASSWORD = "smtp-S3CR3T"
 SLACK_TOKEN = "xoxb-S3CR3T"

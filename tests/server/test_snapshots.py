@@ -18,6 +18,8 @@ from tests.server.conftest import app_in, asked, ended, fields, kind, serving, s
 from tests.server.keyed import Keyed, keyed
 from tests.support import OnThread, in_asyncio
 
+pytestmark = pytest.mark.usefixtures("open_trail")
+
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:

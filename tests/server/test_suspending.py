@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 
 from tests.server.conftest import asked, ended, kind, start
+
+pytestmark = pytest.mark.usefixtures("open_trail")
 
 
 def test_answers_and_signals_of_a_suspended_run_are_kept_and_delivered(http: httpx.Client, name: str) -> None:

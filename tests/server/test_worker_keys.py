@@ -14,7 +14,7 @@ from signoff import AsyncClient, Client
 from signoff.errors import AccessDenied, InvalidValue, NotAuthenticated
 from signoff.records import NewRun
 from signoff.server import OpenIdConnect, Role, create_server_app
-from signoff.server.keys import WorkerKeys, new_worker_key
+from signoff.server.keys import WorkerKeys, key_of, new_worker_key
 from signoff.stores.base import Store
 from signoff.stores.operations import CHANGES_PATH, PATH
 from signoff.stores.remote import RemoteStore
@@ -106,16 +106,14 @@ async def test_a_worker_that_listens_with_a_key_that_is_revoked_is_told_no_more(
         assert [chunk async for chunk in chunks] in ([], [b""])
 
 
-def test_a_server_whose_store_has_a_worker_key_serves_no_worker_without_one(tmp_path: Path) -> None:
+def test_a_server_serves_no_worker_without_a_key(tmp_path: Path) -> None:
     def greet(here: Keyed, key: str | None = None) -> int:
         with here.http(key) as http:
             return http.get(PATH, params={"namespace": "default"}).status_code
 
     with OnThread(lambda: keyed(tmp_path, require_auth=False)) as here:
-        assert greet(here) == 200
-        assert [greet(here, "sgw_unknown") for _ in range(30)] == [
-            200
-        ] * 30  # as without one, on this machine
+        assert greet(here) == 403
+        assert [greet(here, "sgw_unknown") for _ in range(21)] == [403] * 20 + [429]
         here.clock.advance(60)
         secret, token = here.worker_key()
         assert greet(here) == 403
@@ -123,10 +121,42 @@ def test_a_server_whose_store_has_a_worker_key_serves_no_worker_without_one(tmp_
     with OnThread(lambda: keyed(tmp_path, require_auth=False)) as here:
         assert greet(here) == 403
         assert greet(here, secret) == 200
+        with here.http() as anybody:
+            assert anybody.get("/v1/runs").status_code == 401
         here.revoke(token)
         assert greet(here, secret) == 403
-        with here.http() as anybody:
-            assert anybody.get("/v1/runs").status_code == 200  # people have nothing to do with it
+    with OnThread(lambda: keyed(tmp_path, require_auth=False)) as here, here.http() as anybody:
+        assert anybody.get("/v1/runs").status_code == 200, "the database has no open key any more"
+
+
+SHARED = key_of("sgw_" + "s" * 43, "default", "here")
+
+
+def test_a_key_that_server_and_worker_share_opens_the_store_and_closes_no_other_door(tmp_path: Path) -> None:
+    own = WorkerKeys(own=SHARED)
+    with (
+        OnThread(lambda: keyed(tmp_path, require_auth=False, worker_keys=own)) as here,
+        here.http("sgw_" + "s" * 43) as worker,
+        here.http() as anybody,
+    ):
+        assert worker.get(PATH, params={"namespace": "default"}).status_code == 200
+        assert worker.get(PATH, params={"namespace": "acme"}).status_code == 403
+        assert anybody.get(PATH, params={"namespace": "default"}).status_code == 403
+        assert anybody.get("/v1/runs").status_code == 200
+
+
+def test_a_shared_key_that_the_database_knows_opens_no_more_than_is_said_there(tmp_path: Path) -> None:
+    """Else a key for one group, in the environment of the shell that starts the server, would open all of them."""
+    with OnThread(lambda: keyed(tmp_path)) as here:
+        secret, token = here.worker_key(groups=["gpu"])
+    own = WorkerKeys(own=key_of(secret, "default", "here"))
+    runs = {"id": 1, "namespace": "default", "do": "list_runs", "arguments": {"which": {}}}
+    batch = {"client": "c", "floor": 0, "operations": [runs]}
+    with OnThread(lambda: keyed(tmp_path, worker_keys=own)) as here, here.http(secret) as worker:
+        refused = worker.post(PATH, json=batch).json()["problem"]
+        assert refused["type"] == "urn:signoff:AccessDenied"
+        here.revoke(token)
+        assert worker.post(PATH, json=batch).status_code == 403
 
 
 def test_two_keys_in_one_request_are_none(here: Keyed) -> None:

@@ -23,6 +23,8 @@ from tests.postgres.databases import migrated_database
 from tests.server.conftest import asked, ended, fields, kind, serving, start
 from tests.support import OnThread
 
+pytestmark = pytest.mark.usefixtures("open_trail")
+
 OPTIONS = [f"option {n}" for n in range(10_000)]
 DEEP = 150
 

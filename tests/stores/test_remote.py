@@ -22,6 +22,7 @@ from signoff.stores.paging import AuditFilter, RunFilter
 from signoff.stores.remote import RemoteStore
 from signoff.stores.remote_clock import RemoteClock
 from signoff.stores.sqlite import SqliteStore
+from tests import worker_keys
 from tests.remote.proxy import FINE, REPLY_LOST, Fate, Proxy, is_batch
 from tests.server import workflows
 from tests.stores.scene import (
@@ -33,6 +34,7 @@ from tests.stores.scene import (
     Scene,
     asking_nothing,
     entry,
+    opening_all,
     question,
     until,
 )
@@ -69,7 +71,7 @@ class Line:
     async def _serve(self) -> AsyncIterator[Server]:
         self.served = self._make(self._folder / "signoff.db")
         try:
-            async with Server(self.served, port=self.proxy.target) as server:
+            async with Server(self.served, port=self.proxy.target, worker_keys=worker_keys.KEYS) as server:
                 yield server
         finally:
             await self.served.close()
@@ -82,9 +84,10 @@ async def line(
     async with Proxy(free_port()).running() as proxy:
         stack = ExitStack()
         stack.enter_context(asking_nothing())
+        stack.enter_context(opening_all())
         made = Line(folder, proxy, make)
         await made.start_server()
-        store = RemoteStore(proxy.url, **options)
+        store = RemoteStore(proxy.url, key=worker_keys.SECRET, **options)
         try:
             await store.open()
             yield store, made

@@ -106,10 +106,36 @@ def test_who_only_looks_is_offered_nothing_that_would_be_refused(window: Windows
         expect(page.get_by_role("button", name=name)).to_have_count(0)
 
 
-def test_where_nobody_is_asked_who_they_are_there_are_no_keys_and_the_page_says_why(page: Page) -> None:
-    page.goto("/keys")
-    expect(page.get_by_role("alert")).to_contain_text("asks nobody who they are")
+@pytest.mark.parametrize(
+    ("address", "title", "command"),
+    [
+        ("/keys", "Keys need an authenticated caller", "signoff keys list"),
+        ("/audit", "The audit trail needs an authenticated caller", "signoff audit list"),
+        ("/audit?question=none", "The audit trail needs an authenticated caller", "signoff audit list"),
+    ],
+)
+def test_what_is_closed_without_keys_says_how_to_read_it_and_how_to_make_a_key(
+    page: Page, address: str, title: str, command: str
+) -> None:
+    page.goto(address)
+    expect(page.get_by_role("heading", name=title)).to_be_visible()
+    expect(page.get_by_text(command)).to_be_visible()
+    expect(page.get_by_text("signoff keys create NAME --role admin")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
     expect(page.get_by_role("link", name="API keys")).to_have_count(0)
+    expect(page.get_by_role("link", name="Export all")).to_have_count(0)
+
+
+def test_comments_that_are_closed_without_keys_say_where_they_are(
+    page: Page, http: httpx.Client, name: str
+) -> None:
+    start(http, "ask", name)
+    id = asked(http, name)
+    page.goto(f"/inbox/{id}")
+    expect(page.get_by_text(f"signoff audit list --question {id}")).to_be_visible()
+    page.get_by_label("Comment").fill("as discussed")
+    page.get_by_role("button", name="Comment").click()
+    expect(page.get_by_text("as discussed")).to_be_visible()
 
 
 @pytest.mark.parametrize(

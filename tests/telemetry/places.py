@@ -11,6 +11,7 @@ from signoff.stores.base import Store
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
+from tests import worker_keys
 from tests.postgres.databases import migrated_database
 
 NewStore = Callable[[], Store]
@@ -32,8 +33,8 @@ async def _postgres(_: Path) -> AsyncIterator[NewStore]:
 async def _remote(folder: Path) -> AsyncIterator[NewStore]:
     store = SqliteStore(folder / "signoff.db")
     try:
-        async with Server(store, port=0) as server:
-            yield lambda: RemoteStore(server.url)
+        async with Server(store, port=0, worker_keys=worker_keys.KEYS) as server:
+            yield lambda: RemoteStore(server.url, key=worker_keys.SECRET)
     finally:
         await store.close()
 

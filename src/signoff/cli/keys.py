@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from signoff.server.keys import WorkerKeys
 
 KEYS_VARIABLE = "SIGNOFF_WORKER_KEYS"
+SHARED_KEY_VARIABLE = "SIGNOFF_WORKER_KEY"
+"""A worker proves itself by it. A server that finds it in its own environment accepts it."""
 DAY = 86400.0  # seconds
 _PAGE = 1000
 
@@ -79,7 +81,9 @@ def create(
     """Make a key: for the service NAME, or with --worker for workers.
 
     The key is printed once; the database has only its hash. Give it to the service as SIGNOFF_KEY, or to the worker
-    as SIGNOFF_WORKER_KEY.
+    as SIGNOFF_WORKER_KEY. From the first key in the database on, its servers authenticate every caller.
+
+    For a server and workers of one machine: export SIGNOFF_WORKER_KEY=$(signoff keys create --worker), then start both.
     """
     if worker and (roles or act_as):
         raise click.UsageError("a worker has no roles, and acts for nobody")
@@ -191,8 +195,7 @@ def _tell(out: Output, secret: str, token: Token) -> None:
         return
     out.line(secret)
     out.note(f"{token.subject} has the key {token.id}; nothing can show its secret again")
-    if token.kind is TokenKind.API_KEY:
-        out.note("servers of this database ask for keys from their next start on")
+    out.note("every request to a server of this database now needs a key or a login")
 
 
 def _row(key: dict[str, Any], now: float) -> tuple[str, ...]:
@@ -238,19 +241,35 @@ def encryption(name: str, out: Output) -> None:
     out.line(key.text)
 
 
-def server_keys(file: Path | None) -> WorkerKeys:
-    """Return the keys that a server accepts: those of a file, and those of the environment.
+def no_worker_key(url: str) -> str:
+    """Return why no worker can work through a server without a key, and the commands that give it one."""
+    return (
+        f"{url} lets no worker in without a worker key, and none is given. On one machine: "
+        f"export {SHARED_KEY_VARIABLE}=$(signoff keys create --worker), then start the server and this worker with it. "
+        "Else create one on the machine with the database: signoff keys create NAME --worker; and give it to this "
+        f"worker: {SHARED_KEY_VARIABLE}=sgw_..., or --key"
+    )
+
+
+def server_keys(file: Path | None, namespace: str) -> WorkerKeys:
+    """Return the worker keys that a server accepts besides those of its database.
+
+    Args:
+        file: The key file, if there is one. The environment adds lines to it, and the key that server and worker share.
+        namespace: The namespace that the shared key opens.
 
     Raises:
         CommandFailed: The file cannot be read.
-        InvalidValue: A line is no key.
+        InvalidValue: A line, or the shared key, is not a key.
     """
-    from signoff.server.keys import WorkerKeys
+    from signoff.server.keys import WorkerKeys, key_of
 
+    shared = os.environ.get(SHARED_KEY_VARIABLE, "").strip()
+    own = key_of(shared, namespace, SHARED_KEY_VARIABLE) if shared else None
     keys = list(WorkerKeys.parse(os.environ.get(KEYS_VARIABLE, ""), KEYS_VARIABLE))
     if file is not None:
         try:
             keys += WorkerKeys.parse(file.read_text(encoding="utf-8"), str(file))
         except (OSError, UnicodeDecodeError) as error:
             raise CommandFailed(ExitCode.USAGE, f"cannot read {file}: {error}") from error
-    return WorkerKeys(keys)
+    return WorkerKeys(keys, own)

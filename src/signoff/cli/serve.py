@@ -20,7 +20,7 @@ import click
 from signoff.app import Signoff
 from signoff.cli.exits import CommandFailed, ExitCode
 from signoff.cli.identity import forwarding_of, identity_options, openid_of, proxy_of
-from signoff.cli.keys import server_keys
+from signoff.cli.keys import SHARED_KEY_VARIABLE, no_worker_key, server_keys
 from signoff.cli.load import load_app
 from signoff.cli.output import Output
 from signoff.cli.reload import Supervision, Supervisor
@@ -50,10 +50,16 @@ _IDLE_THREADS_END_SECONDS = 0.5
 _ADDRESS = click.argument("address", metavar="MODULE:APP")
 
 
-ASKS_NOBODY = (
-    "the database has no API key: callers are not authenticated, and programs on this machine can use the whole store. "
-    "Create a key (signoff keys create NAME) or pass --require-auth to change that"
-)
+def open_doors(url: str, location: str) -> str:
+    """Return what a server that authenticates no caller leaves open and what not, with the commands to change it."""
+    return (
+        f"the database has no keys, so callers are not authenticated. Open to anyone who reaches {url}: runs, "
+        "questions and their answers, links, schedules, Studio. Closed without a key: workers (/v1/store), keys, "
+        f"the audit trail. To authenticate every caller: signoff keys create NAME --role admin --store {location}. "
+        "To let workers in and leave the rest open: export SIGNOFF_WORKER_KEY=$(signoff keys create --worker) before "
+        "this server and the worker start"
+    )
+
 
 _retain = click.option(
     "--retain-days",
@@ -219,8 +225,10 @@ def worker(
     if url:
         from signoff.stores.remote import RemoteStore
 
-        key = key or os.environ.get("SIGNOFF_WORKER_KEY")
+        key = key or os.environ.get(SHARED_KEY_VARIABLE)
         app.store = RemoteStore(url, key=key, namespace=app.store.namespace)
+        if not key:
+            raise CommandFailed(ExitCode.CONFLICT, no_worker_key(url))
     elif key:
         raise click.UsageError("--key is for a server; give its --url, too")
     options = WorkerOptions(
@@ -245,7 +253,7 @@ def worker(
 @click.option(
     "--worker-key-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The keys of remote workers, as `signoff keys create` prints them; besides those in SIGNOFF_WORKER_KEYS.",
+    help="The keys of remote workers, as `signoff keys create` prints them; besides SIGNOFF_WORKER_KEYS and _KEY.",
 )
 @click.option(
     "--worker-lease",
@@ -296,7 +304,6 @@ def server(
     """Serve the HTTP API of a store, or of the store of MODULE:APP, to people, programs and remote workers."""
     if address and store:
         raise click.UsageError("give --store or MODULE:APP, not both")
-    keys = server_keys(worker_key_file)
     proxy = proxy_of(user_header, groups_header, roles_header, addresses, address_header, default_role)
     forwarding = forwarding_of(address_header, addresses)
     claims = {
@@ -316,7 +323,7 @@ def server(
         if not await opened(app, stop):
             return
         options = {
-            "worker_keys": keys,
+            "worker_keys": server_keys(worker_key_file, app.store.namespace),
             "proxy": proxy,
             "forwarding": forwarding,
             "openid": openid,
@@ -384,6 +391,7 @@ def dev(
         supervision.on_end(stop.ask)
         options_of_server = {
             "port": port,
+            "worker_keys": server_keys(None, app.store.namespace),
             "channels": channels,
             "anchors": anchors,
             "redact": redact,
@@ -408,7 +416,7 @@ async def _listening(app: Signoff, out: Output, **options: Any) -> AsyncGenerato
             facts = {"url": server.url, "port": server.port, "store": app.store.location}
             out.event("listening", text, **facts, authenticates=server.asks)
             if not server.asks:
-                out.note(ASKS_NOBODY)
+                out.note(open_doors(server.url, app.store.location))
             yield server
     except OSError as error:
         raise CommandFailed(ExitCode.UNAVAILABLE, error.strerror or str(error)) from error

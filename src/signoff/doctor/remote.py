@@ -58,7 +58,7 @@ class Server:
 
     @property
     def is_open(self) -> bool:
-        """Whether the key, or being on the server's own machine, opens the namespace."""
+        """Whether the key opens the namespace."""
         return self.greet().is_success
 
 
@@ -141,9 +141,7 @@ def answers(server: Server) -> Iterable[Verdict]:
 def key(server: Server) -> Iterable[Verdict]:
     response = server.greet()
     if response.is_success:
-        yield ok(
-            f"{'the worker key is' if server.key else 'without a key it is'} good for {server.namespace!r}"
-        )
+        yield ok(f"the worker key is good for {server.namespace!r}")
     elif server.key is None and response.status_code == FORBIDDEN:
         yield skipped("no worker key is given (--key, SIGNOFF_WORKER_KEY)")
     else:

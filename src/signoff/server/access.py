@@ -10,8 +10,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
 
-from signoff.errors import AccessDenied, NotFound, TooManyRequests
-from signoff.http_connection import is_loopback
+from signoff.errors import AccessDenied, NotFound
 from signoff.records import (
     Amendment,
     AuditEvent,
@@ -29,9 +28,6 @@ from signoff.server.keyring import bearer_of
 from signoff.server.services import Services
 from signoff.stores.base import Store, Write
 from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, WorkflowFilter
-
-LOCAL: Final = "local"
-"""Who calls from the server's own machine, where there are no keys."""
 
 SHOWN_OF_HASH: Final = 16
 """How much of its hash says which line of a key file a key is, in characters."""
@@ -52,11 +48,16 @@ TOKEN_OPERATIONS: Final = frozenset(
 """What is for processes with the database, and for no holder of a worker key: they make and revoke secrets."""
 
 _OF_RETENTION = frozenset({"delete_tokens", "delete_deliveries", "delete_workflows"})
-_OUTBOX = frozenset({"expand", "claim_deliveries", "finish_delivery", "redeliver"})
+_OUTBOX = frozenset({"read_cursor", "expand", "claim_deliveries", "finish_delivery", "redeliver"})
 _WRITES: Final = frozenset({"append", "pause", "complete"})
 _OF_A_CALL: Final = re.compile(r"(.+)\.[0-9]+", re.DOTALL)
 """The id that a run's call gives a promise or a child run, if its author has chosen none."""
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+
+HOW_TO_GET_A_KEY: Final = (
+    "On one machine, `export SIGNOFF_WORKER_KEY=$(signoff keys create --worker)` where both `signoff server` and "
+    "`signoff worker` start. Elsewhere, `signoff keys create NAME --worker` on the machine with the database, and "
+    "pass the key to the worker as SIGNOFF_WORKER_KEY or --key"
+)
 
 
 @dataclass(frozen=True)
@@ -64,15 +65,15 @@ class Access:
     """What a caller may do.
 
     Attributes:
-        caller: Who it is, to tell callers apart: the hash of a key, or ``LOCAL``.
-        namespace: The one namespace that is open; None means all.
+        caller: The hash of the key, which tells callers apart.
+        namespace: The one namespace that is open.
         groups: The groups that are open; None means all.
         key: The key's id; of one of a key file how its line begins.
         name: What people call the key.
     """
 
     caller: str
-    namespace: str | None = None
+    namespace: str
     groups: frozenset[str] | None = None
     key: str | None = None
     name: str | None = None
@@ -83,7 +84,7 @@ class Access:
 
     def check_namespace(self, namespace: str) -> None:
         """Raises AccessDenied."""
-        if self.namespace not in (None, namespace):
+        if self.namespace != namespace:
             raise AccessDenied(f"namespace {namespace!r}", f"this worker key is for {self.namespace!r}")
 
     def check_group(self, what: str, group: str | None) -> None:
@@ -94,48 +95,23 @@ class Access:
 
 
 async def access_of(request: Request) -> Access:
-    """Return what a request may do.
-
-    Without any keys in the database, programs on the server's own machine may do everything, and others nothing. Where
-    requests must say whose they are nobody may: what comes from this machine may be what a proxy passes on.
+    """Return what a request may do. No request works without a key, wherever it comes from.
 
     Raises:
         AccessDenied: It has no key that is known.
         TooManyRequests: Too many wrong ones came from there.
     """
     services: Services = request.app.state.services
-    keyring = services.keyring
-    what = "a store operation"
     secret = bearer_of(request.scope)
-    try:
-        key = None if secret is None else await keyring.worker_key(secret, request.scope)
-    except TooManyRequests:
-        if not await _needs_no_key(request, services):
-            raise
-        key = None
-    if key is not None:
-        return Access(key.hash, key.namespace, key.groups, key.id or key.hash[:SHOWN_OF_HASH], key.name)
-    if await _needs_no_key(request, services):
-        return Access(LOCAL)
-    if not keyring.has_worker_keys and services.ways.required:
-        raise AccessDenied(
-            what, "where people are signed in, every worker needs a key: `signoff keys create --worker`"
-        )
-    if not keyring.has_worker_keys:
-        raise AccessDenied(
-            what, "this server has no worker keys, so it serves workers of its own machine only"
-        )
     if secret is None:
-        raise AccessDenied(what, "it needs a worker key; give --key or SIGNOFF_WORKER_KEY")
-    raise AccessDenied(what, "the server does not know this worker key, or it has ended")
-
-
-async def _needs_no_key(request: Request, services: Services) -> bool:
-    """Whether a request comes from the server's own machine, and the database has no key of any namespace."""
-    peer = request.client.host if request.client else ""
-    if not is_loopback(peer) or any(name in request.headers for name in _FORWARDED):
-        return False
-    return not (await services.ways.look() or await services.keyring.look_for_worker_keys())
+        raise AccessDenied("a store operation", f"it needs a worker key. {HOW_TO_GET_A_KEY}")
+    key = await services.keyring.worker_key(secret, request.scope)
+    if key is None:
+        raise AccessDenied(
+            "a store operation",
+            f"the server does not know this worker key, or it has ended. {HOW_TO_GET_A_KEY}",
+        )
+    return Access(key.hash, key.namespace, key.groups, key.id or key.hash[:SHOWN_OF_HASH], key.name)
 
 
 AccessOf = Annotated[Access, Depends(access_of)]
@@ -153,8 +129,7 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
     It adds to the audit trail of its runs' questions, and reads that.
 
     What serves the whole database is the server's affair: schedules and questions that are due, and sealing the trail.
-    So are tokens, which no worker key opens.
-    So are notifications: a key with a namespace lists them, and does nothing else with them.
+    So are tokens, which no worker key opens, and notifications, which a key only lists.
 
     Args:
         access: What the caller may do.
@@ -166,31 +141,32 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
         AccessDenied: The caller may not do it.
     """
     access.check_namespace(store.namespace)
-    if access.caller != LOCAL and name in _OF_RETENTION:
+    if name in _OF_RETENTION:
         return 0  # the server deletes them
-    if access.caller != LOCAL:
-        await _check_key(access, store, name, arguments)
+    await _check_key(access, store, name, arguments)
     if access.groups is not None and name == "list_groups":
         return [group for group in await store.list_groups() if group.name in access.groups]
     if access.groups is not None and name == "list_audit":
         return await _list_audit(store, **arguments)
-    if access.namespace is not None and name in ("due_schedules", "due_questions"):
+    if name in ("due_schedules", "due_questions"):
         return [], None
-    if access.namespace is not None and name in ("unsealed", "heads"):
+    if name == "due":
+        return None  # of all namespaces: the server sees to it
+    if name in ("unsealed", "heads"):
         return []
-    if access.namespace is not None and name == "seal":
+    if name == "seal":
         raise AccessDenied("the seals of an audit trail", "the server adds them")
-    if access.namespace is not None and name in _OUTBOX:
+    if name in _OUTBOX:
         raise AccessDenied("the outbox of notifications", "the server sends them")
-    if access.namespace is not None:  # the register of workers is the whole database's
-        if name == "list_workers":
-            return [worker for worker in await store.list_workers() if _is_open(access, worker)]
-        if name == "release" and not await _is_known(access, store, arguments["worker_id"]):
-            return 0
-        if name == "enlist" and await _is_others(access, store, arguments["worker"].id):
-            raise AccessDenied(f"worker {arguments['worker'].id!r}", "it is on the register for others")
-        if name == "enlist":
-            arguments = {"worker": replace(arguments["worker"], namespace=store.namespace)}
+    # The register of workers is the whole database's.
+    if name == "list_workers":
+        return [worker for worker in await store.list_workers() if _is_open(access, worker)]
+    if name == "release" and not await _is_known(access, store, arguments["worker_id"]):
+        return 0
+    if name == "enlist" and await _is_others(access, store, arguments["worker"].id):
+        raise AccessDenied(f"worker {arguments['worker'].id!r}", "it is on the register for others")
+    if name == "enlist":
+        arguments = {"worker": replace(arguments["worker"], namespace=store.namespace)}
     return await getattr(store, name)(**arguments)
 
 

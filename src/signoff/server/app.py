@@ -115,16 +115,15 @@ def create_server_app(
     Args:
         app_or_store: A store, or the app whose store it is and in whose group runs are started.
         allowed_hosts: Names the server is reached by, besides localhost, 127.0.0.1 and [::1].
-        worker_keys: The keys of remote workers, besides those that the store keeps. Without any, programs of this
-            machine may work, and no others.
+        worker_keys: The keys of remote workers, besides those that the store keeps. No worker works without one.
         proxy: What says who people are, in headers. Another ASGI server than ``Server`` must not replace the peer's
             address by a header's.
         openid: What signs people in, in their browsers.
         forwarding: Names the header that carries a client's address, for the audit trail and the limit on wrong
             secrets. None: the connection's address counts.
-        require_auth: Whether a request must say whose it is. It must with ``proxy`` or ``openid``, and as soon as the
-            database has an API key, in whichever namespace. Else the API is for a laptop: whoever reaches it may say
-            who they are.
+        require_auth: Whether every request must be authenticated. It must be with ``proxy`` or ``openid``, and as soon
+            as the database has a key of a service or a worker, of any namespace. Otherwise the API is for a laptop:
+            callers state who they are, and only ``/v1/store``, keys and the audit trail need a key.
         allowed_origins: Pages of other sites that may read and write here, such as ``https://app.example.com``; with a
             proxy as the people who look at them.
         public_url: Where people reach the server, such as ``https://signoff.example.com``: links in messages and answer
@@ -154,8 +153,8 @@ def create_server_app(
     door = None if openid is None else LoginDoor(store, openid)
     people: list[Way] = [*([] if door is None else [door.logins]), *([] if proxy is None else [proxy])]
     wrong_secrets = WrongSecretLimit(store.clock.now, forwarding)
-    keyring = Keyring(store, worker_keys or WorkerKeys(), wrong_secrets)
-    ways = Ways([keyring, *people], required=require_auth or bool(people), has_keys=keyring.has_api_key)
+    keyring = Keyring(store, WorkerKeys() if worker_keys is None else worker_keys, wrong_secrets)
+    ways = Ways([keyring, *people], required=require_auth or bool(people), has_keys=keyring.has_key)
     public_url = public_url or app.public_url
     if public_url is not None:
         public_url, host = checked_public_url(public_url)
@@ -191,7 +190,6 @@ def create_server_app(
             lambda: Held({str(kind): n for kind, n in streams.by_kind.items()}, remote_clients.kept_bytes),
         )
         await ways.look()
-        await keyring.look_for_worker_keys()
         services = Services(
             store,
             backend,

@@ -16,7 +16,7 @@ from signoff.server.actors import ANYBODY, Actor
 from signoff.server.hosts import SAFE
 from signoff.server.problems import problem
 from signoff.server.refusals import keep_refusal
-from signoff.server.rights import Rights, path_of, reach_of, rights_on
+from signoff.server.rights import Rights, never_open, path_of, reach_of, rights_on
 from signoff.server.ways import RECHECK_SECONDS, Identity, Ways
 
 LATE_SECONDS: Final = 1.0
@@ -106,6 +106,11 @@ class Guard:
         rights = rights_on(method, path)
         identity = None if rights is None else await self._ways.identify(scope)
         if identity is None and not (self._ways.required if rights is None else await self._ways.look()):
+            if rights is not None and never_open(path):
+                raise NotAuthenticated(
+                    "without a key this server shows no keys and no audit trail; create one on the machine with the "
+                    "database (signoff keys create NAME --role admin), after which every request needs one"
+                )
             return ANYBODY
         if identity is None and rights is not None:
             raise NotAuthenticated("sign in, or give an API key")

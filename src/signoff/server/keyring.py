@@ -24,27 +24,16 @@ class Keyring:
         store: Where keys are kept. A key says itself which namespace it opens.
         from_file: The worker keys that the server was started with.
         wrong: Limits wrong ones.
-
-    Attributes:
-        has_worker_keys: Whether a worker key was seen, of the file or of any namespace of the store, so that nobody
-            works without one.
     """
 
     def __init__(self, store: Store, from_file: WorkerKeys, wrong: WrongSecretLimit) -> None:
         self._store = store
         self._from_file = from_file
         self._wrong = wrong
-        self.has_worker_keys = bool(from_file)
 
-    async def has_api_key(self) -> bool:
-        """Return whether the database has an open key of a service, in whichever namespace."""
-        return await self._store.has_token([TokenKind.API_KEY])
-
-    async def look_for_worker_keys(self) -> bool:
-        """Return whether nobody works without a key: once there was one in the database, in whichever namespace."""
-        if not self.has_worker_keys:
-            self.has_worker_keys = await self._store.has_token([TokenKind.WORKER_KEY])
-        return self.has_worker_keys
+    async def has_key(self) -> bool:
+        """Return whether the database has an open key of a service or a worker, in any namespace."""
+        return await self._store.has_token([TokenKind.API_KEY, TokenKind.WORKER_KEY])
 
     async def identify(self, scope: Scope) -> Identity | None:
         """Return the service whose key a request has.
@@ -71,6 +60,9 @@ class Keyring:
         found = self._from_file.find(secret)
         if found is not None:
             return found
+        own = self._from_file.find_own(secret)
+        if own is not None and await find_token(self._store, TokenKind.WORKER_KEY, secret) is None:
+            return own  # the database does not know it, so limits it in nothing, and has not revoked it
         token = await self._open(TokenKind.WORKER_KEY, secret, scope)
         if token is None:
             return None
@@ -80,8 +72,6 @@ class Keyring:
         """Return the token of a secret if it opens something now. Raises TooManyRequests: of wrong ones only."""
         token = await find_token(self._store, kind, secret)
         now = self._store.clock.now()
-        if token is not None and kind is TokenKind.WORKER_KEY:
-            self.has_worker_keys = True
         if token is None or not token.is_open(now):
             self._wrong.note(scope)
             return None

@@ -14,6 +14,7 @@ from signoff.errors import InvalidValue
 PREFIX = "sgw_"
 
 _HASH = re.compile("[0-9a-f]{64}")
+_SECRET = re.compile(f"{PREFIX}[A-Za-z0-9_-]{{43}}")
 
 
 @dataclass(frozen=True)
@@ -65,15 +66,34 @@ def new_worker_key(namespace: str, groups: Iterable[str] = ()) -> tuple[str, Wor
     return secret, WorkerKey(_hash(secret), namespace, chosen or None)
 
 
-class WorkerKeys:
-    """The keys that a server accepts.
+def key_of(secret: str, namespace: str, source: str) -> WorkerKey:
+    """Return what a server knows of a key whose secret it is given, for all groups of a namespace.
 
     Args:
-        keys: All of them.
+        secret: The secret.
+        namespace: The namespace that it opens.
+        source: Where it is from, for messages.
+
+    Raises:
+        InvalidValue: It is not a worker key. The message does not contain it.
+    """
+    if _SECRET.fullmatch(secret) is None:
+        raise InvalidValue(source, "it is not a worker key; create one with `signoff keys create --worker`")
+    return WorkerKey(_hash(secret), namespace)
+
+
+class WorkerKeys:
+    """The keys that a server accepts besides those of its database.
+
+    Args:
+        keys: Those of its key file.
+        own: The one that server and workers of one machine share, see ``key_of``. The file and the database go before
+            it: a key that either of them knows opens what is said there.
     """
 
-    def __init__(self, keys: Iterable[WorkerKey] = ()) -> None:
+    def __init__(self, keys: Iterable[WorkerKey] = (), own: WorkerKey | None = None) -> None:
         self._keys = tuple(keys)
+        self._own = own
 
     @classmethod
     def parse(cls, text: str, source: str) -> WorkerKeys:
@@ -106,8 +126,13 @@ class WorkerKeys:
     def __len__(self) -> int:
         return len(self._keys)
 
+    def find_own(self, secret: str) -> WorkerKey | None:
+        """Return the shared key if this is its secret."""
+        is_own = self._own is not None and hmac.compare_digest(self._own.hash, _hash(secret))
+        return self._own if is_own else None
+
     def find(self, secret: str) -> WorkerKey | None:
-        """Return the key of a secret. Takes the same time whichever it is."""
+        """Return the key of a secret, of those in the file. Takes the same time whichever it is."""
         hashed = _hash(secret)
         found: WorkerKey | None = None
         for key in self._keys:

@@ -156,6 +156,9 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("GET", "/metrics"): _NOBODY_IN_PARTICULAR,
 }
 
+NEVER_OPEN: Final = ("/v1/audit", "/v1/keys")
+"""What is closed without a key even where everything else is open. ``/v1/store`` sees to that itself."""
+
 _NOBODY: Final[Rights] = {}
 
 _ROWS: Final = [(method, compile_path(path)[0], rights) for (method, path), rights in RIGHTS.items()]
@@ -176,6 +179,11 @@ def rights_on(method: str, path: str) -> Rights | None:
     if asked not in found and None in found.values():
         return None  # an open route has nothing to hide: it answers 405
     return found.get(asked, _NOBODY)
+
+
+def never_open(path: str) -> bool:
+    """Whether a path needs an authenticated caller even where the database has no keys."""
+    return any(path == closed or path.startswith(f"{closed}/") for closed in NEVER_OPEN)
 
 
 def methods_on(path: str) -> list[str]:

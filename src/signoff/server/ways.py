@@ -61,7 +61,7 @@ class Ways:
         ways: The ways.
         required: Whether a request must take one, whatever there is. Otherwise whoever reaches the server may say who
             they are, until there is a key.
-        has_keys: Returns whether the database has an open API key, in whichever namespace.
+        has_keys: Returns whether the database has an open key of a service or a worker, of any namespace.
 
     Attributes:
         required: Whether a request must take one, as far as that is known. Once it must, it stays so.

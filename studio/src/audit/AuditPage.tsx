@@ -6,6 +6,7 @@ import { PlainPage } from "../lists/PlainPage";
 import { text } from "../lists/said";
 import { type Column, Table } from "../lists/Table";
 import { StateMark } from "../runs/StateMark";
+import { Closed, isClosed } from "../shell/Closed";
 import { Json } from "../shell/Json";
 import { useMe } from "../shell/me";
 import { seesRuns } from "../shell/rights";
@@ -47,6 +48,13 @@ export function AuditPage() {
   const which = useSearch({ strict: false }) as Which;
   const navigate = useNavigate();
   const trail = useTrail(which);
+  if (isClosed(trail.error, me)) {
+    return (
+      <PlainPage title="Audit">
+        <Closed title="The audit trail needs an authenticated caller" command="signoff audit list" />
+      </PlainPage>
+    );
+  }
   const isFiltered = Object.values(which).some((each) => each !== undefined);
   const choose = (next: Which) => void navigate({ to: "/audit", search: next as never });
   const find = (event: FormEvent<HTMLFormElement>) => {

@@ -5,6 +5,7 @@ import { useId, useRef } from "react";
 import { api, given } from "../api/client";
 import { freshId } from "../api/freshId";
 import { whence } from "../audit/origin";
+import { isClosed } from "../shell/Closed";
 import { useKeys } from "../shell/keys";
 import { useMe } from "../shell/me";
 import { mayRespond } from "../shell/rights";
@@ -22,7 +23,15 @@ export function History({ id }: { id: string }) {
   return (
     <section className="history" aria-label="Comments">
       <h3>Comments</h3>
-      {history.isError && <p className="trouble">{history.error.message}</p>}
+      {history.isError &&
+        (isClosed(history.error, me) ? (
+          <p className="soft">
+            Comments are kept in the audit trail. This server does not authenticate callers, so it shows none:{" "}
+            <code>signoff audit list --question {id}</code> shows them on the machine with the database.
+          </p>
+        ) : (
+          <p className="trouble">{history.error.message}</p>
+        ))}
       {events.length > 0 && (
         <ol aria-live="polite">
           {events.map((each) => (
@@ -98,7 +107,7 @@ function CommentForm({ id }: { id: string }) {
     onSuccess: (event, text) => {
       key.current = undefined;
       client.setQueryData<Event[]>(["history", id], (known) =>
-        known === undefined || known.some((each) => each.id === event.id) ? known : [...known, event],
+        known?.some((each) => each.id === event.id) ? known : [...(known ?? []), event],
       );
       if (field.current?.value === text) write(id, { comment: "" });
     },

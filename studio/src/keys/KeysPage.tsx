@@ -9,6 +9,8 @@ import { number } from "../lists/said";
 import { type Column, Table } from "../lists/Table";
 import { useList } from "../lists/useList";
 import { StateMark } from "../runs/StateMark";
+import { Closed, isClosed } from "../shell/Closed";
+import { useMe } from "../shell/me";
 import { Since, Until } from "../time/Times";
 import { type Key, type Kind, type NewKey, stateOf } from "./key";
 import { Making } from "./Making";
@@ -65,11 +67,19 @@ function State({ shown }: { shown: Key }) {
 
 export function KeysPage() {
   const { kind = "service" } = useSearch({ strict: false }) as { kind?: Kind };
+  const me = useMe();
   const navigate = useNavigate();
   const [made, setMade] = useState<NewKey | null>(null);
   const keys = useList<Key>(["keys", { kind }], (after) =>
     given(api.GET("/v1/keys", { params: { query: { kind, limit: 100, ...(after && { after }) } } })),
   );
+  if (isClosed(keys.error, me)) {
+    return (
+      <PlainPage title="API keys">
+        <Closed title="Keys need an authenticated caller" command="signoff keys list" />
+      </PlainPage>
+    );
+  }
   const columns = [
     ...COLUMNS,
     {
