@@ -112,8 +112,12 @@ class LocalBackend:
 
     def coming_from(self, origin: Origin) -> Self:
         """Return the same, whose every write states from where it comes. It is this one that is closed."""
+        return self.on(stated(self._store, origin))
+
+    def on(self, store: Store) -> Self:
+        """Return the same on a view of its store. It is this one that is closed."""
         backend = copy(self)
-        backend._store = stated(self._store, origin)
+        backend._store = store
         return backend
 
     async def open(self) -> None:

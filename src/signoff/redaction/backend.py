@@ -16,7 +16,7 @@ from signoff.people.placeholders import meaning
 from signoff.people.responders import Responder
 from signoff.people.resumptions import Response
 from signoff.people.search import QuestionSearch
-from signoff.records import CallKind, Entry, EntryKind, LiveText, Origin, Promise
+from signoff.records import CallKind, Entry, EntryKind, LiveText, Promise
 from signoff.redaction.paths import PLACEHOLDER
 from signoff.redaction.records import Redaction
 from signoff.redaction.redactor import Redactor
@@ -38,8 +38,8 @@ class RedactedBackend(LocalBackend):
         super().__init__(store)
         self.redactor = Redactor(store, redaction)
 
-    def coming_from(self, origin: Origin) -> Self:
-        backend = super().coming_from(origin)
+    def on(self, store: Store) -> Self:
+        backend = super().on(store)
         backend.redactor = Redactor(backend._store, self.redactor.redaction)
         return backend
 

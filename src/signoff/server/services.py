@@ -30,6 +30,7 @@ from signoff.server.streams import Streams
 from signoff.server.ways import Ways
 from signoff.server.wrong_secrets import WrongSecretLimit
 from signoff.stores.base import Store
+from signoff.stores.sealed_cursors import CursorKeys, with_sealed_cursors
 from signoff.stores.stated import stated
 
 T = TypeVar("T")
@@ -52,6 +53,7 @@ class Services:
         forwarding: What says in a header from which address a request comes; None: nothing does.
         public_url: Where people reach the server; None: where whoever asks for a link does.
         worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
+        cursor_keys: Seal the cursors of lists.
         remote_clients: What remote stores have asked for lately.
         wrong_secrets: Limits wrong keys, links and callbacks.
         streams: What callers keep open.
@@ -82,6 +84,7 @@ class Services:
     wrong_secrets: WrongSecretLimit
     channels: Mapping[str, Channel] = field(default_factory=dict[str, Channel])
     timer_service: TimerService | None = None
+    cursor_keys: CursorKeys = field(default_factory=CursorKeys)
     remote_clients: RemoteClients = field(default_factory=RemoteClients)
     streams: Streams = field(default_factory=Streams)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -102,10 +105,11 @@ class Services:
         return self._others[namespace]
 
     def coming_from(self, origin: Origin) -> Services:
-        """Return the same for one request, whose every write states from where it comes."""
+        """Return the same for one request: its writes state their origin, and its cursors are sealed."""
         services = copy(self)
-        object.__setattr__(services, "store", stated(self.store, origin))
-        object.__setattr__(services, "backend", self.backend.coming_from(origin))
+        store = with_sealed_cursors(stated(self.store, origin), self.cursor_keys)
+        object.__setattr__(services, "store", store)
+        object.__setattr__(services, "backend", self.backend.on(store))
         return services
 
     async def shown(self, record: T) -> T:

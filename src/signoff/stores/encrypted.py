@@ -50,6 +50,7 @@ from signoff.stores.base_snapshots import Saved, SavedRequest, SavedRun
 from signoff.stores.limits import check_events, check_live, check_rule, check_workflows
 from signoff.stores.paging import Page
 from signoff.stores.same import canonical, difference, same_json
+from signoff.stores.sealed_cursors import CursorSealingStore
 from signoff.stores.stated import StatedStore
 
 log = own_logger("signoff.stores")
@@ -170,7 +171,11 @@ def encrypted(store: Store, ciphers: Ciphers, *, refuses_plaintext: bool = False
 
 def unwrapped(store: S) -> S | Store:
     """Return the store on the database itself; what is no view of one, as it is."""
-    return unwrapped(store.inner) if isinstance(store, _EncryptedStore | StatedStore) else store
+    return (
+        unwrapped(store.inner)
+        if isinstance(store, _EncryptedStore | StatedStore | CursorSealingStore)
+        else store
+    )
 
 
 class _EncryptedStore:
