@@ -111,6 +111,6 @@ async def test_while_a_request_is_answered_nothing_waits_for_a_head() -> None:
                 await begun.wait()
             [connection] = serving.server_state.connections
             assert isinstance(connection, connections.BoundedConnections)
-            assert connection.head_timer is None  # pyright: ignore[reportUnknownMemberType]
+            assert connection.timer is None  # pyright: ignore[reportUnknownMemberType]
             ends.set()
             assert await answered(reader) == b"HTTP/1.1 200 OK ok"

@@ -1,4 +1,4 @@
-"""Limits connections: how many a server holds, and how long one may take to send the head of a request.
+"""Limits connections: how many a server holds, and how long one may take to send a request, head and body.
 
 uvicorn counts no connection that sends nothing. It has a time limit for connections that are idle between requests
 alone, and each byte that arrives ends it.
@@ -18,6 +18,12 @@ from signoff.process_limits import connection_limit, handle_limit
 HEAD_SECONDS: Final = 10.0
 """How long a request's head may take, from the connection or from its first byte on."""
 
+BODY_SECONDS: Final = 30.0
+"""How long a request's body may take after its head, and longer the more of it there is."""
+
+BODY_BYTES_PER_SECOND: Final = 8 * 1024
+"""How many bytes of a body make it a second longer: slower clients are cut off."""
+
 LOG_SECONDS: Final = 60.0
 """Seconds between two log records of connections that cannot be accepted."""
 
@@ -26,6 +32,11 @@ _ACCEPT_FAILED: Final = "socket.accept() out of system resource"
 _REFUSED: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 5\r\nconnection: close\r\n\r\n"
     b"this server has as many open connections as it can hold\n"
+)
+
+_TOO_SLOW: Final = (
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
+    b"the body of this request came too slowly\n"
 )
 
 LINGER_SECONDS: Final = 1.0
@@ -41,10 +52,13 @@ _open: weakref.WeakSet[BoundedConnections] = weakref.WeakSet()
 
 
 class BoundedConnections(_Protocol):
-    """uvicorn's protocol, which waits for a head for ``HEAD_SECONDS`` at most. Answers may take longer."""
+    """uvicorn's protocol, with limits on how long heads and bodies take to arrive. Answers may take longer."""
 
-    head_timer: asyncio.TimerHandle | None = None
+    timer: asyncio.TimerHandle | None = None
     is_refused = False
+    body_of: Any = None  # the request whose body is waited for
+    body_began_at = 0.0
+    body_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)  # pyright: ignore[reportUnknownMemberType]
@@ -63,6 +77,7 @@ class BoundedConnections(_Protocol):
         if not self.is_refused:
             super().data_received(data)  # pyright: ignore[reportUnknownMemberType]
             self._look()
+            self.body_bytes += len(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         _open.discard(self)
@@ -70,21 +85,44 @@ class BoundedConnections(_Protocol):
         super().connection_lost(exc)  # pyright: ignore[reportUnknownMemberType]
 
     def _look(self) -> None:
-        """Begin to wait for a head, or have waited for one."""
-        if self.cycle is not None and not self.cycle.response_complete:
+        """Begin to wait for a head or a body, or have waited for one."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            if self.timer is None:
+                self.timer = self.loop.call_later(HEAD_SECONDS, self._end_head)
+        elif not cycle.more_body:
             self._stop()
-        elif self.head_timer is None:
-            self.head_timer = self.loop.call_later(HEAD_SECONDS, self._end)
+        elif self.body_of is not cycle:
+            self._stop()
+            self.body_of, self.body_began_at, self.body_bytes = cycle, self.loop.time(), 0
+            self.timer = self.loop.call_later(BODY_SECONDS, self._end_body)
 
     def _stop(self) -> None:
-        if self.head_timer is not None:
-            self.head_timer.cancel()
-            self.head_timer = None
+        self.body_of = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
-    def _end(self) -> None:
-        self.head_timer = None
+    def _end_head(self) -> None:
+        self.timer = None
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
+
+    def _end_body(self) -> None:
+        """Close the connection if its body is late. While nobody reads it here, the client is not what is slow."""
+        self.timer = None
+        cycle = self.cycle
+        if not cycle.response_complete and not cycle.more_body:
+            return
+        left = self.body_began_at + BODY_SECONDS + self.body_bytes / BODY_BYTES_PER_SECOND - self.loop.time()
+        if self.flow.read_paused or cycle.waiting_for_100_continue:
+            left = max(left, BODY_SECONDS)
+        if left > 0 and not cycle.response_complete:
+            self.timer = self.loop.call_later(left, self._end_body)
+            return
+        if not cycle.response_started:
+            self.transport.write(_TOO_SLOW)
+        self.transport.close()
 
 
 class AcceptErrors:

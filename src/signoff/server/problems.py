@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from signoff.errors import (
@@ -109,6 +110,7 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(SignoffError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -150,6 +152,12 @@ async def _unexpected(_: Request, error: Exception) -> Response:
     response = _response({**UNEXPECTED, "status": 500})
     response.headers.update(SAFE_HEADERS)  # it is made outside of what adds them
     return response
+
+
+async def _gone(_: Request, error: Exception) -> Response:
+    return Response(
+        status_code=400
+    )  # nobody reads it; without an answer it would be logged as a fault of the server
 
 
 def _plain(status: int, detail: str) -> dict[str, Any]:
