@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from pydantic_core import from_json
 
 
-def read_exactly(text: str | bytes) -> Any:
+def read_exactly(text: str | bytes | bytearray) -> Any:
     """Read JSON in which no object has one key twice: who passed it on may have read another one.
 
     Raises:

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Final, cast
 
 from fastapi import APIRouter, Header, Request
 from pydantic import BaseModel, Field, ValidationError
-from pydantic_core import from_json
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from signoff.errors import AccessDenied, InvalidValue, TooManyRequests
+from signoff.exact_json import read_exactly
 from signoff.records import Origin
 from signoff.server.access import Access, AccessOf, access_of, do_for
 from signoff.server.bodies import read_batch
@@ -173,11 +173,9 @@ async def operate(request: Request, services: ServicesOf, access: AccessOf) -> R
     body = await read_batch(request)
     try:
         # The model's own JSON parser would first build a tree ten times as large.
-        batch = Batch.model_validate(from_json(body))
-    except ValidationError as error:
-        raise InvalidValue("body", f"it is no batch of operations: {error.errors()[0]['msg']}") from None
-    except ValueError as error:
-        raise InvalidValue("body", f"it is not valid JSON: {error}") from None
+        batch = Batch.model_validate(read_exactly(body))
+    except (ValueError, RecursionError) as error:
+        raise InvalidValue("body", f"it is not a batch of operations: {_said(error)}") from None
     del body
     unknown = {asked.do for asked in batch.operations} - OPERATIONS.keys()
     if unknown:
@@ -196,6 +194,10 @@ async def operate(request: Request, services: ServicesOf, access: AccessOf) -> R
         elif (reply := begin()) is not None:
             begun.append(reply)
     return _Replies(begun, waiting, services.store.clock.now())
+
+
+def _said(error: Exception) -> str:
+    return error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error) or "nested too deep"
 
 
 async def _do(services: Services, access: Access, origin: Origin, asked: Asked) -> Any:

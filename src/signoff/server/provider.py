@@ -14,10 +14,10 @@ from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import JWKRegistry, Key, KeySet
 from joserfc.jwt import JWTClaimsRegistry
-from pydantic_core import from_json
 
 from signoff.clock import Clock
 from signoff.errors import LoginFailed, ProviderUnavailable
+from signoff.exact_json import read_exactly
 from signoff.http_connection import new_client
 from signoff.server.openid import OpenIdConnect
 
@@ -144,11 +144,13 @@ class Provider:
             nonce={"essential": True, "value": nonce},
         )
         try:
+            for part in token.split(".")[:2]:
+                read_exactly(base64.urlsafe_b64decode(part + "=="))
             claims = jwt.decode(token, keys, list(settings.algorithms)).claims
             claims_wanted.validate(claims)
         except InvalidKeyIdError:
             raise
-        except (JoseError, ValueError) as error:
+        except (JoseError, ValueError, RecursionError) as error:
             raise LoginFailed(f"the ID token is not valid: {error}") from None
         several = isinstance(claims["aud"], list) and len(cast("list[object]", claims["aud"])) > 1
         if claims.get("azp", None if several else settings.client_id) != settings.client_id:
@@ -240,8 +242,8 @@ class Provider:
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             raise ProviderUnavailable(issuer, str(error) or type(error).__name__) from error
         try:
-            answer = from_json(body)
-        except ValueError:
+            answer = read_exactly(body)
+        except (ValueError, RecursionError):
             answer = None
         return response.status_code, cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
 

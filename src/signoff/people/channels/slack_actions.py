@@ -7,8 +7,8 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 import httpx
-from pydantic import BaseModel, Field, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic import BaseModel, Field
+from pydantic_core import to_json
 from slack_sdk.signature import SignatureVerifier
 
 from signoff.errors import (
@@ -20,6 +20,7 @@ from signoff.errors import (
     SignoffError,
     StoreError,
 )
+from signoff.exact_json import read_exactly
 from signoff.own_logs import own_logger
 from signoff.people.answers import answer, get_question
 from signoff.people.audit import record_refusal
@@ -141,19 +142,25 @@ def read_click(body: bytes) -> Click | None:
     """Return what a signed request says; None if it is of something else than our buttons. Raises InvalidValue."""
     try:
         form = parse_qs(body.decode(), max_num_fields=10)
-        payload = _Payload.model_validate(from_json(form["payload"][0]))
+        payload = _Payload.model_validate(read_exactly(_only(form["payload"])))
         clicked = [each for each in payload.actions if each.action_id in (APPROVE, REJECT)]
         if payload.type != "block_actions" or not clicked:
             return None
         action = clicked[0]
-        value = _Value.model_validate(from_json(action.value))
+        value = _Value.model_validate(read_exactly(action.value))
         check_text("id", value.id)
-    except (ValueError, KeyError, ValidationError):
+    except (ValueError, KeyError, RecursionError):
         raise InvalidValue("payload", "it is none that Slack sends of our buttons") from None
     user = payload.user
     request_id = f"slack:{user.team_id}:{user.id}:{action.action_ts}"
     approved = action.action_id == APPROVE
     return Click(user.team_id, user.id, value.id, value.digest, approved, request_id, payload.response_url)
+
+
+def _only(values: list[str]) -> str:
+    """Return the one value of a field. Raises ValueError: of two nobody knows which one is meant."""
+    [value] = values
+    return value
 
 
 async def react(
