@@ -14,7 +14,7 @@ from signoff.deliveries import NewDelivery
 from signoff.engine.cron import check_cron
 from signoff.errors import InvalidValue, QuestionTooNew, UnreadableRecord
 from signoff.exact_json import read_exactly, read_kept
-from signoff.names import check_assignee
+from signoff.names import LONGEST_PERSON_BYTES, check_assignee, check_size, check_text
 from signoff.people.attachments import is_web
 from signoff.people.cases import Case, Progress
 from signoff.people.questions import Question
@@ -38,7 +38,7 @@ from signoff.records import (
 from signoff.server.bodies import check_parts
 from signoff.stores.base import Outcome
 from signoff.stores.base_snapshots import Saved
-from signoff.stores.limits import HIGHEST_LIMIT
+from signoff.stores.limits import HIGHEST_LIMIT, MAX_DETAILS
 
 MOST_AT_ONCE: Final = 10_000
 """The largest ``limit`` of an operation."""
@@ -62,6 +62,12 @@ _OBJECTS: Final = frozenset({(Entry, "error"), (Entry, "details"), (Outcome, "er
 
 _DECIDED_ON: Final = frozenset({NewPromise, Settlement, Amendment, NewAuditEvent, NewRule})
 """Records that people decide on or with: no object in them has one key twice."""
+
+_PEOPLE: Final = frozenset({"by", "started_by", "settled_by", "suspended_by", "created_by", "revoked_by"})
+"""Fields and arguments that name the user who acts."""
+
+_CARRIED: Final[frozenset[object]] = frozenset({Entry, Outcome, NewRun})
+"""Records of what a run carries on, which may be large."""
 
 _VALUES: Final = frozenset({"value", "error"})
 """Arguments of operations that hold JSON themselves."""
@@ -100,7 +106,10 @@ def _most(operation: str) -> int:
 
 
 def _check(place: tuple[object, str], path: str, value: object) -> None:
-    if value is None or isinstance(value, str | bool):
+    if value is None or isinstance(value, bool):
+        return
+    if isinstance(value, str):
+        _check_text(place, path, value)
         return
     if isinstance(value, int):
         bits = 63 if place in _LONG else 31
@@ -118,6 +127,24 @@ def _check(place: tuple[object, str], path: str, value: object) -> None:
             _check(place, f"{path}.{name}", item)
     elif is_dataclass(value):
         _check_record(path, value)
+
+
+def _check_text(place: tuple[object, str], path: str, text: str) -> None:
+    """Refuse what is longer than a client could have written it, or no store could keep."""
+    kind, name = place
+    if name in _VALUES or name in _TEXTS.get(cast("type", kind), ()):
+        if kind in _CARRIED:
+            return  # as long as the batch
+        most = MAX_DETAILS
+    elif name in _PEOPLE:
+        most = LONGEST_PERSON_BYTES
+        check_text(path, text)
+    elif kind is LiveText:
+        return  # its store bounds it, and leaves out what it cannot keep
+    else:
+        most = MAX_DETAILS
+        check_text(path, text)
+    check_size(path, text, most)
 
 
 def _check_record(path: str, record: object) -> None:
