@@ -15,7 +15,14 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from signoff import codec, forks
 from signoff.deliveries import Delivery
 from signoff.errors import InvalidValue, SignoffError, StoreUnavailable
-from signoff.http_connection import CONNECT_SECONDS, SILENT_SECONDS, key_headers, new_client, server_url
+from signoff.http_connection import (
+    CONNECT_SECONDS,
+    SILENT_SECONDS,
+    key_headers,
+    new_client,
+    server_url,
+    shown_url,
+)
 from signoff.names import check_text
 from signoff.people.bulk import GivenAnswer, check_count
 from signoff.people.checks import written_answer
@@ -112,7 +119,7 @@ class HttpBackend:
     """
 
     def __init__(self, url: str, key: str | None = None) -> None:
-        self.url = url
+        self.url = shown_url(url)
         self._base = server_url(url)
         self._headers = key_headers(key)
         self._opened: httpx.AsyncClient | None = None

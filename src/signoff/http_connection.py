@@ -25,6 +25,12 @@ def server_url(url: str) -> httpx.URL:
     return parsed
 
 
+def shown_url(url: str) -> str:
+    """Return a server's URL for messages and logs: without a user and a password for a proxy on the way."""
+    parsed = server_url(url)
+    return str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url
+
+
 def key_headers(key: str | None) -> Mapping[str, str]:
     """Return what a request proves itself by, without a line's end from the file that the key was in.
 
@@ -49,8 +55,11 @@ def new_client(
         answer_seconds: How long it may be silent.
         headers: What every request carries.
     """
+    # httpx logs each request's URL, so no password stays in it. A key goes before it: there is one such header.
+    auth = httpx.BasicAuth(base.username, base.password) if base.userinfo and not headers else None
     return httpx.AsyncClient(
-        base_url=base,
+        base_url=base.copy_with(userinfo=b"") if base.userinfo else base,
+        auth=auth,
         headers=headers,
         timeout=httpx.Timeout(answer_seconds, connect=CONNECT_SECONDS, pool=None),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30),

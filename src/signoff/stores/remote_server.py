@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from signoff import forks
 from signoff.errors import StoreUnavailable
-from signoff.http_connection import key_headers, new_client, server_url
+from signoff.http_connection import key_headers, new_client, server_url, shown_url
 from signoff.own_logs import own_logger
 from signoff.stores.operations import PATH
 from signoff.stores.remote_batches import TROUBLE_AFTER, Batches, pause_seconds, refusal
@@ -49,7 +49,7 @@ class RemoteServer:
     """The server that views of several namespaces share."""
 
     def __init__(self, url: str, key: str | None, patience_seconds: float) -> None:
-        self.url = url
+        self.url = shown_url(url)
         self.patience_seconds = patience_seconds
         self.clock = RemoteClock()
         self.lease_seconds = 0.0
