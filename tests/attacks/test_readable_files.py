@@ -16,6 +16,7 @@ from signoff.doctor.sqlite import File, permissions
 from signoff.records import NewRun
 from signoff.stores import sqlite_schema
 from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite_space import give_back, rebuild
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
 
@@ -107,3 +108,14 @@ def test_a_file_that_is_there_keeps_its_mode_and_the_doctor_says_who_may_read_it
     assert "its group and all users of this machine may open the file (mode 0644)" in verdict.message
     path.chmod(0o600)
     assert [each.level for each in permissions(File(path))] == [Level.OK]
+
+
+@pytest.mark.parametrize("way", ["compact", "rebuild"])
+def test_a_file_that_is_compacted_stays_its_owners_alone(tmp_path: Path, umask: int, way: str) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    path = folder / "signoff.db"
+    asyncio.run(write_into(path))
+    free_up = give_back if way == "compact" else rebuild
+    free_up(path, str(path), busy_seconds=5.0)
+    assert {mode_of(each) for each in folder.iterdir()} == {0o600}
