@@ -66,6 +66,16 @@ async def _serving(store: Store, worker_lease_seconds: float | None) -> AsyncIte
         await store.close()
 
 
+@asynccontextmanager
+async def front_door(store: Store) -> AsyncIterator[str]:
+    """The address of the HTTP API of a place, for callers without a key. A remote store's server has one."""
+    if isinstance(store, RemoteStore):
+        yield store.location
+    else:
+        async with Server(store, port=0) as server:
+            yield server.url
+
+
 @pytest.fixture(params=KINDS)
 def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewStore]:
     """Makes stores of one place, in a test that is run in each kind of place."""

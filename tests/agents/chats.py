@@ -20,10 +20,11 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.toolsets import AbstractToolset
 
-from signoff import Signoff
+from signoff import AsyncClient, Signoff
 from signoff.agents import Conversation, Durable
 from signoff.clock import Clock
 from signoff.stores.base import Store
+from signoff.stores.remote import RemoteStore
 from tests.support import new_app, running
 
 
@@ -127,12 +128,19 @@ class Chats:
         return f"text of {path}"
 
     def conversation(self, session_id: str) -> Conversation:
+        if isinstance(self.app.store, RemoteStore):
+            return Conversation(self.client, "support", session_id=session_id)
         return self.app.conversation("support", session_id=session_id)
 
     @asynccontextmanager
     async def running(self, **options: Any) -> AsyncIterator[Chats]:
+        """A worker, and a client: of the HTTP API if the store is remote, since worker keys open no resume tokens."""
         async with running(self.app, **options) as self.client:
-            yield self
+            if not isinstance(self.app.store, RemoteStore):
+                yield self
+                return
+            async with AsyncClient(self.app.store.location) as self.client:
+                yield self
 
 
 def texts_of(messages: Sequence[ModelMessage]) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from signoff import AsyncClient, Context, RunState, RunTerminated, Signoff, current_step, interventions
 from signoff.engine.retry import NO_RETRY
 from signoff.errors import InvalidState
-from signoff.records import EntryKind, MessageKind, Run
+from signoff.records import EntryKind, MessageKind, Run, WorkerInfo
 from tests.places import NewStore
 from tests.support import comes, in_asyncio, journaled, opened, reaches, until
 
@@ -21,6 +21,15 @@ from tests.support import comes, in_asyncio, journaled, opened, reaches, until
 async def working(app: Signoff, **options: Any) -> AsyncIterator[AsyncClient]:
     async with opened(app) as client, app.worker(beat_seconds=0.05, grace_seconds=0, **options):
         yield client
+
+
+async def die(app: Signoff, run_id: str = "r") -> None:
+    """Have a run's worker found dead. It is on the register: a worker key frees no runs of others."""
+    holder = (await app.store.get_run(run_id)).worker_id
+    assert holder is not None
+    await app.store.enlist(WorkerInfo(holder, "host", 1, 0.0, "default"))
+    await app.store.release(holder, dead=True)
+    await asyncio.Event().wait()
 
 
 async def suspended(app: Signoff, run_id: str = "r") -> Run:
@@ -49,10 +58,7 @@ async def test_a_step_that_ends_its_workers_is_set_aside_until_an_operator_retri
         nonlocal begun
         begun += 1
         if not is_mended:
-            holder = (await app.store.get_run("r")).worker_id
-            assert holder is not None
-            await app.store.release(holder, dead=True)
-            await asyncio.Event().wait()
+            await die(app)
         return "done"
 
     async with working(app, max_takeovers=limit) as client:
@@ -79,10 +85,7 @@ async def test_progress_resets_the_count_of_takeovers(new_store: NewStore) -> No
     async def step(number: int) -> None:
         if number in fatal:
             fatal.remove(number)
-            holder = (await app.store.get_run("r")).worker_id
-            assert holder is not None
-            await app.store.release(holder, dead=True)
-            await asyncio.Event().wait()
+            await die(app)
 
     async with working(app, max_takeovers=2) as client:
         assert await (await client.start(flow, id="r")).result(60) == 8

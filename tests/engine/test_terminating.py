@@ -18,10 +18,9 @@ from signoff import AsyncClient, Client, Context, RunState, RunTerminated, Signo
 from signoff.cli.root import run as command
 from signoff.errors import InvalidState
 from signoff.records import AuditKind
-from signoff.server import Server
 from signoff.stores.paging import AuditFilter
 from tests.halves import sample
-from tests.places import NewStore, place
+from tests.places import NewStore, front_door, place
 from tests.support import OnThread, comes, in_asyncio, opened
 
 BY = "user:ana"
@@ -171,7 +170,7 @@ HELD = (
 async def test_a_run_is_terminated_whatever_it_does(shared: NewStore, door: Door) -> None:
     blocked, app = Blocked(), Signoff(shared())
     working(app, Blocked())
-    async with opened(app) as client, Server(app.store, port=0) as server:
+    async with opened(app) as client, front_door(app.store) as url:
         with OnThread(lambda: at_work(shared, blocked)):
             try:
                 for name in HELD:
@@ -181,7 +180,7 @@ async def test_a_run_is_terminated_whatever_it_does(shared: NewStore, door: Door
                     blocked.begun.clear()
                     if name == "cleans_up_for_ever":
                         await run.cancel()
-                    await door(app, server.url, name)
+                    await door(app, url, name)
                     await check(app, client, name)
                 await comes(lambda: has_ended(app, "child"))
                 assert await (await client.start("next_one", id="next")).result(60) == "well"
@@ -194,7 +193,7 @@ async def test_a_run_is_terminated_whatever_it_does(shared: NewStore, door: Door
 async def test_a_run_that_no_worker_runs_is_terminated(shared: NewStore, door: Door) -> None:
     app = Signoff(shared())
     working(app, Blocked())
-    async with opened(app) as client, Server(app.store, port=0) as server:
+    async with opened(app) as client, front_door(app.store) as url:
         await client.start("asks", id="unclaimed")
         await client.start("of code that is gone", id="gone")
         await client.start("asks", id="later", delay_seconds=3600)
@@ -203,7 +202,7 @@ async def test_a_run_that_no_worker_runs_is_terminated(shared: NewStore, door: D
         await client.start("asks", id="first", session_id="s")
         await client.start("next_one", id="second", session_id="s")
         for run_id in ("unclaimed", "gone", "later", "suspended", "first"):
-            await door(app, server.url, run_id)
+            await door(app, url, run_id)
             await check(app, client, run_id)
         with OnThread(lambda: at_work(shared, Blocked())):
             assert await (await client.get("second")).result(60) == "well"
