@@ -359,11 +359,13 @@ def test_an_inbox_has_what_its_person_may_answer_unless_they_see_all(
         assert set().union(*of_each_run) == seen
         for assignee, question in asked_of.items():
             shown = http.get(f"/v1/questions/{question}")
-            history = http.get("/v1/audit", params={"question_id": question})
-            assert shown.status_code == history.status_code == (200 if assignee in seen else 403)
+            history = http.get(f"/v1/questions/{question}/history")
+            trail = http.get("/v1/audit", params={"question_id": question})
+            expected = 200 if assignee in seen else 403
+            assert [shown.status_code, history.status_code, trail.status_code] == [expected] * 3
             if assignee not in seen:
-                assert kind(shown) == kind(history) == "NotAllowed"
-                assert "Sign?" not in shown.text + history.text
+                assert kind(shown) == kind(history) == kind(trail) == "NotAllowed"
+                assert "Sign?" not in shown.text + history.text + trail.text
 
 
 @pytest.mark.parametrize(
@@ -402,6 +404,7 @@ def test_a_responder_learns_nothing_of_closed_questions_of_others(
     with through(server, "eve") as eve:
         for refused in (
             eve.get(f"/v1/questions/{question}"),
+            eve.get(f"/v1/questions/{question}/history"),
             eve.get("/v1/audit", params={"question_id": question}),
             sign(eve, question),
             sign(eve, question, request_id="r", note="secret"),
@@ -436,12 +439,15 @@ def test_the_history_of_an_earlier_question_of_that_id_is_not_theirs(tmp_path: P
         assert sign(bob, question, note="secret").status_code == 200
         ended(boss, "again")
         assert boss.post("/v1/prune", json={"older_than_seconds": 0}).json()["deleted"] == 1
+        path = f"/v1/questions/{question}/history"
         assert kind(ana.get("/v1/audit", params={"question_id": question})) == "NotFound"
+        assert kind(ana.get(path)) == kind(boss.get(path)) == "NotFound"
         assert ask(boss, "again", "user:ana") == question
         everything = boss.get("/v1/audit", params={"question_id": question}).json()["items"]
         theirs = ana.get("/v1/audit", params={"question_id": question}).json()["items"]
         assert len(everything) > len(theirs) > 0
         assert "secret" not in str(theirs)
+        assert ana.get(path).json()["items"] == boss.get(path).json()["items"] == theirs
 
 
 def test_people_see_one_namespace(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
-from signoff.server import Server, rights
+from signoff.server import Server
 from tests.chromium import ARGUMENTS, CHROMIUM
-from tests.server.conftest import app_in, serving
+from tests.server.conftest import app_in, open_trail, serving
 from tests.support import OnThread
+
+__all__ = ["open_trail"]
 
 WALKS: Final = {
     "test_places": None,  # its own marks leave each page once
@@ -77,13 +79,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server for the tests of a file: lists have what they have put there, and no more."""
     with OnThread(lambda: serving(app_in(tmp_path_factory.mktemp("studio")))) as server:
         yield server
-
-
-@pytest.fixture(autouse=True)
-def trail(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shows the audit trail to a laptop's browser, except to tests of what it is shown without one."""
-    if "closed" not in request.node.name:
-        monkeypatch.setattr(rights, "NEVER_OPEN", ("/v1/keys",))
 
 
 @pytest.fixture

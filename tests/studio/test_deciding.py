@@ -57,7 +57,7 @@ def question(http: httpx.Client, id: str) -> dict[str, Any]:
 
 
 def comments(http: httpx.Client, id: str) -> list[tuple[str, str]]:
-    trail = http.get("/v1/audit", params={"question_id": id}).json()["items"]
+    trail = http.get(f"/v1/questions/{path_of(id)}/history").json()["items"]
     return [(each["by"], each["details"]["text"]) for each in trail if each["kind"] == "commented"]
 
 

@@ -29,7 +29,7 @@ def test_what_a_group_is_asked_is_answered_by_who_says_that_they_are_in_it(
     page.clock.fast_forward(UNDO_MILLISECONDS)
     assert ended(http, name)["state"] == "succeeded"
     assert http.get(f"/v1/questions/{path_of(id)}").json()["settled_by"] == "me"
-    trail = http.get("/v1/audit", params={"question_id": id}).json()["items"]
+    trail = http.get(f"/v1/questions/{path_of(id)}/history").json()["items"]
     assert {each["kind"] for each in trail} == {"asked", "viewed", "resolved"}, "nothing was refused"
     page.reload()
     expect(groups).to_have_value("ops, finance")

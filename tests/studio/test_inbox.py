@@ -69,7 +69,7 @@ def test_a_decision_that_is_taken_back_is_never_sent(inbox: Page, http: httpx.Cl
     opened(inbox, name)
     expect(inbox.get_by_label("Note")).to_have_value("a slip")
     assert http.get(f"/v1/questions/{path_of(id)}").json()["state"] == "pending"
-    trail = http.get("/v1/audit", params={"question_id": id}).json()["items"]
+    trail = http.get(f"/v1/questions/{path_of(id)}/history").json()["items"]
     assert {each["kind"] for each in trail} == {"asked", "viewed"}
 
 

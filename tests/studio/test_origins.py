@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.server.conftest import asked, ended, path_of, start
@@ -56,7 +57,7 @@ def test_who_opens_a_question_that_they_may_answer_has_seen_it(
     page.goto(f"/inbox/{others}?view=all")
     expect(page.get_by_text("This is asked of others")).to_be_visible()
     [trail, not_seen] = [
-        http.get("/v1/audit", params={"question_id": id}).json()["items"] for id in (mine, others)
+        http.get(f"/v1/questions/{path_of(id)}/history").json()["items"] for id in (mine, others)
     ]
     [event] = [each for each in trail if each["kind"] == "viewed"]
     shown = http.get(f"/v1/questions/{path_of(mine)}").json()
@@ -65,6 +66,7 @@ def test_who_opens_a_question_that_they_may_answer_has_seen_it(
     assert [each["kind"] for each in not_seen] == ["asked"]
 
 
+@pytest.mark.usefixtures("open_trail")
 def test_the_audit_page_says_from_where_each_thing_came_and_by_what(
     page: Page, http: httpx.Client, name: str
 ) -> None:
@@ -83,6 +85,7 @@ def test_the_audit_page_says_from_where_each_thing_came_and_by_what(
         take_picture(page, f"audit-from-where-{look}")
 
 
+@pytest.mark.usefixtures("open_trail")
 def test_on_a_phone_the_audit_page_has_it_on_each_card(page: Page, http: httpx.Client, name: str) -> None:
     question = answered_by_link(http, name)
     page.set_viewport_size({"width": 375, "height": 740})

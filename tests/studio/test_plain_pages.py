@@ -126,18 +126,6 @@ def test_what_is_closed_without_keys_says_how_to_read_it_and_how_to_make_a_key(
     expect(page.get_by_role("link", name="Export all")).to_have_count(0)
 
 
-def test_comments_that_are_closed_without_keys_say_where_they_are(
-    page: Page, http: httpx.Client, name: str
-) -> None:
-    start(http, "ask", name)
-    id = asked(http, name)
-    page.goto(f"/inbox/{id}")
-    expect(page.get_by_text(f"signoff audit list --question {id}")).to_be_visible()
-    page.get_by_label("Comment").fill("as discussed")
-    page.get_by_role("button", name="Comment").click()
-    expect(page.get_by_text("as discussed")).to_be_visible()
-
-
 @pytest.mark.parametrize(
     ("address", "taught"),
     [
@@ -469,6 +457,7 @@ def test_the_trail_is_filtered_by_everything_that_it_records(window: Windows) ->
     assert {kind.get_attribute("value") for kind in kinds.all()} == {kind.value for kind in AuditKind}
 
 
+@pytest.mark.usefixtures("open_trail")
 def test_the_whole_trail_is_saved_as_lines(page: Page, served: Server, name: str, tmp_path: Path) -> None:
     with httpx.Client(base_url=served.url, trust_env=False, verify=False, timeout=60) as laptop:
         start(laptop, "ask", name)

@@ -223,8 +223,7 @@ class Actor:
             return page
         if question_id is None:
             raise AccessDenied("the history of more than a question", "give a question_id")
-        question = await self.question(store, question_id)
-        return replace(page, items=tuple(event for event in page.items if event.at >= question.created_at))
+        return events_of(await self.question(store, question_id), page)
 
     def maker(self, said: str | None) -> str | None:
         """Return whose rules to list: their own, unless they see all. Raises AccessDenied if others' are asked for."""
@@ -265,6 +264,11 @@ class Actor:
     def _check_sees(self, question: Promise) -> None:
         if self.person is not None and self.reach is not Reach.ALL:
             Case.of(question, 0.0).check_asked(self.person)
+
+
+def events_of(question: Promise, page: Page[AuditEvent]) -> Page[AuditEvent]:
+    """Return a page of a question's events, without those of an earlier question with the same id."""
+    return replace(page, items=tuple(event for event in page.items if event.at >= question.created_at))
 
 
 def _check_own(field: str, said: frozenset[str], own: frozenset[str]) -> None:

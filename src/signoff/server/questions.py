@@ -29,7 +29,7 @@ from signoff.people.responders import Responder, check_names
 from signoff.people.rules import Alike
 from signoff.people.search import QuestionSearch, look_for
 from signoff.records import AuditEvent, Promise
-from signoff.server.actors import Actor, ActorOf
+from signoff.server.actors import Actor, ActorOf, events_of
 from signoff.server.bodies import Body, Compared, ExactRoute, RequestId, Text
 from signoff.server.examples import QUESTION, QUESTION_ID, example
 from signoff.server.feeds import UNBUFFERED
@@ -41,6 +41,7 @@ from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_w
 from signoff.server.responses import gives, gives_page, gives_text
 from signoff.server.services import CallerOf, ServicesOf
 from signoff.server.shapes import shape_of
+from signoff.stores.paging import AuditFilter
 from signoff.wire import to_wire
 
 router = APIRouter(prefix="/v1/questions", tags=["questions"], route_class=ExactRoute)
@@ -282,6 +283,22 @@ async def show_question(question_id: Id, services: ServicesOf, actor: ActorOf) -
     return reply_with(await services.shown(await actor.question(services.store, question_id)))
 
 
+@router.get(
+    "/{question_id}/history", responses=gives_page(AuditEvent, NotFound, NotAllowed, UnreadableRecord)
+)
+async def list_history(
+    question_id: Id, services: ServicesOf, actor: ActorOf, after: After = None, limit: Limit = 100
+) -> Response:
+    """List the audit events of a question, oldest first, to callers who may read the question.
+
+    Events of an earlier question with the same id are in the audit trail only, so a page may be shorter than ``limit``
+    and have a ``next``.
+    """
+    question = await actor.question(services.store, question_id)
+    page = await services.backend.list_audit(AuditFilter(question_id), after=after, limit=limit)
+    return reply_page(events_of(question, page))
+
+
 @router.post(
     "/{question_id}/answer",
     responses=gives(
@@ -359,7 +376,7 @@ async def view_question(question_id: Id, body: Said, services: ServicesOf, actor
 async def comment_on_question(
     question_id: Id, body: Comment, services: ServicesOf, actor: ActorOf, key: KeyOf
 ) -> Response:
-    """Say something about a question, open or closed, that one may see. `GET /v1/audit` lists what was said."""
+    """Say something about a question, open or closed, that one may see. Its history lists what was said."""
     request_id = request_id_of(key, body.request_id)
     responder = await actor.commenter(services.store, question_id, body.responder)
     return reply_with(

@@ -67,6 +67,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("GET", "/v1/questions"): _ASKED_READ,
     ("GET", "/v1/questions/events"): _ASKED_READ,
     ("GET", "/v1/questions/{question_id}"): _ASKED_READ,
+    ("GET", "/v1/questions/{question_id}/history"): _ASKED_READ,
     ("POST", "/v1/questions/{question_id}/answer"): _ASKED_WORK,
     ("POST", "/v1/questions/answers"): _ASKED_WORK,
     ("POST", "/v1/questions/{question_id}/view"): _ASKED_WORK,

@@ -5,7 +5,6 @@ import { useId, useRef } from "react";
 import { api, given } from "../api/client";
 import { freshId } from "../api/freshId";
 import { whence } from "../audit/origin";
-import { isClosed } from "../shell/Closed";
 import { useKeys } from "../shell/keys";
 import { useMe } from "../shell/me";
 import { mayRespond } from "../shell/rights";
@@ -23,15 +22,7 @@ export function History({ id }: { id: string }) {
   return (
     <section className="history" aria-label="Comments">
       <h3>Comments</h3>
-      {history.isError &&
-        (isClosed(history.error, me) ? (
-          <p className="soft">
-            Comments are kept in the audit trail. This server does not authenticate callers, so it shows none:{" "}
-            <code>signoff audit list --question {id}</code> shows them on the machine with the database.
-          </p>
-        ) : (
-          <p className="trouble">{history.error.message}</p>
-        ))}
+      {history.isError && <p className="trouble">{history.error.message}</p>}
       {events.length > 0 && (
         <ol aria-live="polite">
           {events.map((each) => (

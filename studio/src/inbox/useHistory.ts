@@ -1,4 +1,4 @@
-/** What happened to a question, as the audit trail has it. */
+/** The audit events of a question. */
 
 import { useQuery } from "@tanstack/react-query";
 import { api, given } from "../api/client";
@@ -22,9 +22,9 @@ async function allOf(question_id: string): Promise<Event[]> {
   const events: Event[] = [];
   let after: string | null = null;
   do {
-    const query = { question_id, limit: PAGE, ...(after !== null && { after }) };
+    const query = { limit: PAGE, ...(after !== null && { after }) };
     const page: { items: Event[]; next: string | null } = await given(
-      api.GET("/v1/audit", { params: { query } }),
+      api.GET("/v1/questions/{question_id}/history", { params: { path: { question_id }, query } }),
     );
     events.push(...page.items);
     after = page.next;
