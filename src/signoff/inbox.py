@@ -235,5 +235,9 @@ class AsyncInbox:
         after: str | None = None,
         limit: int = 100,
     ) -> Page[AuditEvent]:
-        """List what happened to a question, to the questions of a run, or to all, in order."""
+        """List what happened to a question, to the questions of a run, or to all, in order.
+
+        Raises:
+            NotAuthenticated: The client is of a server, and has no key.
+        """
         return await self._backend.list_audit(AuditFilter(question_id, run_id), after=after, limit=limit)

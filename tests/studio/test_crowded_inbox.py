@@ -18,6 +18,8 @@ from signoff.server import Server
 from tests.server.conftest import app_in, serving
 from tests.support import PATIENCE_SECONDS, OnThread
 
+pytestmark = pytest.mark.usefixtures("open_trail")  # the end of its chain says what streams have told
+
 COUNT = 10_000
 
 OPEN = """
