@@ -14,7 +14,8 @@ import psycopg
 import pytest
 
 from signoff.errors import StoreUnavailable
-from signoff.records import NewRun, RunState
+from signoff.records import NewPromise, NewRun, PromiseState, RunState
+from signoff.server import Server
 from signoff.stores import outages
 from signoff.stores.base import Store
 from signoff.stores.outages import Outages
@@ -150,6 +151,32 @@ async def test_a_lock_that_outlasts_patience_takes_no_leases_either(tmp_path: Pa
     await store.due()
     assert await _state(store) is RunState.RUNNING
     await store.close()
+
+
+@in_asyncio
+async def test_a_server_that_was_away_takes_no_leases_of_its_remote_workers(
+    tmp_path: Path, measured: Time
+) -> None:
+    leases = VirtualClock()
+    store = SqliteStore(tmp_path / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
+    await store.open()
+    await _claim(store)
+    leases.advance(LONG_SECONDS)
+    async with Server(store, port=0):
+        await store.create_promise(NewPromise("p", due_at=store.clock.now() - 1))
+        await comes(lambda: _is_settled(store))
+        assert await _state(store) is RunState.RUNNING
+        measured.now += LEASE_SECONDS
+        await comes(lambda: _is_ready(store))
+    await store.close()
+
+
+async def _is_settled(store: Store) -> bool:
+    return (await store.get_promise("p")).state is not PromiseState.PENDING
+
+
+async def _is_ready(store: Store) -> bool:
+    return await _state(store) is RunState.READY
 
 
 @pytest.fixture(scope="module")

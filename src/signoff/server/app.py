@@ -173,6 +173,7 @@ def create_server_app(
         dispatcher = Dispatcher(store, channels, redaction=redaction)
         inboxes = Inboxes(store, redaction)
         duties = (*DUTIES, inboxes.look, *([dispatcher.serve] if channels else []))
+        store.hold_leases()
         service = TimerService(store, duties=duties)
         timers = asyncio.create_task(service.run(), name="signoff timers")
         timers.add_done_callback(_timers_ended)

@@ -537,6 +537,13 @@ class Store(
         """
         ...
 
+    def hold_leases(self) -> None:
+        """Count the time until now as one in which no lease could be extended.
+
+        For a server that begins: its remote workers could not reach one. ``due`` frees no lease for ``lease_seconds``.
+        """
+        ...
+
     # Groups
 
     async def pause_group(self, name: str) -> None:

@@ -35,6 +35,10 @@ class Outages:
         if since is not None and (now := time.monotonic()) - since >= OUTAGE_SECONDS:
             self._ended_at = now
 
+    def hold(self) -> None:
+        """Count the time until now as an outage, that this process has not seen."""
+        self._ended_at = time.monotonic()
+
     def held_for(self, lease_seconds: float) -> float:
         """Return for how many seconds no lease may be freed: each holder has a lease's time to extend it."""
         ended_at = self._ended_at

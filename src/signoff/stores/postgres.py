@@ -445,6 +445,9 @@ class PostgresStore:
     async def _due_each(self, limit: int, skipped: Skipped) -> Done[float | None]:
         return await self._database.due_each(limit, skipped, self.lease_seconds)
 
+    def hold_leases(self) -> None:
+        self._database.outages.hold()
+
     # Groups
 
     async def pause_group(self, name: str) -> None:

@@ -480,6 +480,9 @@ class SqliteStore:
     async def _due_each(self, limit: int, skipped: Skipped) -> Done[float | None]:
         return await self._write(overdue.due_each, limit, skipped, self._leases_held)
 
+    def hold_leases(self) -> None:
+        self._file.outages.hold()
+
     def _leases_held(self) -> float:
         """Return for how many seconds leases may not be freed. Only for transactions: these can write."""
         self._file.outages.reached()

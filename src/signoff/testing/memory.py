@@ -539,6 +539,9 @@ class MemoryStore:
     async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
         return self._do(self.model.heartbeat, worker_id, held)
 
+    def hold_leases(self) -> None:
+        pass
+
     async def check_writable(self) -> None:
         pass
 
