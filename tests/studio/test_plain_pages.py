@@ -393,7 +393,7 @@ def test_an_item_that_fails_is_shown_to_operators_with_its_error_until_it_is_men
         body = {"id": "payment-o-1", "timeout_seconds": 0.01}
         http.post("/v1/promises", json=body).raise_for_status()
         until(lambda: http.get("/v1/set-aside").json()["items"])
-        pages = []
+        pages: list[Page] = []
         for role in ("viewer", "operator"):
             said = {"X-Forwarded-User": "ana", "X-Forwarded-Roles": role}
             context = browser.new_context(base_url=server.url, extra_http_headers=said)

@@ -26,6 +26,7 @@ from signoff.records import (
 )
 from signoff.server.keyring import bearer_of
 from signoff.server.services import Services
+from signoff.server.worker_answers import check_settled
 from signoff.stores.base import Store, Write
 from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter, WorkflowFilter
 
@@ -139,11 +140,13 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
 
     Raises:
         AccessDenied: The caller may not do it.
+        WrongAnswer, NotAllowed, InvalidValue, UnreadableRecord: A question does not take the answer.
     """
     access.check_namespace(store.namespace)
     if name in _OF_RETENTION:
         return 0  # the server deletes them
     await _check_key(access, store, name, arguments)
+    await check_settled(store, name, arguments)
     if access.groups is not None and name == "list_groups":
         return [group for group in await store.list_groups() if group.name in access.groups]
     if access.groups is not None and name == "list_audit":
