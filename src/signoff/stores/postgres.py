@@ -57,6 +57,7 @@ from signoff.stores import postgres_workflows as registered
 from signoff.stores import postgres_writable as writable
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.base_snapshots import Saved
+from signoff.stores.heartbeats import extend_leases
 from signoff.stores.limits import (
     check_deliveries,
     check_events,
@@ -523,7 +524,11 @@ class PostgresStore:
         if not held:
             return set()
         lease_now = self._database.lease_now()
-        return await self._read(leases.heartbeat, worker_id, held, lease_now, self.lease_seconds)
+        return await extend_leases(
+            self,
+            held,
+            lambda some: self._read(leases.heartbeat, worker_id, some, lease_now, self.lease_seconds),
+        )
 
     async def check_writable(self) -> None:
         await self._database.write_check.look(lambda: self._read(writable.check))

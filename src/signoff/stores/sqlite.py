@@ -68,6 +68,7 @@ from signoff.stores import sqlite_workflows as registered
 from signoff.stores import sqlite_writable as writable
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.base_snapshots import Saved
+from signoff.stores.heartbeats import extend_leases
 from signoff.stores.limits import (
     check_deliveries,
     check_events,
@@ -571,7 +572,9 @@ class SqliteStore:
     async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
         if not held:
             return set()
-        return await self._write(leases.heartbeat, worker_id, held, self.lease_seconds)
+        return await extend_leases(
+            self, held, lambda some: self._write(leases.heartbeat, worker_id, some, self.lease_seconds)
+        )
 
     async def check_writable(self) -> None:
         await self._file.write_check.look(lambda: self._write(writable.check))
