@@ -90,13 +90,14 @@ class Listing:
         kind: The record.
         columns: Its columns, as a record is made of them.
         size: The SQL of how many bytes a column has.
+        stored: The SQL that reads a column; by default its name.
 
     Attributes:
         columns: What to select: the columns, the sizes of what is left out, and how many bytes a row has.
         width: How many these are.
     """
 
-    def __init__(self, kind: type, columns: str, size: Size) -> None:
+    def __init__(self, kind: type, columns: str, size: Size, stored: Size = str) -> None:
         self._kind = kind
         names = [each.strip() for each in columns.split(",")]
         left_out = LEFT_OUT.get(kind, ())
@@ -110,7 +111,7 @@ class Listing:
         def listed(column: str) -> str:
             bare = column.rpartition(".")[2]
             return (
-                f"CASE WHEN {is_large(column)} THEN NULL ELSE {column} END AS {bare}"
+                f"CASE WHEN {is_large(column)} THEN NULL ELSE {stored(column)} END AS {bare}"
                 if column in left_out
                 else column
             )

@@ -16,7 +16,7 @@ from signoff.stores import sqlite_states as states
 from signoff.stores import suspects
 from signoff.stores.sqlite_groups import Room
 from signoff.stores.sqlite_keys import Slots
-from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, to_run
+from signoff.stores.sqlite_rows import READ_RUN_COLUMNS, RUN_WIDTH, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
 Kind = Literal[
@@ -80,7 +80,7 @@ WHERE worker_id = ? AND state = 'running' AND takeovers >= 2 AND takeover_seq = 
 """
 
 CLAIMED = f"""
-SELECT {RUN_COLUMNS}, -priority, ready_at, number FROM runs INDEXED BY runs_claims
+SELECT {READ_RUN_COLUMNS}, -priority, ready_at, number FROM runs INDEXED BY runs_claims
 WHERE claim_token = ? AND state = 'running' AND namespace = ? AND worker_id = ?
 """
 

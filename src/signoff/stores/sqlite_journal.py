@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from typing import Any
 
 from signoff.errors import InvalidValue, LeaseLost
 from signoff.records import Entry
+from signoff.stores import sqlite_large as large
 from signoff.stores.entry_rows import to_entry
 from signoff.stores.listed import first_of
 from signoff.stores.sqlite_rows import ENTRY_COLUMNS, from_entry
@@ -33,7 +35,7 @@ ADD = f"INSERT INTO journal (namespace, run_id, {ENTRY_COLUMNS}) VALUES (?, ?, ?
 BEGIN_GENERATION = "UPDATE runs SET first_seq = ? WHERE namespace = ? AND id = ?"
 
 READ = f"""
-SELECT {ENTRY_COLUMNS} FROM journal
+SELECT {ENTRY_COLUMNS.replace("value", large.of_entry("value"))} FROM journal
 WHERE namespace = ? AND run_id = ? AND seq > ?
 ORDER BY seq LIMIT ?
 """
@@ -73,7 +75,13 @@ def _holds(tx: Transaction, namespace: str, run_id: str, entries: Sequence[Entry
         return False
     after = entries[0].seq - 1
     rows = tx.db.execute(READ, (namespace, run_id, after, len(entries))).fetchall()
-    return [to_entry(row) for row in rows] == list(entries)
+    return [_entry(row, run_id) for row in rows] == list(entries)
+
+
+def _entry(row: Sequence[Any], run_id: str) -> Entry:
+    if type(row[6]) is bytes:
+        return to_entry((*row[:6], large.unpacked(row[6], "journal of run", run_id), *row[7:]))
+    return to_entry(row)
 
 
 def add(tx: Transaction, namespace: str, run_id: str, entries: Sequence[Entry]) -> None:
@@ -82,7 +90,12 @@ def add(tx: Transaction, namespace: str, run_id: str, entries: Sequence[Entry]) 
         tx.db.execute(ADD, (namespace, run_id, *from_entry(entries[0])))
     else:
         tx.db.executemany(ADD, [(namespace, run_id, *from_entry(entry)) for entry in entries])
+    large.put(tx, namespace, run_id, _large(entries))
     tx.touch(namespace, run_id)
+
+
+def _large(entries: Sequence[Entry]) -> list[large.Large]:
+    return [(entry.seq, entry.value or "") for entry in entries if large.is_large(entry.value)]
 
 
 def next_seq(tx: Transaction, namespace: str, run_id: str) -> int:
@@ -105,8 +118,9 @@ def read_few(
     for row in db.execute(READ, (namespace, run_id, after, most + 1)):
         if len(entries) == most or size > FEW_CHARACTERS:
             return entries, len(entries) == limit
-        entries.append(to_entry(row))
-        size += sum(len(text) for text in row[6:] if text is not None)
+        entry = _entry(row, run_id)
+        entries.append(entry)
+        size += sum(len(text) for text in (entry.value, entry.error, row[8]) if text is not None)
     return entries, True
 
 
@@ -116,5 +130,5 @@ def read_journal(
     """Return the entries after seq ``after``, in order; with a limit, those that fit on a page that has ``size``."""
     cursor = db.execute(READ, (namespace, run_id, after, -1 if limit is None else limit))
     if limit is None:
-        return [to_entry(row) for row in cursor.fetchall()]
-    return first_of((to_entry(row) for row in cursor), limit, size)[0]
+        return [_entry(row, run_id) for row in cursor.fetchall()]
+    return first_of((_entry(row, run_id) for row in cursor), limit, size)[0]

@@ -59,6 +59,8 @@ WHERE namespace = :namespace AND run_id = :run_id AND run_id IS NOT NULL
 
 DELETE_JOURNAL = "DELETE FROM journal WHERE namespace = :namespace AND run_id = :run_id"
 
+DELETE_LARGE_VALUES = "DELETE FROM large_values WHERE namespace = :namespace AND run_id = :run_id"
+
 DELETE_MESSAGES = "DELETE FROM messages WHERE namespace = :namespace AND run_id = :run_id"
 
 DELETE_REQUESTS = "DELETE FROM requests WHERE namespace = :namespace AND run_id = :run_id"
@@ -73,6 +75,7 @@ WHAT_IS_THEIRS = (
     DELETE_CALLBACKS,
     DELETE_PROMISES,
     DELETE_JOURNAL,
+    DELETE_LARGE_VALUES,
     DELETE_MESSAGES,
     DELETE_REQUESTS,
 )

@@ -18,6 +18,8 @@ from signoff.records import (
     RunState,
     WorkerInfo,
 )
+from signoff.stores import sqlite_large as large
+from signoff.stores.listed import size_in_sqlite
 
 Row = tuple[Any, ...]
 
@@ -25,6 +27,23 @@ RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_
     deadline_at, ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until,
     first_seq, priority, start_at, concurrency_key, concurrency_limit, traceparent, started_by,
     session_id, position, takeovers, suspended_at, suspended_by, suspended_reason"""
+
+_STORED_APART = {"arguments": large.ARGUMENTS, "result": large.RESULT}
+
+
+def run_column(name: str) -> str:
+    """Return the SQL that reads a column of ``runs``."""
+    return large.of_run(name, _STORED_APART[name]) if name in _STORED_APART else name
+
+
+def run_size(name: str) -> str:
+    """Return the SQL of how many bytes a column of ``runs`` has."""
+    size = size_in_sqlite(name)
+    return large.size_of_run(name, _STORED_APART[name], size) if name in _STORED_APART else size
+
+
+READ_RUN_COLUMNS = ", ".join(run_column(name.strip()) for name in RUN_COLUMNS.split(","))
+"""The same, as they are read."""
 
 RUN_WIDTH = 32  # how many columns they are
 
@@ -49,6 +68,7 @@ WORKER_COLUMNS = (
 
 def to_run(row: Row) -> Run:
     fields = list(row[:RUN_WIDTH])
+    fields[4], fields[11] = large.readable(row[4]), large.readable(row[11])
     fields[5] = RunState(row[5])
     fields[13] = bool(row[13])
     for time in RUN_TIMES:
@@ -59,6 +79,7 @@ def to_run(row: Row) -> Run:
 def from_run(run: Run) -> Row:
     """Return a run as its ``RUN_COLUMNS``."""
     fields = [getattr(run, field) for field in Run.__dataclass_fields__ if field != "left_out"]
+    fields[4], fields[11] = large.column_text(run.arguments), large.column_text(run.result)
     fields[5] = run.state.value
     fields[13] = int(run.retryable)
     return tuple(fields)
@@ -92,7 +113,7 @@ def from_entry(entry: Entry) -> Row:
         entry.n,
         None if entry.call is None else entry.call._value_,
         entry.name,
-        entry.value,
+        large.column_text(entry.value),
         entry.error,
         entry.details,
     )

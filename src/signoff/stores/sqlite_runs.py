@@ -33,13 +33,13 @@ from signoff.stores import sqlite_states as states
 from signoff.stores.base import Outcome
 from signoff.stores.circles import circle_of
 from signoff.stores.limits import check_events, check_text
-from signoff.stores.listed import Listing, read_page, size_in_sqlite
+from signoff.stores.listed import Listing, read_page
 from signoff.stores.paging import LAST_NUMBER, Page, RunFilter, page_number
 from signoff.stores.same import OTHER_ACTIVE, difference
-from signoff.stores.sqlite_rows import RUN_COLUMNS, to_run
+from signoff.stores.sqlite_rows import READ_RUN_COLUMNS, RUN_COLUMNS, run_column, run_size, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
-GET = f"SELECT {RUN_COLUMNS} FROM runs WHERE namespace = ? AND id = ?"
+GET = f"SELECT {READ_RUN_COLUMNS} FROM runs WHERE namespace = ? AND id = ?"
 
 CREATED_BY = "SELECT 1 FROM runs WHERE namespace = ? AND id = ? AND create_token = ?"
 
@@ -74,7 +74,7 @@ WHERE runs.ended_at IS NULL OR runs.retryable
 IS_RECORDED = "SELECT 1 FROM audit WHERE namespace = ? AND id = ?"
 
 OPEN_CHILD = f"""
-SELECT {RUN_COLUMNS} FROM runs INDEXED BY runs_by_parent
+SELECT {READ_RUN_COLUMNS} FROM runs INDEXED BY runs_by_parent
 WHERE namespace = ? AND parent_id = ? AND parent_n = ? AND ended_at IS NOT NULL AND NOT retryable
 """
 
@@ -95,7 +95,7 @@ SELECT id FROM runs INDEXED BY runs_by_id
 WHERE namespace = ? AND id IN (SELECT value FROM json_each(?)) AND state IN ('succeeded', 'failed', 'cancelled')
 """
 
-LISTING = Listing(Run, RUN_COLUMNS, size_in_sqlite)
+LISTING = Listing(Run, RUN_COLUMNS, run_size, run_column)
 
 # One branch for each state asked for: SQLite merges them, each in the order of its index.
 LIST_BRANCH = f"""

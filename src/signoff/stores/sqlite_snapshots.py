@@ -27,7 +27,7 @@ from signoff.stores.base_snapshots import (
 from signoff.stores.sqlite_rows import (
     MESSAGE_COLUMNS,
     PROMISE_COLUMNS,
-    RUN_COLUMNS,
+    READ_RUN_COLUMNS,
     RUN_WIDTH,
     assignees_text,
     to_message,
@@ -36,7 +36,7 @@ from signoff.stores.sqlite_rows import (
 )
 from signoff.stores.sqlite_transaction import Transaction
 
-GET = f"SELECT {RUN_COLUMNS}, cancel_asked, deadline_passed FROM runs WHERE namespace = ? AND id = ?"
+GET = f"SELECT {READ_RUN_COLUMNS}, cancel_asked, deadline_passed FROM runs WHERE namespace = ? AND id = ?"
 
 CHILDREN = """
 SELECT id FROM runs INDEXED BY runs_by_parent

@@ -13,10 +13,11 @@ from typing import Any
 from signoff.records import NewRun, Run, RunState
 from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_keys as keys
+from signoff.stores import sqlite_large as large
 from signoff.stores import sqlite_sessions as sessions
 from signoff.stores.limits import check_run
 from signoff.stores.sqlite_keys import Slots
-from signoff.stores.sqlite_rows import RUN_COLUMNS, RUN_WIDTH, from_run, to_run
+from signoff.stores.sqlite_rows import READ_RUN_COLUMNS, RUN_COLUMNS, RUN_WIDTH, from_run, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
 # -> ready, or paused until it may start, or until its turn has come
@@ -42,7 +43,7 @@ CLAIM = f"""
 UPDATE runs
 SET state = 'running', epoch = epoch + 1, worker_id = ?, lease_until = ?, claim_token = ?
 WHERE number IN (SELECT value FROM json_each(?))
-RETURNING {RUN_COLUMNS}, number
+RETURNING {READ_RUN_COLUMNS}, number
 """
 
 IS_RUNNING = "SELECT 1 FROM runs WHERE namespace = ? AND id = ? AND state = 'running'"
@@ -149,7 +150,7 @@ UPDATE runs
 SET state = 'cancelled', retryable = 0, error = ?, ended_at = ?, wake_at = NULL, blocked = 0,
     suspended_at = NULL, suspended_by = NULL, suspended_reason = NULL
 WHERE namespace = ? AND id = ? AND (epoch = 0 AND ended_at IS NULL OR state = 'failed' AND retryable)
-RETURNING {RUN_COLUMNS}
+RETURNING {READ_RUN_COLUMNS}
 """
 
 # never begun -> failed: its deadline has passed
@@ -158,7 +159,7 @@ UPDATE runs
 SET state = 'failed', error = ?, ended_at = ?, wake_at = NULL, blocked = 0,
     suspended_at = NULL, suspended_by = NULL, suspended_reason = NULL
 WHERE namespace = ? AND id = ? AND ended_at IS NULL AND (epoch = 0 OR state = 'ready' AND {LENGTH} = 0)
-RETURNING {RUN_COLUMNS}
+RETURNING {READ_RUN_COLUMNS}
 """
 
 # not ended, or failed retryably -> cancelled
@@ -167,7 +168,7 @@ UPDATE runs
 SET state = 'cancelled', retryable = 0, result = NULL, error = ?, ended_at = ?, wake_at = NULL, blocked = 0,
     worker_id = NULL, lease_until = NULL, suspended_at = NULL, suspended_by = NULL, suspended_reason = NULL
 WHERE namespace = ? AND id = ? AND (ended_at IS NULL OR retryable)
-RETURNING {RUN_COLUMNS}
+RETURNING {READ_RUN_COLUMNS}
 """
 
 # ready or paused -> paused, and running -> paused in time: see PAUSE and LET_GO
@@ -176,7 +177,7 @@ UPDATE runs
 SET state = CASE state WHEN 'running' THEN 'running' ELSE 'paused' END, wake_at = NULL, blocked = 0,
     suspended_at = ?, suspended_by = ?, suspended_reason = ?
 WHERE namespace = ? AND id = ? AND ended_at IS NULL AND suspended_at IS NULL
-RETURNING {RUN_COLUMNS}
+RETURNING {READ_RUN_COLUMNS}
 """
 
 # suspended -> as if it had not been
@@ -189,7 +190,7 @@ SET state = CASE
     wake_at = CASE WHEN state = 'paused' AND epoch = 0 AND NOT :waits AND start_at > :now THEN start_at END,
     ready_at = :now, takeovers = 0, suspended_at = NULL, suspended_by = NULL, suspended_reason = NULL
 WHERE namespace = :namespace AND id = :run_id AND ended_at IS NULL AND suspended_at IS NOT NULL
-RETURNING {RUN_COLUMNS}
+RETURNING {READ_RUN_COLUMNS}
 """
 
 PLACE_IN_SESSION = """
@@ -208,7 +209,7 @@ UPDATE runs
 SET state = 'ready', ready_at = :now, retryable = 0, ended_at = NULL, error = NULL, takeovers = 0,
     deadline_at = CASE WHEN retryable OR deadline_at > :now THEN deadline_at END
 WHERE namespace = :namespace AND id = :run_id AND state = 'failed'
-RETURNING {RUN_COLUMNS}
+RETURNING {READ_RUN_COLUMNS}
 """
 
 
@@ -253,13 +254,16 @@ def create(tx: Transaction, namespace: str, new: NewRun, token: str | None = Non
             new.started_by,
             new.session_id,
             position,
-            new.arguments,
+            large.column_text(new.arguments),
             token,
         ),
     ).fetchone()
     if row is None:
         return None
     run = to_run(row)
+    if large.is_large(new.arguments):
+        large.put(tx, namespace, new.id, [(large.ARGUMENTS, new.arguments)])
+        run = replace(run, arguments=new.arguments)
     if new.session_id is not None and position is not None:
         sessions.note_run(tx, namespace, new.session_id, position, row[RUN_WIDTH])
     ready = run.state is RunState.READY and _line_up(tx, run, row[RUN_WIDTH])
@@ -276,6 +280,8 @@ def load(tx: Transaction, namespace: str, run: Run, cancel_asked: bool, deadline
     row = tx.db.execute(LOAD, (*values, tx.now, cancel_asked, deadline_passed)).fetchone()
     if row is None:
         return False
+    texts = ((large.ARGUMENTS, run.arguments), (large.RESULT, run.result))
+    large.put(tx, namespace, run.id, [(seq, text or "") for seq, text in texts if large.is_large(text)])
     if run.session_id is not None and run.position is not None:
         sessions.note_run(tx, namespace, run.session_id, run.position, row[0])
     ready = run.state is RunState.READY and _line_up(tx, replace(run, namespace=namespace), row[0])
@@ -377,10 +383,12 @@ def end(
     Returns:
         Its parent and the parent's call; None if the lease is lost.
     """
-    values = (state.value, result, error, retryable, tx.now, namespace, run_id, epoch)
+    values = (state.value, large.column_text(result), error, retryable, tx.now, namespace, run_id, epoch)
     row = tx.db.execute(END, values).fetchone()
     if row is None:
         return None
+    if large.is_large(result):
+        large.put(tx, namespace, run_id, [(large.RESULT, result or "")])
     parent_id, parent_n, session_id, *slot = row
     tx.touch_ended(namespace, run_id)
     _slot_freed(tx, namespace, *slot)
