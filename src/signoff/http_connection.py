@@ -11,6 +11,8 @@ import httpx
 from signoff.errors import InvalidValue
 
 CONNECT_SECONDS = 5.0
+KEPT_SECONDS = 30.0
+"""How long an idle connection is kept: less than servers keep theirs."""
 SILENT_SECONDS = 60.0  # a stream says something every 15 s, if only a comment
 
 
@@ -62,7 +64,9 @@ def new_client(
         auth=auth,
         headers=headers,
         timeout=httpx.Timeout(answer_seconds, connect=CONNECT_SECONDS, pool=None),
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30),
+        limits=httpx.Limits(
+            max_connections=None, max_keepalive_connections=100, keepalive_expiry=KEPT_SECONDS
+        ),
         verify=base.scheme == "https",  # or each client reads all certificates, for nothing
         trust_env=not is_loopback(base.host),  # no proxy leads back here
     )

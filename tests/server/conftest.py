@@ -20,9 +20,6 @@ from tests.server import workflows
 from tests.shared import Shared, leave_all
 from tests.support import OnThread, new_app
 
-BELOW_THE_SERVERS = httpx.Limits(keepalive_expiry=2.0)
-"""A server closes what was idle for 5 s: by then a client uses it no more, as httpx would for just as long."""
-
 
 def app_in(folder: Path, *, clock: Clock | None = None) -> Signoff:
     """An app that knows the workflows of these tests."""
@@ -75,9 +72,7 @@ def patient_readiness(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def http(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(
-        base_url=server.url, trust_env=False, verify=False, timeout=60, limits=BELOW_THE_SERVERS
-    ) as client:
+    with httpx.Client(base_url=server.url, trust_env=False, verify=False, timeout=60) as client:
         yield client
 
 

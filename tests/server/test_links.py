@@ -20,7 +20,7 @@ from signoff import AsyncClient, Client, Context
 from signoff.errors import InvalidValue, NotAllowed, NotFound
 from signoff.server import Server, create_server_app
 from signoff.testing import VirtualClock
-from tests.server.conftest import BELOW_THE_SERVERS, app_in, asked, ended, kind, path_of, serving, start
+from tests.server.conftest import app_in, asked, ended, kind, path_of, serving, start
 from tests.server.proxied import PROXY, through
 from tests.support import OnThread, in_asyncio, new_app, opens
 
@@ -91,9 +91,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     app = app_in(folder, clock=clock)
     with (
         OnThread(lambda: serving(app, public_url=PUBLIC)) as served,
-        httpx.Client(
-            base_url=served.url, trust_env=False, verify=False, timeout=60, limits=BELOW_THE_SERVERS
-        ) as http,
+        httpx.Client(base_url=served.url, trust_env=False, verify=False, timeout=60) as http,
     ):
         yield Place(served, http, clock, folder / "signoff.db")
 

@@ -24,6 +24,13 @@ BODY_SECONDS: Final = 30.0
 BODY_BYTES_PER_SECOND: Final = 8 * 1024
 """How many bytes of a body make it a second longer: slower clients are cut off."""
 
+IDLE_SECONDS: Final = 75
+"""How long a connection may be idle between requests.
+
+Longer than any client keeps one: our own for 30 seconds, load balancers for 60 as a rule. Where a server closes first,
+it may do so while the next request is on its way, which then fails.
+"""
+
 LOG_SECONDS: Final = 60.0
 """Seconds between two log records of connections that cannot be accepted."""
 

@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.middleware.message_logger import MessageLoggerMiddleware
 
-from signoff.server.connections import AcceptErrors, BoundedConnections
+from signoff.server.connections import IDLE_SECONDS, AcceptErrors, BoundedConnections
 
 GRACE_SECONDS = 5
 """How long requests may go on when the server stops. Those that wait for something do not."""
@@ -59,6 +59,7 @@ class Serving(uvicorn.Server):
             access_log=False,
             proxy_headers=False,
             server_header=False,
+            timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
         config.load()
