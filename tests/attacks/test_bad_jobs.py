@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -141,6 +142,32 @@ async def test_a_namespace_whose_events_cannot_be_sealed_fills_no_page(
         seal = await scene.within("evil").store.last_seal()
         assert seal is not None
         assert seal.seq == 11
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_large_events_that_cannot_be_sealed_fill_no_page(tmp_path: Path, database: str) -> None:
+    """Too few in each namespace for its chain to be set aside, and more than a page in all."""
+    large = json.dumps({"text": "x" * 900_000})
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        for number in range(12):
+            event = NewAuditEvent(f"e{number}", AuditKind.COMMENTED, "q", None, "user:ana", large)
+            await scene.within(f"evil{number // 2}").store.record([event])
+        await _record(scene.within("zoo"), "z")
+        damage.refuse("seals", on="INSERT", when="namespace LIKE 'evil%'")
+        trail = Sealing()
+        for _ in range(6):
+            await seal_events(scene.store, trail)
+        assert await scene.within("zoo").store.last_seal() is not None
+        damage.allow("seals")
+        scene.clock.advance(100_000)
+        for _ in range(6):
+            await seal_events(scene.store, trail)
+        for number in range(6):
+            seal = await scene.within(f"evil{number}").store.last_seal()
+            assert seal is not None
+            assert seal.seq == 1
 
 
 @pytest.mark.parametrize("database", DATABASES)

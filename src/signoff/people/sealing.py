@@ -40,18 +40,27 @@ class Sealing:
         """
         now = store.clock.now()
         waiting = {namespace for namespace, _ in self._chains.waiting(now)}
-        limit = AT_ONCE + len(self._events)
-        found = await store.unsealed(limit, besides=sorted(waiting))
-        if not may_be_cut(found, limit):
-            self._events.keep_only(
-                [*((each.namespace, each.id) for each in found), *self._events_of(waiting)]
-            )
-            self._chains.keep_only([*self._chains.waiting(now), *((each.namespace, "") for each in found)])
         aside = set(self._events.waiting(now))
-        ready = sorted(
-            (each for each in found if (each.namespace, each.id) not in aside),
-            key=lambda each: each.namespace,
-        )
+        limit = AT_ONCE + len(self._events)
+        passed: set[str] = set()
+        while True:
+            found = await store.unsealed(limit, besides=sorted(waiting | passed))
+            ready = sorted(
+                (each for each in found if (each.namespace, each.id) not in aside),
+                key=lambda each: each.namespace,
+            )
+            if ready or not may_be_cut(found, limit):
+                break
+            passed |= {each.namespace for each in found}  # events that are set aside fill the page
+        if not may_be_cut(found, limit):
+            unseen = waiting | passed
+            self._events.keep_only([*((each.namespace, each.id) for each in found), *self._events_of(unseen)])
+            self._chains.keep_only(
+                [
+                    *((each.namespace, "") for each in self._chains.items if each.namespace in unseen),
+                    *((each.namespace, "") for each in found),
+                ]
+            )
         progress = [
             await self._seal_of(store, namespace, list(events))
             for namespace, events in groupby(ready, key=lambda each: each.namespace)
