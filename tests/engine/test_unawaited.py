@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import contextlib
 import functools
@@ -841,6 +842,26 @@ def test_a_module_whose_import_is_lazy_is_not_imported(
     )
     module = module_of(tmp_path, monkeypatch, un_lazily=work, un_lazy="raise ValueError('imported')\n")
     assert unawaited([module.work]) == []
+
+
+def test_source_is_read_again_where_another_thread_parses_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as to log a traceback: CPython 3.11 fails then, and the worker ended with it."""
+    text = "async def ask(ctx): ...\nasync def work(ctx):\n    ask(ctx)\n"
+    module = module_of(tmp_path, monkeypatch, un_parsed_twice=text)
+    failed: list[str] = []
+    parse = ast.parse
+
+    def fail_once(text: str, file: str) -> ast.Module:
+        if not failed:
+            failed.append(file)
+            raise SystemError("AST constructor recursion depth mismatch (before=180, after=196)")
+        return parse(text, file)
+
+    monkeypatch.setattr(ast, "parse", fail_once)
+    assert len(unawaited([module.work])) == 1
+    assert failed == [module.__file__]
 
 
 def test_a_loader_that_fails_is_passed_over() -> None:

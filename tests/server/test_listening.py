@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import signal
 import socket
 from pathlib import Path
 
 import httpx
 import pytest
+import uvicorn
 
 from signoff import AsyncClient, RunState
 from signoff.errors import StoreUnavailable
 from signoff.http_connection import KEPT_SECONDS
 from signoff.server import Server, create_server_app, serve
-from signoff.server.serving import Serving
 from signoff.stores.sqlite import SqliteStore
 from signoff.testing import VirtualClock
 from tests.server.conftest import app_in, serving
@@ -30,13 +29,20 @@ pytestmark = pytest.mark.usefixtures("patient_readiness")
 
 @in_asyncio
 async def test_clients_and_load_balancers_close_idle_connections_before_the_server_does(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request that is sent while the server closes its connection fails."""
+    begun: list[uvicorn.Config] = []
+    load = uvicorn.Config.load
+
+    def note(self: uvicorn.Config) -> None:
+        begun.append(self)
+        load(self)
+
+    monkeypatch.setattr(uvicorn.Config, "load", note)
     store = SqliteStore(tmp_path / "signoff.db")
     async with Server(store, port=0):
-        [served] = [each for each in gc.get_objects() if isinstance(each, Serving)]
-        assert served.config.timeout_keep_alive > max(KEPT_SECONDS, USUAL_IDLE_SECONDS)
+        assert begun[0].timeout_keep_alive > max(KEPT_SECONDS, USUAL_IDLE_SECONDS)
     await store.close()
 
 

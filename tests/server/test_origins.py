@@ -362,7 +362,7 @@ async def test_a_worker_comes_from_nowhere_but_where_it_is(tmp_path: Path, of_fi
         await remote.open()
         for id in ("q", "amended"):
             await remote.create_promise(NewPromise(id, PromiseKind.QUESTION, data=PAY))
-        said = Settlement(PromiseState.RESOLVED, "true", "ana", origin=FORGED)
+        said = Settlement(PromiseState.RESOLVED, '{"approved":true}', "ana", origin=FORGED)
         event = NewAuditEvent("e1", AuditKind.VIEWED, "q", origin=FORGED)
         assert (await remote.settle("q", PromiseKind.QUESTION, said))[0].origin == at
         await remote.record([event])

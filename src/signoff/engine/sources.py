@@ -102,6 +102,8 @@ class Source(NamedTuple):
     returns: Sequence[Result]
 
 
+_PARSES: Final = 10
+
 _WITHOUT_AWAIT: Final = (
     r"(?<!await )(?<!yield )(?<!from )(?<!def )(?<![\w.])(?:\w+\.)*(?:{0})\s*\("
     r"|\)\.(?:{0})\s*\("
@@ -153,7 +155,7 @@ def _lines_of(file: str, module: dict[str, Any]) -> Sequence[str]:
 def _read(file: str, text: str) -> _Functions:
     found: _Functions = {}
     try:
-        nodes = list(ast.walk(ast.parse(text, file)))
+        nodes = list(ast.walk(_parsed(file, text)))
     except (SyntaxError, ValueError, RecursionError):  # no Python, such as a template that was compiled
         return {}
     shared = [(node.lineno, name) for node in nodes if isinstance(node, ast.Nonlocal) for name in node.names]
@@ -163,6 +165,17 @@ def _read(file: str, text: str) -> _Functions:
             with contextlib.suppress(RecursionError):  # an expression of a thousand operands
                 found.setdefault((name, first_line(node)), []).append(_Reader(node, shared).source())
     return found
+
+
+def _parsed(file: str, text: str) -> ast.Module:
+    """Parse, and again where CPython fails because another thread parses too, such as to log a traceback.
+
+    Until 3.12.1 all threads count on one counter (python/cpython#106905).
+    """
+    for _ in range(_PARSES):
+        with contextlib.suppress(SystemError):
+            return ast.parse(text, file)
+    raise ValueError(f"{file} cannot be parsed beside what else is parsed")
 
 
 def calls_one_of(code: CodeType, module: dict[str, Any], names: Iterable[str]) -> bool:
