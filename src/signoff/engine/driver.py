@@ -24,6 +24,7 @@ from signoff.engine.draft import Draft
 from signoff.engine.execution import Execution, Program
 from signoff.engine.failed_attempts import log_failed_attempt
 from signoff.engine.fatal import as_failure, encode_failure, ends_task, signal_of
+from signoff.engine.load import Load, RunLoad
 from signoff.engine.replay import replay
 from signoff.engine.report import Report
 from signoff.engine.scope import current_run
@@ -71,6 +72,7 @@ class Host(Interviewer, Protocol):
 
     store: Store
     draining: bool
+    load: Load
 
     @property
     def is_full(self) -> bool:
@@ -147,6 +149,7 @@ class Driver:
         self._agenda = Agenda(self._draft, self.run, host)
         self._running: dict[int, asyncio.Task[None]] = {}
         self._report = Report(self.run)
+        self.load = RunLoad(host.load, claim)
 
     @property
     def epoch(self) -> int:
@@ -290,7 +293,8 @@ class Driver:
         is_idle = self._is_idle()
         began = self._loop.time() if is_idle else 0.0
         try:
-            await self._waiter
+            with self.load:
+                await self._waiter
         finally:
             self._waiter = None
             if is_idle:
@@ -660,6 +664,7 @@ class Driver:
         if self.epoch > 1 or self.execution is not None:
             after = self.run.first_seq - 1
             entries = await self._insist(self._store.read_journal, self.run.id, after=after)
+            self.load.read(entries)
         self._draft.now = self._store.clock.now()
         self._is_read = True
         return entries
@@ -701,13 +706,15 @@ class Driver:
         while True:
             number += 1
             running = self._host.attempt(call, self.run.id, number)
-            attempt = await create_step_task(call, running)
+            with self.load:
+                attempt = await create_step_task(call, running)
             if (voice := call.hush()) is not None:
                 await self._end_live(call, voice)
             wait = attempt.retry_after
             if wait is None:
                 return attempt
-            await asyncio.sleep(wait)
+            with self.load:
+                await asyncio.sleep(wait)
 
     # Writing
 
@@ -735,7 +742,8 @@ class Driver:
                 return await operation(*args, **kwargs)
             except StoreUnavailable as trouble:
                 log.error("run %s waits for its store: %s", self.run.id, trouble)
-            await asyncio.sleep(wait)
+            with self.load:
+                await asyncio.sleep(wait)
             wait = min(wait * 2, 5.0)
 
 

@@ -23,6 +23,7 @@ from signoff.engine.execution import Execution, Program
 from signoff.engine.fatal import as_failure, is_asked_for
 from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, Keeper, LeaseKeeper, Leases
 from signoff.engine.live import Publisher
+from signoff.engine.load import Load
 from signoff.engine.others import OtherWorkers
 from signoff.engine.retention import Retention
 from signoff.engine.scope import fields_of
@@ -181,6 +182,7 @@ class Worker:
         self._changed: set[str] = set()
         self._look_at_all = False
         self._may_claim = True
+        self.load = Load(self._wake_to_claim)
         self._on_trial: set[Driver] = set()  # suspects that have made no progress yet
         self._trial_until = 0.0
         self._others = OtherWorkers(store, self.info, self._claim_again)
@@ -335,6 +337,7 @@ class Worker:
             if loop.time() >= look_at:  # however much was told meanwhile
                 look_at = loop.time() + self._look_seconds
                 self._may_claim = True
+                self.load.pass_once()
                 self._look_at_all = True
 
     async def _read_messages(self) -> None:
@@ -356,10 +359,11 @@ class Worker:
 
     async def _claim(self) -> None:
         while self._may_claim and not self.draining and not self._is_trial_on:
-            room = min(CLAIM_AT_ONCE, self._concurrency - len(self._held))
+            room = min(CLAIM_AT_ONCE, self._concurrency - len(self._held), self.load.room)
             if room <= 0:
                 return
             self._may_claim = False
+            self.load.claiming()
             began = asyncio.get_running_loop().time()
             names = self._others.without_avoided(self._programs.names(), began)
             claims = await self.store.claim(self.info.id, self._group, names, room)
@@ -372,10 +376,15 @@ class Worker:
                 else:
                     self._start(claim, began + self.store.lease_seconds)
             self._begin_trial(claim.run for claim in claims)
+            self.load.claimed(claims)
             # A server sends fewer than there is room for if they are large.
             sent = [part for claim in claims for part in (claim.run, claim.messages)]
             if len(claims) == room or may_be_cut(sent, at=CLAIMED_BYTES):
                 self._may_claim = True
+
+    def _wake_to_claim(self) -> None:
+        if self._may_claim:
+            self._wake.set()
 
     # Suspects
 
@@ -462,6 +471,7 @@ class Worker:
     def _ended(self, driver: Driver, task: asyncio.Task[None]) -> None:
         run_id = driver.run.id
         del self._tasks[driver]
+        driver.load.close()
         if self._held.get(run_id) is driver:
             del self._held[run_id]
         if driver.is_suspect:

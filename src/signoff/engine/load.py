@@ -1,0 +1,101 @@
+"""How much runs with large values take of a worker at once: it claims no more while that is much.
+
+A run that waits does not count, so that none waits for the room of another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from signoff.codec.values import MAX_BYTES
+from signoff.records import Entry
+from signoff.stores.base import Claim
+
+LARGE_BYTES: Final = 16 * 1024
+"""Of arguments, messages and journal; what smaller runs take of a worker does not depend on them."""
+LOAD_BYTES = 8 * 1024 * 1024
+"""With so many bytes of large runs a worker computes at once. Decoded, they take several times that."""
+
+
+class Load:
+    """What all runs of a worker take.
+
+    Args:
+        eased: Called when there is room again.
+    """
+
+    def __init__(self, eased: Callable[[], None]) -> None:
+        self.bytes = 0
+        self._eased = eased
+        self._of_one = MAX_BYTES  # of the last claims, on average; of the first it is not known
+        self._may_pass = False
+
+    @property
+    def room(self) -> int:
+        """How many runs may be claimed, if they are like those of the last claims."""
+        left = LOAD_BYTES - self.bytes
+        if left > 0:  # one that is larger than all is claimed, too
+            return 1 + left // max(1, self._of_one)
+        return int(self._may_pass)
+
+    def pass_once(self) -> None:
+        """Allow for one run beyond the bound: those that are counted may wait in a way that is not known here."""
+        self._may_pass = True
+
+    def claiming(self) -> None:
+        """Note that as many runs are claimed as there was room for."""
+        self._may_pass = False
+
+    def claimed(self, claims: Sequence[Claim]) -> None:
+        """Learn from the runs that came."""
+        if claims:
+            average = sum(len(claim.run.arguments) for claim in claims) // len(claims)
+            self._of_one = max(average, self._of_one // 8)
+
+    def change(self, size: int) -> None:
+        """Note that large runs are computed that have so many bytes; if negative, that they are no longer."""
+        was_full = self.bytes >= LOAD_BYTES
+        self.bytes += size
+        if was_full and self.bytes < LOAD_BYTES:
+            self._eased()
+
+
+class RunLoad:
+    """What one run takes. As a context: it waits within.
+
+    Args:
+        load: That of its worker.
+        claim: The run, as it was claimed.
+    """
+
+    def __init__(self, load: Load, claim: Claim) -> None:
+        self._load = load
+        self._given = len(claim.run.arguments) + sum(len(message.value or "") for message in claim.messages)
+        self._bytes = 0  # unless they are many
+        self._waits = 0  # at once: steps may wait beside it
+        self._count(self._given)
+
+    def read(self, entries: Sequence[Entry]) -> None:
+        """Count the journal, too."""
+        self._count(self._given + sum(len(entry.value or "") for entry in entries))
+
+    def _count(self, size: int) -> None:
+        before, self._bytes = self._bytes, size if size >= LARGE_BYTES else 0
+        if self._bytes != before and not self._waits:
+            self._load.change(self._bytes - before)
+
+    def __enter__(self) -> None:
+        self._waits += 1
+        if self._bytes and self._waits == 1:
+            self._load.change(-self._bytes)
+
+    def __exit__(self, *error: object) -> None:
+        self._waits -= 1
+        if self._bytes and self._waits == 0:
+            self._load.change(self._bytes)
+
+    def close(self) -> None:
+        """Count the run no more. Once, when it is driven no more."""
+        if self._bytes:
+            self._load.change(-self._bytes)
