@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from signoff import AsyncClient, Context, RunState, Signoff
+from signoff import AsyncClient, Context, RunState, Signoff, telemetry
 from signoff.engine import load
 from signoff.engine.worker import Worker
 from signoff.errors import StoreUnavailable
-from signoff.stores.base import Write
-from tests.support import comes, doomed_worker, in_asyncio, new_app, opened, pauses
+from signoff.stores.base import Claim, Write
+from tests.support import comes, doomed_worker, in_asyncio, new_app, opened, pauses, reaches
 
 SIZE = 100 * 1024
 BOUND = 4 * SIZE
@@ -294,3 +295,75 @@ async def test_a_look_passes_the_bound(tmp_path: Path) -> None:
             await comes(lambda: _counts(gate, 4))
             gate.opened.set()
             assert await _ends(client, handles) == [BOUND] * 4
+
+
+@pytest.mark.parametrize("method", ["pause", "complete"])
+@in_asyncio
+async def test_a_lease_that_is_given_back_is_not_lost(
+    tmp_path: Path, method: str, caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest
+) -> None:
+    """Leases are extended between the write that gives one back and the moment at which the worker hears of it."""
+    app = new_app(tmp_path)
+    begun: list[str] = []
+    said: list[str] = []
+    request.addfinalizer(telemetry.subscribe(lambda event: said.append(type(event).__name__)))
+
+    @app.workflow
+    async def flow(ctx: Context) -> int:
+        begun.append(ctx.run_id)
+        return await ctx.wait_for_signal("go", returns=int)
+
+    write = getattr(app.store, method)
+    async with opened(app) as client, doomed_worker(app, look_seconds=NEVER) as worker:
+
+        async def beats_meanwhile(*args: Any, **kwargs: Any) -> Any:
+            done = await write(*args, **kwargs)
+            assert worker._leases is not None
+            await worker._leases.extend()
+            for _ in range(3):  # the worker hears of what was lost
+                await asyncio.sleep(0)
+            return done
+
+        setattr(app.store, method, beats_meanwhile)
+        handle = await client.start(flow, id="r")
+        await pauses(app, "r")
+        await comes(lambda: _is_done(worker))
+        with caplog.at_level(logging.INFO, "signoff.worker"):
+            await client.signal("r", "go", 3)
+            assert await handle.result(60) == 3
+            await comes(lambda: _is_done(worker))
+    assert begun == ["r"]  # it was kept in memory
+    assert [each for each in said if each.startswith("Run")] == [
+        "RunClaimed",
+        "RunPaused",
+        "RunClaimed",
+        "RunEnded",
+    ]
+    assert "is lost" not in caplog.text
+
+
+@in_asyncio
+async def test_a_lease_that_is_lost_while_it_is_given_back_changes_nothing(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    flow = _measuring(app)
+    async with opened(app) as client:
+        handle = await client.start(flow, LARGE, id="r")
+        through = app.store.complete
+        gate = Gate(app.store, "complete")
+        async with doomed_worker(app, look_seconds=NEVER) as first:
+            await comes(lambda: _counts(gate, 1))
+            first.draining = True  # it claims nothing more
+            await app.store.release(first.info.id)
+            [claim] = await app.store.claim("second", "default", ["measuring"], 1)
+            assert isinstance(claim, Claim)
+            assert first._leases is not None
+            await first._leases.extend()
+            gate.opened.set()
+            await comes(lambda: _is_done(first))
+            assert (await app.store.get_run("r")).state is RunState.RUNNING
+            assert first.load.bytes == 0
+        app.store.complete = through
+        await app.store.release("second")
+        async with doomed_worker(app):
+            assert await handle.result(60) == SIZE
+            await reaches(app, "r", RunState.SUCCEEDED)

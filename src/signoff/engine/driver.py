@@ -149,6 +149,7 @@ class Driver:
         self._agenda = Agenda(self._draft, self.run, host)
         self._running: dict[int, asyncio.Task[None]] = {}
         self._report = Report(self.run)
+        self._is_letting_go = False
         self.load = RunLoad(host.load, claim)
 
     @property
@@ -160,6 +161,11 @@ class Driver:
     def seq(self) -> int:
         """The journal's length, what is about to be written included."""
         return self._draft.seq
+
+    @property
+    def lets_go(self) -> bool:
+        """Whether the lease is given back by a write that may be done already, and is refused without the lease."""
+        return self._is_letting_go or self.paused or self.ended
 
     @property
     def next_at(self) -> float:
@@ -330,7 +336,7 @@ class Driver:
         async def pause(write: Write) -> bool:
             return await self._store.pause(write, wakes=-1, wake_at=None)  # only a suspended run pauses so
 
-        if await self._persist(pause):
+        if await self._let_go(pause):
             self.ended = True
             self._report.paused()
             return False
@@ -565,7 +571,7 @@ class Driver:
         async def pause(write: Write) -> bool:
             return await self._store.pause(write, wakes=wakes, wake_at=wake_at)
 
-        self.paused = await self._persist(pause)
+        self.paused = await self._let_go(pause)
         if self.paused:
             self._report.paused()
         else:
@@ -632,7 +638,7 @@ class Driver:
         await self._complete(outcome)
 
     async def _complete(self, outcome: Outcome) -> None:
-        await self._persist(lambda write: self._store.complete(write, outcome))
+        await self._let_go(lambda write: self._store.complete(write, outcome))
         self.ended = True
         self._report.ended(outcome, self._draft.now)
 
@@ -717,6 +723,14 @@ class Driver:
                 await asyncio.sleep(wait)
 
     # Writing
+
+    async def _let_go(self, operation: Callable[[Write], Awaitable[T]]) -> T:
+        """Do a fenced write that gives the lease back."""
+        self._is_letting_go = True
+        try:
+            return await self._persist(operation)
+        finally:
+            self._is_letting_go = False
 
     async def _persist(
         self, operation: Callable[[Write], Awaitable[T]], *, first_seq: int | None = None

@@ -525,7 +525,9 @@ class Worker:
     def _lose(self, lost: Mapping[str, int]) -> None:
         for run_id, epoch in sorted(lost.items()):
             driver = self._held.get(run_id)
-            if driver is not None and driver.epoch == epoch:  # it may be held anew since the heartbeat left
+            if driver is None or driver.epoch != epoch:  # it may be held anew since the heartbeat left
+                continue
+            if not driver.lets_go:  # else its own write says whether the lease was lost, or was given back
                 self._lose_one(driver)
 
     def _lose_one(self, driver: Driver) -> None:
