@@ -15,22 +15,24 @@ from signoff import Signoff
 from signoff.errors import InvalidValue, NotAllowed, NotFound, WrongAnswer
 from signoff.people.answers import answer
 from signoff.people.cases import TIMEOUT
-from signoff.people.decisions import cancel
+from signoff.people.decisions import bring_up_to_date, cancel
 from signoff.people.edits import edits_between
 from signoff.people.questions import Action, Question
+from signoff.people.rules import Alike
 from signoff.records import Amendment, AuditKind, NewPromise, PromiseKind, PromiseState, Settlement
 from signoff.server import Server
 from signoff.server.issued import IssuedKeys
 from signoff.server.worker_answers import check_settlement
 from signoff.stores.base import Store
 from signoff.stores.base_tokens import CALLBACK
-from signoff.stores.paging import AuditFilter
+from signoff.stores.paging import AuditFilter, RuleFilter
 from signoff.stores.remote import RemoteStore
 from tests.attacks.damage import DATABASES, damaged
 from tests.stores.scene import Scene
 from tests.support import in_asyncio
 
 PROPOSAL: Final = {"to": "bob", "cents": 100}
+FLAG: Final = {"urgent": 1}
 FORM: Final = {
     "type": "object",
     "properties": {"cents": {"type": "integer", "maximum": 100}},
@@ -52,6 +54,8 @@ QUESTIONS: Final = {
     "action": _data(Question.make("Send?", action=Action("mail", {"to": "bob"}))),
     "quorum": _data(APPROVAL, quorum={"approvals": 2, "of": 3}),
     "four eyes": _data(APPROVAL, excluded=["user:eve"]),
+    "flag": _data(Question.make("Send?", proposal=FLAG)),
+    "quorum, four eyes": _data(APPROVAL, quorum={"approvals": 2, "of": 3}, excluded=["user:eve"]),
     "default": _data(APPROVAL, deadline=60.0, timeout_answer={"approved": False}),
 }
 
@@ -94,6 +98,12 @@ BAD: Final[dict[str, tuple[str, Settlement, type[Exception]]]] = {
         _resolved({"approved": True, "proposal": 1, "edits": []}),
         WrongAnswer,
     ),
+    "true where 1 was proposed": (
+        "flag",
+        _resolved({"approved": True, "proposal": {"urgent": True}, "edits": []}),
+        WrongAnswer,
+    ),
+    "a rule that is not used": ("action", _resolved({"approved": True, "rule": "x"}), WrongAnswer),
     "one where two must agree": ("quorum", _resolved(APPROVED), WrongAnswer),
     "one vote of two": ("quorum", _resolved(_votes("ana")), WrongAnswer),
     "one user twice": ("quorum", _resolved(_votes("ana", "user:ANA")), WrongAnswer),
@@ -196,6 +206,7 @@ async def test_what_a_workers_code_does_with_questions_passes(tmp_path: Path, da
             "quorum": [("ana", True), ("bob", True)],
             "four eyes": [("ana", False)],
             "skippable": [("ana", None)],
+            "flag": [("ana", {"approved": True, "edited": {"urgent": True}})],
             "form": [("ana", {"cents": 1})],
         }
         for number, (kind, answers) in enumerate(given.items()):
@@ -212,6 +223,40 @@ async def test_what_a_workers_code_does_with_questions_passes(tmp_path: Path, da
         check_settlement(asked, default, asked.created_at + 60)
         with pytest.raises(WrongAnswer, match="time has not come"):
             check_settlement(asked, default, asked.created_at + 50)
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_an_excluded_vote_that_a_worker_writes_is_refused_before_it_is_counted(
+    tmp_path: Path, database: str
+) -> None:
+    async with placed(database, tmp_path) as place:
+        id = await place.ask("quorum, four eyes")
+        asked = await place.far.get_promise(id)
+        votes = [{"user_id": "EVE", "approved": True, "note": None, "at": 1.0}]
+        amendment = Amendment(asked.version, json.dumps({"votes": votes}), (), None)
+        with pytest.raises(NotAllowed, match="four eyes"):
+            await place.far.amend(id, amendment)
+        assert (await answer(place.scene.store, id, True, user_id="ana")).state is PromiseState.PENDING
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_a_worker_lets_a_rule_approve(tmp_path: Path, database: str) -> None:
+    """It does so when it looks at a question before the server does. Only keys for all groups see rules."""
+    async with placed(database, tmp_path) as place:
+        store = place.scene.store
+        alike = Alike(seconds=3600.0, any_arguments=True, everywhere=True)
+        await answer(store, await place.ask("action", "first"), True, user_id="ana", alike=alike)
+        id = await place.ask("action", "second")
+        async with Server(store, port=0, require_auth=True) as server:
+            key, _ = await IssuedKeys(store).create_for_worker("all")
+            far = RemoteStore(server.url, key=key)
+            await far.open()
+            settled = await bring_up_to_date(far, await far.get_promise(id))
+            await far.close()
+        [rule] = (await store.list_rules(RuleFilter())).items
+        assert json.loads(settled.value or "") == {"approved": True, "rule": rule.id}
 
 
 @in_asyncio

@@ -19,13 +19,15 @@ from signoff.errors import (
     QuestionTooNew,
     SignoffError,
     StoreError,
+    UnreadableRecord,
     WrongAnswer,
 )
 from signoff.exact_json import read_kept
 from signoff.names import person_key, user_name
 from signoff.people.audit import record_refusal
-from signoff.people.cases import TIMEOUT, Case
+from signoff.people.cases import TIMEOUT, Case, Progress
 from signoff.people.checks import check_answer, to_keep
+from signoff.people.edits import is_same
 from signoff.people.questions import Question
 from signoff.records import Amendment, Promise, PromiseKind, PromiseState, Settlement
 from signoff.stores.base import Store
@@ -49,13 +51,16 @@ async def check_settled(store: Store, operation: str, arguments: Mapping[str, An
         InvalidValue: A question does not end in this state.
         UnreadableRecord: The question takes no answer.
     """
+    amendment: Amendment | None = None
+    settlement: Settlement | None
     if operation == "settle" and arguments["kind"] is PromiseKind.QUESTION:
         id, settlement = arguments["promise_id"], cast("Settlement", arguments["settlement"])
     elif operation == "amend":
-        id, settlement = arguments["question_id"], cast("Amendment", arguments["amendment"]).settlement
+        id, amendment = arguments["question_id"], cast("Amendment", arguments["amendment"])
+        settlement = amendment.settlement
     else:
         return
-    if settlement is None or settlement.state is PromiseState.CANCELLED:
+    if settlement is not None and settlement.state is PromiseState.CANCELLED:
         return
     try:
         question = await store.get_promise(id)
@@ -63,21 +68,39 @@ async def check_settled(store: Store, operation: str, arguments: Mapping[str, An
         return  # the operation itself says so
     if question.kind is not PromiseKind.QUESTION or question.state is not PromiseState.PENDING:
         return  # nothing is settled: the operation says why
+    by, request_id = (None, None) if settlement is None else (settlement.by, settlement.request_id)
     try:
-        check_settlement(question, settlement, store.clock.now())
+        if amendment is not None:
+            _check_votes(question, amendment, store.clock.now())
+        if settlement is not None:
+            by_rule = None if amendment is None else amendment.by_rule
+            check_settlement(question, settlement, store.clock.now(), by_rule)
     except SignoffError as refusal:
         if not isinstance(refusal, StoreError):
-            await record_refusal(store, question, settlement.by, refusal, request_id=settlement.request_id)
+            await record_refusal(store, question, by, refusal, request_id=request_id)
         raise
 
 
-def check_settlement(question: Promise, settlement: Settlement, now: float) -> None:
+def _check_votes(question: Promise, amendment: Amendment, now: float) -> None:
+    """Refuse votes of excluded users before they are counted: the next answer, of any user, may decide with them."""
+    try:
+        case, progress = Case.of(question, now), Progress.from_json(question.id, amendment.progress)
+    except (QuestionTooNew, UnreadableRecord):
+        return  # its readers refuse it
+    for vote in progress.votes:
+        _check_not_excluded(case, user_name(vote.user_id))
+
+
+def check_settlement(
+    question: Promise, settlement: Settlement, now: float, by_rule: str | None = None
+) -> None:
     """Check what a worker settles an open question with.
 
     Args:
         question: The question.
         settlement: Its end.
         now: Business time, in unix seconds.
+        by_rule: The rule that it is settled by. The store sees to it that the rule is in force.
 
     Raises:
         WrongAnswer, NotAllowed, InvalidValue, UnreadableRecord: As ``check_settled``.
@@ -99,7 +122,7 @@ def check_settlement(question: Promise, settlement: Settlement, now: float) -> N
             raise NotAllowed(question.id, None, "it takes no callback")
     else:
         _check_user(case, settlement.by)
-    _check_value(case, asked, value)
+    _check_value(case, asked, value if by_rule is None else _without_rule(case, value, by_rule))
 
 
 def _check_default(case: Case, value: Any) -> None:
@@ -116,8 +139,20 @@ def _check_user(case: Case, by: str | None) -> None:
     is_anybodys = not case.question.assignees and not case.policy.excluded and case.policy.quorum is None
     if name is None and not is_anybodys:
         raise NotAllowed(id, None, "nobody says who answers it")
+    _check_not_excluded(case, name)
+
+
+def _check_not_excluded(case: Case, name: str | None) -> None:
     if case.is_excluded(name):
-        raise NotAllowed(id, name, "whoever asks for something does not approve it (four eyes)")
+        raise NotAllowed(case.question.id, name, "whoever asks for something does not approve it (four eyes)")
+
+
+def _without_rule(case: Case, value: Any, by_rule: str) -> Any:
+    """Return a decision without the rule that made it."""
+    decision = dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
+    if decision.pop("rule", None) != by_rule:
+        raise WrongAnswer(case.question.id, [("rule", "is not the rule that it is settled by")])
+    return decision
 
 
 def _check_value(case: Case, asked: Question, value: Any) -> None:
@@ -134,9 +169,10 @@ def _check_value(case: Case, asked: Question, value: Any) -> None:
     if "proposal" not in decision:
         raise WrongAnswer(id, [("proposal", "is missing: an approval says what was approved")])
     approved = decision["proposal"]
-    given = {"approved": True} if approved == asked.proposal else {"approved": True, "edited": approved}
+    is_as_proposed = is_same(approved, asked.proposal)
+    given = {"approved": True} if is_as_proposed else {"approved": True, "edited": approved}
     check_answer(id, asked, given)
-    if json.loads(codec.encode(to_keep(asked, given), path="value")) != decision:
+    if not is_same(json.loads(codec.encode(to_keep(asked, given), path="value")), decision):
         raise WrongAnswer(id, [("edits", "are not those between the proposal and what was approved")])
 
 
@@ -153,8 +189,8 @@ def _without_votes(case: Case, value: Any) -> Any:
         user_id = vote.get("user_id")
         if not isinstance(user_id, str):
             raise WrongAnswer(id, [(f"votes.{number}.user_id", "is missing")])
-        if case.is_excluded(name := user_name(user_id)):
-            raise NotAllowed(id, name, "whoever asks for something does not approve it (four eyes)")
+        name = user_name(user_id)
+        _check_not_excluded(case, name)
         if vote.get("approved") is True:
             approving.add(person_key(name))
     if decision.get("approved") is True and len(approving) < quorum.approvals:
