@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 from signoff.records import Origin, OriginWay
 from signoff.server.access import SHOWN_OF_HASH
-from signoff.server.keys import WorkerKeys, key_of
+from signoff.server.keys import WorkerKey, WorkerKeys, key_of
 
-SECRET: Final = "sgw_" + "t" * 43
+SECRET: Final = "sgw_shared_" + "t" * 43
 """The same in every process, so that a server and a worker of their own can both have it."""
 
-_KEY: Final = key_of(SECRET, "default", "tests/worker_keys.py")
+_KEY: Final = cast("WorkerKey", key_of(SECRET, "default", "tests/worker_keys.py"))
 KEYS: Final = WorkerKeys([_KEY])
 ORIGIN: Final = Origin(OriginWay.WORKER, _KEY.hash[:SHOWN_OF_HASH], address="127.0.0.1")
 """What the audit trail says of writes with this key."""

@@ -40,6 +40,11 @@ class Keyed:
     def revoke(self, token: Token) -> None:
         asyncio.run(self.app.store.within(token.namespace).revoke_token(token.id))
 
+    def forget_ended_keys(self) -> None:
+        """Delete them, as retention does after a while."""
+        store = self.app.store
+        assert asyncio.run(store.delete_tokens(store.clock.now() + 1, 10)) == 1
+
     def http(self, secret: str | None = None, **more: Any) -> httpx.Client:
         """A program that sends a key with each request."""
         return client_of(self.server, secret, **more)

@@ -129,14 +129,15 @@ def test_a_server_serves_no_worker_without_a_key(tmp_path: Path) -> None:
         assert anybody.get("/v1/runs").status_code == 200, "the database has no open key any more"
 
 
-SHARED = key_of("sgw_" + "s" * 43, "default", "here")
+SHARED_SECRET = "sgw_shared_" + "s" * 43
+SHARED = key_of(SHARED_SECRET, "default", "here")
 
 
 def test_a_key_that_server_and_worker_share_opens_the_store_and_closes_no_other_door(tmp_path: Path) -> None:
     own = WorkerKeys(own=SHARED)
     with (
         OnThread(lambda: keyed(tmp_path, require_auth=False, worker_keys=own)) as here,
-        here.http("sgw_" + "s" * 43) as worker,
+        here.http(SHARED_SECRET) as worker,
         here.http() as anybody,
     ):
         assert worker.get(PATH, params={"namespace": "default"}).status_code == 200
@@ -157,6 +158,15 @@ def test_a_shared_key_that_the_database_knows_opens_no_more_than_is_said_there(t
         assert refused["type"] == "urn:signoff:AccessDenied"
         here.revoke(token)
         assert worker.post(PATH, json=batch).status_code == 403
+        here.forget_ended_keys()
+        assert worker.post(PATH, json=batch).status_code == 403, "also when retention has deleted it"
+
+
+def test_a_key_for_some_groups_that_nothing_knows_opens_nothing(tmp_path: Path) -> None:
+    secret, _ = new_worker_key("default", ["gpu"])
+    own = WorkerKeys(own=key_of(secret, "default", "here"))
+    with OnThread(lambda: keyed(tmp_path, worker_keys=own)) as here, here.http(secret) as worker:
+        assert worker.get(PATH, params={"namespace": "default"}).status_code == 403
 
 
 def test_two_keys_in_one_request_are_none(here: Keyed) -> None:

@@ -16,6 +16,11 @@ PREFIX = "sgw_"
 _HASH = re.compile("[0-9a-f]{64}")
 _SECRET = re.compile(f"{PREFIX}[A-Za-z0-9_-]{{43}}")
 
+SHARED_PREFIX = f"{PREFIX}shared_"
+"""What keys begin with that a server accepts from its environment. No key of a database or for some groups does."""
+
+_SHARED_SECRET = re.compile(f"{SHARED_PREFIX}[A-Za-z0-9_-]{{43}}")
+
 
 @dataclass(frozen=True)
 class WorkerKey:
@@ -62,12 +67,15 @@ def new_worker_key(namespace: str, groups: Iterable[str] = ()) -> tuple[str, Wor
             raise InvalidValue(
                 "name", f"{name!r} cannot stand in a key file: no spaces, commas, semicolons or #"
             )
-    secret = PREFIX + secrets.token_urlsafe(32)
+    secret = (PREFIX if chosen else SHARED_PREFIX) + secrets.token_urlsafe(32)
     return secret, WorkerKey(_hash(secret), namespace, chosen or None)
 
 
-def key_of(secret: str, namespace: str, source: str) -> WorkerKey:
+def key_of(secret: str, namespace: str, source: str) -> WorkerKey | None:
     """Return what a server knows of a key whose secret it is given, for all groups of a namespace.
+
+    A key of a database, or one for some groups, is not such a key: it opens what the database or the key file says, and
+    nothing once it is revoked, also when nothing remembers it any more.
 
     Args:
         secret: The secret.
@@ -77,9 +85,11 @@ def key_of(secret: str, namespace: str, source: str) -> WorkerKey:
     Raises:
         InvalidValue: It is not a worker key. The message does not contain it.
     """
+    if _SHARED_SECRET.fullmatch(secret) is not None:
+        return WorkerKey(_hash(secret), namespace)
     if _SECRET.fullmatch(secret) is None:
         raise InvalidValue(source, "it is not a worker key; create one with `signoff keys create --worker`")
-    return WorkerKey(_hash(secret), namespace)
+    return None
 
 
 class WorkerKeys:
