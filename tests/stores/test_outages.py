@@ -229,6 +229,33 @@ async def test_a_locked_table_takes_no_leases() -> None:
         await store.close()
 
 
+@in_asyncio
+async def test_a_lost_connection_that_is_made_anew_at_once_holds_no_lease_up(measured: Time) -> None:
+    """Such as one that a proxy or an administrator has closed."""
+    with fresh_database() as url:
+        leases = VirtualClock()
+        store = PostgresStore(url, lease_clock=leases, lease_seconds=LEASE_SECONDS, readers=1)
+        await store.open()
+        await _claim(store)
+        await store.list_workers()
+        with psycopg.connect(url, autocommit=True) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND query LIKE '%signoff.workers%' AND pid <> pg_backend_pid()"
+            )
+        await store.list_workers()
+        assert measured.waits > 0
+        measured.now = time.monotonic() + LONG_SECONDS
+        leases.advance(LEASE_SECONDS)
+        await comes(lambda: _is_freed(store))
+        await store.close()
+
+
+async def _is_freed(store: Store) -> bool:
+    await store.due()
+    return await _is_ready(store)
+
+
 async def _until_due(store: Store) -> None:
     while True:
         await store.due()

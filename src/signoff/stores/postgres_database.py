@@ -280,7 +280,9 @@ class Database:
                 self._note_outage(error, began_at)
                 raise
             try:
-                return work(connection)
+                done = work(connection)
+                self.outages.reached()  # a lost connection that was made anew at once is no outage
+                return done
             except psycopg.Error as error:
                 self._note_outage(error, began_at)
                 if is_shared(error):
