@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
-from signoff.errors import StoreUnavailable
+from signoff.errors import StoreFull, StoreUnavailable
 from signoff.records import NewPromise, NewRun, PromiseState, RunState
 from signoff.server import Server
 from signoff.stores import outages
@@ -21,6 +21,7 @@ from signoff.stores.base import Store
 from signoff.stores.outages import Outages
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite_transaction import Committer
 from signoff.testing import VirtualClock
 from tests.postgres.databases import fresh_database
 from tests.postgres.server import PostgresServer
@@ -150,6 +151,34 @@ async def test_a_lock_that_outlasts_patience_takes_no_leases_either(tmp_path: Pa
         other.execute("ROLLBACK")
     await store.due()
     assert await _state(store) is RunState.RUNNING
+    await store.close()
+
+
+@in_asyncio
+async def test_a_full_disk_takes_no_leases(
+    tmp_path: Path, measured: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = VirtualClock()
+    store = SqliteStore(tmp_path / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
+    await store.open()
+    await _claim(store)
+
+    def refuse(self: Committer, batch: object) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    with monkeypatch.context() as full:
+        full.setattr(Committer, "_try", refuse)
+        with pytest.raises(StoreFull):
+            await store.heartbeat("worker", {"r": 1})
+        leases.advance(LONG_SECONDS)
+        measured.now += LONG_SECONDS
+    await store.due()
+    assert await _state(store) is RunState.RUNNING
+    measured.now += LEASE_SECONDS
+    await store.due()
+    assert await _state(store) is RunState.READY
     await store.close()
 
 

@@ -110,9 +110,11 @@ class Committer:
 
     Attributes:
         lost: Why the open files are not those at the path any more, as of the last look; None if they are.
+        is_refused: Whether SQLite has refused the last commit as a whole: the disk is full, the file is read-only.
     """
 
     lost: str | None = None
+    is_refused = False
 
     def __init__(
         self, connection: sqlite3.Connection, path: Path, location: str, clock: Clock, lease_clock: Clock
@@ -132,10 +134,12 @@ class Committer:
             What was touched; None, with nothing done, if another process is writing.
         """
         try:
+            self.is_refused = False
             return self._try(batch)
         except Exception as error:
             if isinstance(error, sqlite3.Error) and is_busy(error):
                 return None
+            self.is_refused = isinstance(error, sqlite3.Error) and not is_fault_of_one(error)
             for operation in batch:
                 operation.error = self.explain(error) if isinstance(error, sqlite3.Error) else error
             return Transaction(self.db, 0.0, 0.0)

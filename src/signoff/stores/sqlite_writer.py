@@ -101,6 +101,7 @@ class Writer:
         """
         self.check_readable()
         if self._is_read_only:
+            self._outages.waiting()
             raise StoreReadOnly(self._location)
         return self._turns.do(Work(work))
 
@@ -189,7 +190,7 @@ class Writer:
         if transaction is None:
             return False
         self._locked_since = None
-        self._outages.reached()
+        self._note_outage()
         tell_here(batch)
         self._announce(transaction)
         return True
@@ -252,10 +253,17 @@ class Writer:
                     self._is_lock_told = False
                     log.warning("store %s: it is locked no more, writes go on", self._location)
                 self._locked_since = None
-                self._outages.reached()
+                self._note_outage()
         tell(batch)
         if transaction is not None:
             self._announce(transaction)
+
+    def _note_outage(self) -> None:
+        """Note whether the last commit was taken."""
+        if self._committer.is_refused:
+            self._outages.waiting()
+        else:
+            self._outages.reached()
 
     def _note_lock(self) -> None:
         """Note that another process holds the lock, and log it once if it has done so for long."""
