@@ -25,6 +25,7 @@ from signoff.stores.postgres_link import Link
 from signoff.stores.postgres_lookups import Lookups
 from signoff.stores.postgres_notifier import Notifier
 from signoff.stores.postgres_schema import (
+    code_of,
     connection_options,
     is_conflict,
     is_gone,
@@ -44,6 +45,7 @@ T = TypeVar("T")
 log = own_logger("signoff.store")
 
 LONG_AGO = -1e12  # unix seconds: no lease has run out by then
+TAKES_NO_WRITES = ("25006", "53100")  # it is read-only, such as a standby, or its disk is full
 TELL_AFTER_SECONDS = 6.0  # of waiting for a server that is gone
 
 
@@ -280,11 +282,11 @@ class Database:
                 self._note_outage(error, began_at)
                 raise
             try:
-                done = work(connection)
-                self.outages.reached()  # a lost connection that was made anew at once is no outage
-                return done
+                return work(connection)
             except psycopg.Error as error:
-                self._note_outage(error, began_at)
+                # A connection that was lost, and is made anew at once, is no outage.
+                if code_of(error) in TAKES_NO_WRITES or time.monotonic() - began_at >= OUTAGE_SECONDS:
+                    self._note_outage(error, began_at)
                 if is_shared(error):
                     self._is_pooled = True
                 if is_gone(error) or is_shared(error):
@@ -294,7 +296,7 @@ class Database:
         return self._patiently(once)
 
     def _note_outage(self, error: psycopg.Error, since: float) -> None:
-        if is_gone(error):
+        if is_gone(error) or code_of(error) in TAKES_NO_WRITES:
             self.outages.waiting(since)
 
     def _patiently(self, work: Callable[[], T], given_up: threading.Event | None = None) -> T:
