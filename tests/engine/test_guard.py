@@ -279,7 +279,7 @@ def test_code_that_is_not_given_the_processor_is_warned_of_and_not_taken_for_bus
     guard.interrupt_busy(5.0)
     goes_on.set()
     thread.join()
-    assert watched.busy == [31.0]
+    assert set(watched.busy) == {31.0}, "other workers of this process may look, too, and find it busy again"
 
 
 @pytest.mark.parametrize(("computed", "is_busy"), [(0.0, False), (35.0, True)])
