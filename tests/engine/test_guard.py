@@ -222,7 +222,9 @@ def test_code_that_catches_its_interruption_is_left_in_whatever_layout(
     sample(
         (
             *("catches_all", "suppresses_all", "goes_on_in_finally", "catches_at_each_level"),
-            *("catches_in_an_iterator", "never_frees", "logs_its_errors"),
+            *("catches_in_an_iterator", "logs_its_errors"),
+            # Its branches free objects again and again, see _FOR_C.
+            *(("never_frees",) if sys.version_info >= (3, 12) else ()),
         )
     ),
 )
