@@ -1,14 +1,15 @@
-"""Leases after a time in which the store could not be written: nobody could extend them, so nobody loses a run."""
+"""Leases after a time in which the store could not be written: no worker could extend them, so none loses a run."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TypeVar
 
 import psycopg
 import pytest
@@ -26,6 +27,8 @@ from signoff.testing import VirtualClock
 from tests.postgres.databases import fresh_database
 from tests.postgres.server import PostgresServer
 from tests.support import comes, in_asyncio
+
+S = TypeVar("S", SqliteStore, PostgresStore)
 
 LEASE_SECONDS = 10.0
 LONG_SECONDS = 45.0
@@ -62,10 +65,17 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Time:
     return made
 
 
-async def _claim(store: Store, run_id: str = "r") -> None:
-    await store.create_run(NewRun(run_id, "w", "g", "{}"))
+@asynccontextmanager
+async def _holding(store: S) -> AsyncIterator[S]:
+    """Open a store in which a worker holds a run."""
+    await store.open()
+    await store.create_run(NewRun("r", "w", "g", "{}"))
     [claim] = await store.claim("worker", "g", ["w"], 1)
-    assert claim.run.id == run_id
+    assert claim.run.id == "r"
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 async def _state(store: Store) -> RunState:
@@ -89,69 +99,65 @@ async def _due_beside_a_lock(
 @in_asyncio
 async def test_a_lock_on_the_file_takes_no_leases(tmp_path: Path, measured: Time) -> None:
     leases = VirtualClock()
-    store = SqliteStore(tmp_path / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
-    await store.open()
-    await _claim(store)
-    await _due_beside_a_lock(store, tmp_path / "signoff.db", measured, leases, LONG_SECONDS)
-    assert await _state(store) is RunState.RUNNING
-    measured.now += LEASE_SECONDS - 1
-    leases.advance(LEASE_SECONDS - 1)
-    next_at = await store.due()
-    assert next_at is not None
-    assert next_at > store.clock.now(), "and nobody asks again and again"
-    assert await store.heartbeat("worker", {"r": 1}) == set()
-    measured.now += 1
-    leases.advance(1)
-    await store.due()
-    assert await _state(store) is RunState.RUNNING, "it was extended in time"
-    leases.advance(LEASE_SECONDS)
-    await store.due()
-    assert await _state(store) is RunState.READY
-    await store.close()
+    async with _holding(
+        SqliteStore(tmp_path / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
+    ) as store:
+        await _due_beside_a_lock(store, tmp_path / "signoff.db", measured, leases, LONG_SECONDS)
+        assert await _state(store) is RunState.RUNNING
+        measured.now += LEASE_SECONDS - 1
+        leases.advance(LEASE_SECONDS - 1)
+        next_at = await store.due()
+        assert next_at is not None
+        assert next_at > store.clock.now(), "and nobody asks again and again"
+        assert await store.heartbeat("worker", {"r": 1}) == set()
+        measured.now += 1
+        leases.advance(1)
+        await store.due()
+        assert await _state(store) is RunState.RUNNING, "it was extended in time"
+        leases.advance(LEASE_SECONDS)
+        await store.due()
+        assert await _state(store) is RunState.READY
 
 
 @in_asyncio
 async def test_who_does_not_extend_a_lease_after_an_outage_loses_it(tmp_path: Path, measured: Time) -> None:
     leases = VirtualClock()
-    store = SqliteStore(tmp_path / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
-    await store.open()
-    await _claim(store)
-    await _due_beside_a_lock(store, tmp_path / "signoff.db", measured, leases, LONG_SECONDS)
-    measured.now += LEASE_SECONDS
-    leases.advance(LEASE_SECONDS)
-    await store.due()
-    assert await _state(store) is RunState.READY
-    await store.close()
+    async with _holding(
+        SqliteStore(tmp_path / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
+    ) as store:
+        await _due_beside_a_lock(store, tmp_path / "signoff.db", measured, leases, LONG_SECONDS)
+        measured.now += LEASE_SECONDS
+        leases.advance(LEASE_SECONDS)
+        await store.due()
+        assert await _state(store) is RunState.READY
 
 
 @in_asyncio
 async def test_another_process_s_commit_holds_no_lease_up(tmp_path: Path, measured: Time) -> None:
     leases = VirtualClock()
-    store = SqliteStore(tmp_path / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
-    await store.open()
-    await _claim(store)
-    await _due_beside_a_lock(store, tmp_path / "signoff.db", measured, leases, SHORT_SECONDS)
-    assert await _state(store) is RunState.READY
-    await store.close()
+    async with _holding(
+        SqliteStore(tmp_path / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
+    ) as store:
+        await _due_beside_a_lock(store, tmp_path / "signoff.db", measured, leases, SHORT_SECONDS)
+        assert await _state(store) is RunState.READY
 
 
 @in_asyncio
 async def test_a_lock_that_outlasts_patience_takes_no_leases_either(tmp_path: Path, measured: Time) -> None:
     leases = VirtualClock()
     path = tmp_path / "signoff.db"
-    store = SqliteStore(path, lease_clock=leases, lease_seconds=LEASE_SECONDS, busy_seconds=0.1)
-    await store.open()
-    await _claim(store)
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        leases.advance(LONG_SECONDS)
-        with pytest.raises(StoreUnavailable):
-            await store.due()
-        measured.now += LONG_SECONDS
-        other.execute("ROLLBACK")
-    await store.due()
-    assert await _state(store) is RunState.RUNNING
-    await store.close()
+    async with _holding(
+        SqliteStore(path, lease_clock=leases, lease_seconds=LEASE_SECONDS, busy_seconds=0.1)
+    ) as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            leases.advance(LONG_SECONDS)
+            with pytest.raises(StoreUnavailable):
+                await store.due()
+            measured.now += LONG_SECONDS
+            other.execute("ROLLBACK")
+        await store.due()
+        assert await _state(store) is RunState.RUNNING
 
 
 @in_asyncio
@@ -159,27 +165,26 @@ async def test_a_full_disk_takes_no_leases(
     tmp_path: Path, measured: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leases = VirtualClock()
-    store = SqliteStore(tmp_path / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
-    await store.open()
-    await _claim(store)
+    async with _holding(
+        SqliteStore(tmp_path / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
+    ) as store:
 
-    def refuse(self: Committer, batch: object) -> None:
-        error = sqlite3.OperationalError("database or disk is full")
-        error.sqlite_errorcode = sqlite3.SQLITE_FULL
-        raise error
+        def refuse(self: Committer, batch: object) -> None:
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
 
-    with monkeypatch.context() as full:
-        full.setattr(Committer, "_try", refuse)
-        with pytest.raises(StoreFull):
-            await store.heartbeat("worker", {"r": 1})
-        leases.advance(LONG_SECONDS)
-        measured.now += LONG_SECONDS
-    await store.due()
-    assert await _state(store) is RunState.RUNNING
-    measured.now += LEASE_SECONDS
-    await store.due()
-    assert await _state(store) is RunState.READY
-    await store.close()
+        with monkeypatch.context() as full:
+            full.setattr(Committer, "_try", refuse)
+            with pytest.raises(StoreFull):
+                await store.heartbeat("worker", {"r": 1})
+            leases.advance(LONG_SECONDS)
+            measured.now += LONG_SECONDS
+        await store.due()
+        assert await _state(store) is RunState.RUNNING
+        measured.now += LEASE_SECONDS
+        await store.due()
+        assert await _state(store) is RunState.READY
 
 
 @in_asyncio
@@ -187,17 +192,16 @@ async def test_a_server_that_was_away_takes_no_leases_of_its_remote_workers(
     tmp_path: Path, measured: Time
 ) -> None:
     leases = VirtualClock()
-    store = SqliteStore(tmp_path / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
-    await store.open()
-    await _claim(store)
-    leases.advance(LONG_SECONDS)
-    async with Server(store, port=0):
-        await store.create_promise(NewPromise("p", due_at=store.clock.now() - 1))
-        await comes(lambda: _is_settled(store))
-        assert await _state(store) is RunState.RUNNING
-        measured.now += LEASE_SECONDS
-        await comes(lambda: _is_ready(store))
-    await store.close()
+    async with _holding(
+        SqliteStore(tmp_path / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
+    ) as store:
+        leases.advance(LONG_SECONDS)
+        async with Server(store, port=0):
+            await store.create_promise(NewPromise("p", due_at=store.clock.now() - 1))
+            await comes(lambda: _is_settled(store))
+            assert await _state(store) is RunState.RUNNING
+            measured.now += LEASE_SECONDS
+            await comes(lambda: _is_ready(store))
 
 
 async def _is_settled(store: Store) -> bool:
@@ -218,44 +222,40 @@ def server() -> Iterator[PostgresServer]:
 @in_asyncio
 async def test_a_database_that_is_away_takes_no_leases(server: PostgresServer, measured: Time) -> None:
     leases = VirtualClock()
-    store = PostgresStore(server.url(), lease_clock=leases, lease_seconds=LEASE_SECONDS)
-    await store.open()
-    await _claim(store)
-    await asyncio.to_thread(server.stop)
-    leases.advance(LONG_SECONDS)
-    due = asyncio.create_task(store.due())
-    try:
-        await comes(measured.has_waits)
-    finally:
-        measured.now += LONG_SECONDS
-        await asyncio.to_thread(server.start)
-    await due
-    assert await _state(store) is RunState.RUNNING
-    measured.now += LEASE_SECONDS
-    leases.advance(LEASE_SECONDS)
-    await store.due()
-    assert await _state(store) is RunState.READY
-    await store.close()
+    async with _holding(
+        PostgresStore(server.url(), lease_clock=leases, lease_seconds=LEASE_SECONDS)
+    ) as store:
+        await asyncio.to_thread(server.stop)
+        leases.advance(LONG_SECONDS)
+        due = asyncio.create_task(store.due())
+        try:
+            await comes(measured.has_waits)
+        finally:
+            measured.now += LONG_SECONDS
+            await asyncio.to_thread(server.start)
+        await due
+        assert await _state(store) is RunState.RUNNING
+        measured.now += LEASE_SECONDS
+        leases.advance(LEASE_SECONDS)
+        await store.due()
+        assert await _state(store) is RunState.READY
 
 
 @in_asyncio
 async def test_a_locked_table_takes_no_leases() -> None:
     """Such as by CREATE INDEX: others read and cannot write."""
     with fresh_database() as url:
-        store = PostgresStore(url, lease_seconds=1.0)
-        await store.open()
-        await _claim(store)
-        with psycopg.connect(url) as other:
-            other.execute("LOCK TABLE signoff.runs IN SHARE MODE")
-            due = asyncio.create_task(_until_due(store))
-            beat = asyncio.create_task(store.heartbeat("worker", {"r": 1}))
-            await asyncio.sleep(2.5 * store.lease_seconds)
-            other.rollback()
-        assert await beat == set()
-        assert await _state(store) is RunState.RUNNING
-        due.cancel()
-        await asyncio.gather(due, return_exceptions=True)
-        await store.close()
+        async with _holding(PostgresStore(url, lease_seconds=1.0)) as store:
+            with psycopg.connect(url) as other:
+                other.execute("LOCK TABLE signoff.runs IN SHARE MODE")
+                due = asyncio.create_task(_until_due(store))
+                beat = asyncio.create_task(store.heartbeat("worker", {"r": 1}))
+                await asyncio.sleep(2.5 * store.lease_seconds)
+                other.rollback()
+            assert await beat == set()
+            assert await _state(store) is RunState.RUNNING
+            due.cancel()
+            await asyncio.gather(due, return_exceptions=True)
 
 
 @in_asyncio
@@ -263,20 +263,19 @@ async def test_a_lost_connection_that_is_made_anew_at_once_holds_no_lease_up(mea
     """Such as one that a proxy or an administrator has closed."""
     with fresh_database() as url:
         leases = VirtualClock()
-        store = PostgresStore(url, lease_clock=leases, lease_seconds=LEASE_SECONDS, readers=1)
-        await store.open()
-        await _claim(store)
-        await store.list_workers()
-        with psycopg.connect(url, autocommit=True) as other:
-            other.execute(
-                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND query LIKE '%signoff.workers%' AND pid <> pg_backend_pid()"
-            )
-        await store.list_workers()
-        measured.now = time.monotonic() + LONG_SECONDS
-        leases.advance(LEASE_SECONDS)
-        await comes(lambda: _is_freed(store))
-        await store.close()
+        async with _holding(
+            PostgresStore(url, lease_clock=leases, lease_seconds=LEASE_SECONDS, readers=1)
+        ) as store:
+            await store.list_workers()
+            with psycopg.connect(url, autocommit=True) as other:
+                other.execute(
+                    "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND query LIKE '%signoff.workers%' AND pid <> pg_backend_pid()"
+                )
+            await store.list_workers()
+            measured.now = time.monotonic() + LONG_SECONDS
+            leases.advance(LEASE_SECONDS)
+            await comes(lambda: _is_freed(store))
 
 
 async def _is_freed(store: Store) -> bool:

@@ -116,7 +116,7 @@ class BoundedConnections(_Protocol):
             self.transport.close()
 
     def _end_body(self) -> None:
-        """Close the connection if its body is late. While nobody reads it here, the client is not what is slow."""
+        """Close the connection if its body is late. While the server does not read it, the client is not slow."""
         self.timer = None
         cycle = self.cycle
         if not cycle.response_complete and not cycle.more_body:

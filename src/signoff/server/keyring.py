@@ -81,7 +81,7 @@ class Keyring:
 
 
 def bearer_of(scope: Scope) -> str | None:
-    """Return the secret that a request bears. Of two nobody knows which one is meant."""
+    """Return the secret that a request bears: None if it bears two, which is ambiguous."""
     said = Headers(scope=scope).getlist("authorization")
     scheme, _, secret = (said[0] if len(said) == 1 else "").partition(" ")
     return (secret.strip() or None) if scheme.lower() == "bearer" else None

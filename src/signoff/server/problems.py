@@ -155,9 +155,8 @@ async def _unexpected(_: Request, error: Exception) -> Response:
 
 
 async def _gone(_: Request, error: Exception) -> Response:
-    return Response(
-        status_code=400
-    )  # nobody reads it; without an answer it would be logged as a fault of the server
+    # The client is gone. Without a reply it would be logged as a fault of the server.
+    return Response(status_code=400)
 
 
 def _plain(status: int, detail: str) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def _check_user(case: Case, by: str | None) -> None:
     id, name = case.question.id, None if by is None else user_name(by)
     is_anybodys = not case.question.assignees and not case.policy.excluded and case.policy.quorum is None
     if name is None and not is_anybodys:
-        raise NotAllowed(id, None, "nobody says who answers it")
+        raise NotAllowed(id, None, "the settlement names no user")
     _check_not_excluded(case, name)
 
 

@@ -82,7 +82,7 @@ class RemoteStore:
 
     Args:
         url: The server, such as ``https://signoff.example.com``.
-        key: A worker key, see ``signoff keys create``. Servers of this version let nobody in without one.
+        key: A worker key, see ``signoff keys create``. Servers of this version require one.
         namespace: The tenant.
         patience_seconds: How long operations wait for a server that cannot be reached, before StoreUnavailable.
 

@@ -158,7 +158,7 @@ def read_click(body: bytes) -> Click | None:
 
 
 def _only(values: list[str]) -> str:
-    """Return the one value of a field. Raises ValueError: of two nobody knows which one is meant."""
+    """Return the one value of a field. Raises ValueError if there are two."""
     [value] = values
     return value
 
