@@ -59,7 +59,6 @@ from signoff.returns import check_value
 from signoff.snapshots import Snapshot, load, save
 from signoff.start_options import check_delay, seconds_of
 from signoff.stores.base import Store
-from signoff.stores.encrypted import unwrapped
 from signoff.stores.listed import may_be_cut
 from signoff.stores.paging import (
     AuditFilter,
@@ -73,6 +72,7 @@ from signoff.stores.paging import (
     check_page,
 )
 from signoff.stores.stated import stated
+from signoff.stores.views import unwrapped
 from signoff.watch import Watching
 
 _ENTRIES_AT_ONCE = 64  # each may be of a mebibyte, and each who follows has so many

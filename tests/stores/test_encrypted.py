@@ -34,10 +34,11 @@ from signoff.records import (
 )
 from signoff.stores.address import KEYS_VARIABLE, PLAINTEXT_VARIABLE, store_at
 from signoff.stores.base import Store
-from signoff.stores.encrypted import encrypted, unwrapped
+from signoff.stores.encrypted import encrypted
 from signoff.stores.paging import AuditFilter
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.sqlite import SqliteStore
+from signoff.stores.views import unwrapped
 from tests.postgres.databases import fresh_database
 from tests.support import in_asyncio, opens, reaches, running, until
 

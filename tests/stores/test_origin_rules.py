@@ -28,11 +28,12 @@ from signoff.records import (
 )
 from signoff.stores import postgres_schema, sqlite_schema
 from signoff.stores.base import Store
-from signoff.stores.encrypted import encrypted, unwrapped
+from signoff.stores.encrypted import encrypted
 from signoff.stores.paging import AuditFilter
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.sqlite import SqliteStore
 from signoff.stores.stated import stated
+from signoff.stores.views import unwrapped
 from signoff.testing import MemoryStore
 from tests.postgres.databases import fresh_database
 from tests.stores.scene import YES, Scene, question, rule

@@ -9,9 +9,9 @@ import click
 from signoff.cli.output import Output
 from signoff.cli.target import DEFAULT_STORE, json_option, require_database
 from signoff.stores.address import is_postgres, store_at
-from signoff.stores.encrypted import unwrapped
 from signoff.stores.sqlite import SqliteStore
 from signoff.stores.sqlite_space import give_back, rebuild
+from signoff.stores.views import unwrapped
 
 
 @click.command()

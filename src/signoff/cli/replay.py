@@ -24,9 +24,9 @@ from signoff.engine import guard
 from signoff.engine.check import Finding, Verdict, check
 from signoff.engine.lease import BUSY_SECONDS
 from signoff.records import Entry, Run, RunState
-from signoff.stores.encrypted import unwrapped
 from signoff.stores.paging import RunFilter
 from signoff.stores.sqlite import SqliteStore
+from signoff.stores.views import unwrapped
 from signoff.wire import from_wire, to_wire
 
 _UNFINISHED = frozenset({RunState.READY, RunState.RUNNING, RunState.PAUSED, RunState.FAILED})

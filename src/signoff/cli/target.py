@@ -23,10 +23,10 @@ from signoff.errors import SchemaTooOld
 from signoff.origins import of_command
 from signoff.stores.address import is_postgres, store_at
 from signoff.stores.base import Store
-from signoff.stores.encrypted import unwrapped
 from signoff.stores.migrations import schema_of
 from signoff.stores.sqlite import SqliteStore
 from signoff.stores.sqlite_schema import path_of
+from signoff.stores.views import unwrapped
 
 DEFAULT_STORE = "sqlite:///signoff.db"
 DEFAULT_URL = "http://127.0.0.1:8000"

@@ -19,10 +19,10 @@ from signoff.http_connection import is_loopback, server_url
 from signoff.people.anchors.configured import anchors_of
 from signoff.stores import sqlite_inspection
 from signoff.stores.base import Store
-from signoff.stores.encrypted import unwrapped
 from signoff.stores.migrations import Schema, conninfo_of, schema_of
 from signoff.stores.sqlite import SqliteStore
 from signoff.stores.sqlite_schema import connect_to_look
+from signoff.stores.views import unwrapped
 
 PATIENCE_SECONDS: Final = 5.0
 WORK_SECONDS: Final = 30.0  # for the work of all namespaces together

@@ -12,7 +12,7 @@ from signoff.people.anchors.anchoring import EVERY_SECONDS, heads_of
 from signoff.people.anchors.configured import ANCHORS, Anchors
 from signoff.people.anchors.verifying import disagreement, since_restart
 from signoff.stores.base import Store
-from signoff.stores.encrypted import unwrapped
+from signoff.stores.views import unwrapped
 
 COMPARED: Final = 1000
 """How many checkpoints of an anchor are compared, the newest; ``signoff audit verify`` compares all."""

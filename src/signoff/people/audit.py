@@ -20,7 +20,7 @@ from signoff.origins import facts_of
 from signoff.own_logs import own_logger
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Promise, PromiseKind, Seal
 from signoff.stores.base import Store
-from signoff.stores.encrypted import unwrapped
+from signoff.stores.views import unwrapped
 
 log = own_logger("signoff.people")
 

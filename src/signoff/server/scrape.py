@@ -24,8 +24,8 @@ from signoff.people.anchors.anchoring import Anchoring
 from signoff.records import Group, WorkerInfo
 from signoff.stores import set_aside
 from signoff.stores.base import Store
-from signoff.stores.encrypted import unwrapped
 from signoff.stores.sqlite import SqliteStore
+from signoff.stores.views import unwrapped
 
 log = own_logger("signoff.server")
 

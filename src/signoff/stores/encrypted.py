@@ -50,8 +50,7 @@ from signoff.stores.base_snapshots import Saved, SavedRequest, SavedRun
 from signoff.stores.limits import check_events, check_live, check_rule, check_workflows
 from signoff.stores.paging import Page
 from signoff.stores.same import canonical, difference, same_json
-from signoff.stores.sealed_cursors import CursorSealingStore
-from signoff.stores.stated import StatedStore
+from signoff.stores.views import View
 
 log = own_logger("signoff.stores")
 
@@ -169,20 +168,11 @@ def encrypted(store: Store, ciphers: Ciphers, *, refuses_plaintext: bool = False
     return cast("Store", _EncryptedStore(store, ciphers, refuses_plaintext))
 
 
-def unwrapped(store: S) -> S | Store:
-    """Return the store on the database itself; what is no view of one, as it is."""
-    return (
-        unwrapped(store.inner)
-        if isinstance(store, _EncryptedStore | StatedStore | CursorSealingStore)
-        else store
-    )
-
-
-class _EncryptedStore:
+class _EncryptedStore(View):
     """Passes every operation on, with what goes in encrypted and what comes out decrypted."""
 
     def __init__(self, inner: Store, ciphers: Ciphers, refuses_plaintext: bool) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._ciphers = ciphers
         self._refuses_plaintext = refuses_plaintext
 
@@ -191,14 +181,6 @@ class _EncryptedStore:
         if name in _AS_KEPT or not iscoroutinefunction(getattr(Store, name, None)):
             return found
         return self._passing_on(name, found)
-
-    @property
-    def lease_seconds(self) -> float:
-        return self.inner.lease_seconds
-
-    @lease_seconds.setter
-    def lease_seconds(self, seconds: float) -> None:
-        self.inner.lease_seconds = seconds
 
     def within(self, namespace: str) -> Store:
         return encrypted(

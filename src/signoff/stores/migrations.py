@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from signoff.errors import InvalidValue
 from signoff.stores import sqlite_schema
 from signoff.stores.base import Store
-from signoff.stores.encrypted import unwrapped
 from signoff.stores.sqlite import SqliteStore
+from signoff.stores.views import unwrapped
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 from signoff.errors import InvalidValue
 from signoff.stores.base import Store
 from signoff.stores.paging import Page
+from signoff.stores.views import View
 
 NUMBERED: Final = frozenset(
     {
@@ -64,7 +65,7 @@ def with_sealed_cursors(store: Store, keys: CursorKeys) -> Store:
     return cast("Store", CursorSealingStore(store, keys))
 
 
-class CursorSealingStore:
+class CursorSealingStore(View):
     """Passes every operation on, and seals the cursors of lists.
 
     Args:
@@ -73,20 +74,12 @@ class CursorSealingStore:
     """
 
     def __init__(self, inner: Store, keys: CursorKeys) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._keys = keys
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.inner, name)
         return self._sealing(name, found) if name in NUMBERED else found
-
-    @property
-    def lease_seconds(self) -> float:
-        return self.inner.lease_seconds
-
-    @lease_seconds.setter
-    def lease_seconds(self, seconds: float) -> None:
-        self.inner.lease_seconds = seconds
 
     def within(self, namespace: str) -> Store:
         return with_sealed_cursors(self.inner.within(namespace), self._keys)

@@ -10,6 +10,7 @@ from signoff.records import Amendment, NewAuditEvent, Origin, Promise, PromiseKi
 from signoff.stores.base import Store
 from signoff.stores.base_snapshots import Saved
 from signoff.stores.retries import Retry
+from signoff.stores.views import View
 
 R = TypeVar("R", Settlement, NewAuditEvent)
 T = TypeVar("T")
@@ -43,7 +44,7 @@ def unstated(value: T) -> T:
     return value
 
 
-class StatedStore:
+class StatedStore(View):
     """Passes every operation on, with where it comes from.
 
     Args:
@@ -52,19 +53,8 @@ class StatedStore:
     """
 
     def __init__(self, inner: Store, origin: Origin) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._origin = origin
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    @property
-    def lease_seconds(self) -> float:
-        return self.inner.lease_seconds
-
-    @lease_seconds.setter
-    def lease_seconds(self, seconds: float) -> None:
-        self.inner.lease_seconds = seconds
 
     def within(self, namespace: str) -> Store:
         return stated(self.inner.within(namespace), self._origin)
