@@ -62,3 +62,22 @@ async def test_a_lease_that_cannot_be_extended_costs_no_other_run_of_a_remote_wo
         good = await damage.scene.store.get_run("good")
         assert good.lease_until is not None
         await damage.scene.append(good, entry(0))
+
+
+@pytest.mark.parametrize("dead", [False, True])
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_a_run_that_cannot_be_let_go_keeps_no_other_run_of_its_worker(
+    tmp_path: Path, database: str, dead: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        await _hold_three(scene)
+        damage.refuse("runs", when="id = 'bad'")
+        assert await scene.store.release("w", dead=dead) == 2
+        assert await scene.state("bad") is RunState.RUNNING
+        assert await scene.state("good") is RunState.READY
+        assert (await scene.store.get_run("good")).takeovers == int(dead)
+        assert "run bad of namespace default cannot be made ready" in caplog.text
+        assert await scene.store.list_workers() == []
+        assert {claim.run.id for claim in await scene.claim(worker="v")} == {"good", "fine"}

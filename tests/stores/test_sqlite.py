@@ -885,9 +885,10 @@ STATEMENTS = (
     [statement for module in MODULES for statement in statements_of(module)]
     + listing_statements()
     + [
-        (f"first {kind} {count}", sqlite_claims.first_statement(count, kind))
+        (f"first {kind} {count} {beside}", sqlite_claims.first_statement(count, kind, beside=beside))
         for kind in ("new", "again", "suspect")
         for count in (1, 2, 20)
+        for beside in (False, True)
     ]
 )
 

@@ -44,3 +44,13 @@ async def extend_leases(
             )
             lost.add(run_id)
     return lost
+
+
+def log_unreleased(run_id: str, namespace: str, error: Exception | str) -> None:
+    """Log that a run could not be made ready when its worker let go of it."""
+    log.error(
+        "run %s of namespace %s cannot be made ready, and waits until its lease has run out: %s",
+        run_id,
+        namespace,
+        error,
+    )

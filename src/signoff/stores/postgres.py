@@ -82,6 +82,7 @@ from signoff.stores.paging import (
 )
 from signoff.stores.postgres_database import Database
 from signoff.stores.retries import Retry
+from signoff.stores.set_aside import raise_outage
 from signoff.stores.touched import Touched
 
 P = ParamSpec("P")
@@ -255,8 +256,19 @@ class PostgresStore:
         check_names(worker_id=worker_id, token=token)
         if not workflows or limit <= 0:
             return []
-        lease_seconds = self.lease_seconds
-        return await self._write(operations.claim, worker_id, group, workflows, limit, lease_seconds, token)
+        asked = (worker_id, group, workflows, limit, self.lease_seconds, token or operations.new_token())
+        return await self._database.claims.claim(
+            self,
+            lambda: self._write(operations.claim, *asked),
+            lambda skipped, known: self._change(
+                leases.claim_each,
+                operations.claim_body(*asked),
+                skipped,
+                known,
+                self._database.now(),
+                self._database.lease_now(),
+            ),
+        )
 
     async def append(self, write: Write) -> None:
         await self._write(operations.append, write)
@@ -534,7 +546,11 @@ class PostgresStore:
         await self._database.write_check.look(lambda: self._read(writable.check))
 
     async def release(self, worker_id: str, *, dead: bool = False) -> int:
-        return await self._database.release(worker_id, dead=dead)
+        try:
+            return await self._database.release(worker_id, dead=dead)
+        except Exception as error:
+            await raise_outage(self, error)
+            return await self._database.release(worker_id, dead=dead, each=True)
 
     def _write(
         self,

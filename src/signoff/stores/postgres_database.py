@@ -17,6 +17,7 @@ from signoff.records import Run
 from signoff.stores import postgres_leases as leases
 from signoff.stores import postgres_reads as reads
 from signoff.stores import postgres_retention as retention
+from signoff.stores.claims import Claims
 from signoff.stores.listeners import Listeners
 from signoff.stores.one_by_one import Done, OneByOne, Skipped, earliest
 from signoff.stores.outages import OUTAGE_SECONDS, Outages
@@ -70,6 +71,7 @@ class Database:
         listeners: Whom ``tell`` tells.
         due_aside: Does what is due, and remembers which items failed.
         prune_aside: Deletes ended runs, and remembers which failed.
+        claims: Claims runs, and remembers which failed.
         outages: When it could not be reached.
         lookups: Looks runs up.
     """
@@ -94,6 +96,7 @@ class Database:
         self.listeners = Listeners()
         self.due_aside = OneByOne(leases.JOBS, log)
         self.prune_aside = OneByOne([retention.JOB], log)
+        self.claims = Claims(log)
         self.outages = Outages()
         self.clock: Clock = clock or DatabaseClock()
         self.listen_options = None if listen_address == "" else connection_options(listen_address or address)
@@ -238,10 +241,11 @@ class Database:
         held_for = self.outages.held_for(lease_seconds)
         return earliest(reply.next_at, self.clock.now() + held_for if held_for > 0 else None)
 
-    async def release(self, worker_id: str, *, dead: bool) -> int:
-        """Take a worker off the register, and return how many runs became ready."""
+    async def release(self, worker_id: str, *, dead: bool, each: bool = False) -> int:
+        """Take a worker off the register, and return how many runs became ready, at once or one by one."""
         now = self.now()
-        freed, touched = await self.call(lambda db: leases.release(db, worker_id, now, dead=dead))
+        release = leases.release_each if each else leases.release
+        freed, touched = await self.call(lambda db: release(db, worker_id, now, dead=dead))
         self.tell(touched)
         return freed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,10 +11,15 @@ from pydantic_core import to_json
 from signoff.codec import encode_error
 from signoff.errors import RunTimeout
 from signoff.records import WorkerInfo
-from signoff.stores.base import FORGET_SECONDS
+from signoff.stores.base import FORGET_SECONDS, Claim
+from signoff.stores.claims import JOB as CLAIM_JOB
+from signoff.stores.claims import ClaimedEach
 from signoff.stores.failure_texts import text_of_postgres
+from signoff.stores.heartbeats import log_unreleased
 from signoff.stores.limits import check_worker
+from signoff.stores.listed import PAGE_BYTES
 from signoff.stores.one_by_one import AT_ONCE, Done, Failure, ItemFailed, Skipped
+from signoff.stores.postgres_operations import claim_of
 from signoff.stores.postgres_reads import Connection
 from signoff.stores.postgres_rows import WORKER_COLUMNS
 from signoff.stores.set_aside import Key
@@ -53,6 +58,8 @@ JOBS: Final = ("promise", "timer", "deadline", "lease", "rate", "worker")
 
 TIMED_OUT = encode_error(RunTimeout("<run>"))
 
+CLAIM_EACH = "SELECT signoff.claim_each(%s::jsonb, %s, %s, %s::text[], %s::text[], %s, %s)"
+
 RELEASE = """
 WITH delisted AS (DELETE FROM signoff.workers WHERE id = %(worker_id)s)
 SELECT namespace, id FROM signoff.release_rows(
@@ -60,6 +67,11 @@ SELECT namespace, id FROM signoff.release_rows(
     %(dead)s
 )
 """
+
+
+RELEASE_EACH = RELEASE.replace(
+    "namespace, id FROM signoff.release_rows(", "namespace, id, code, error FROM signoff.release_each("
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +173,38 @@ def due_each(
     return Done(_due(told), failures, told["is_all"])
 
 
+def claim_each(
+    db: Connection,
+    namespace: str,
+    body: Mapping[str, Any],
+    skipped: Sequence[str],
+    known: Sequence[str],
+    now: float | None,
+    lease_now: float | None,
+) -> tuple[ClaimedEach, Touched]:
+    """Lease ready runs to a worker one by one, but for those to pass over. What fails leaves nothing behind."""
+    op = to_json({"namespace": namespace, **body}).decode()
+    values = (op, now, lease_now, list(skipped), list(known), AT_ONCE, PAGE_BYTES)
+    row = db.execute(CLAIM_EACH, values).fetchone()
+    assert row is not None
+    told = row[0]
+    touched = Touched()
+    touched.due = "due" in told
+    if told.get("claimable"):
+        touched.ready.add(namespace)
+    failures = [
+        Failure(CLAIM_JOB, (namespace, id), ItemFailed(f"{text_of_postgres(code, reason)} (SQLSTATE {code})"))
+        for id, code, reason in told["failures"]
+    ]
+    claims: list[Claim] = []
+    for made in told["claims"] or ():
+        try:
+            claims.append(claim_of(made, namespace, touched))
+        except Exception as error:
+            failures.append(Failure(CLAIM_JOB, (namespace, str(made[0][1])), error))
+    return ClaimedEach(claims, failures, told["ready"]), touched
+
+
 def _name(key: Key) -> str:
     """Return an item's key as signoff.due_each makes it."""
     return f"{len(key[0])}:{key[0]}{key[1]}"
@@ -187,3 +231,17 @@ def release(db: Connection, worker_id: str, now: float | None, *, dead: bool) ->
     for namespace, run_id in rows:
         touched.touch(namespace, run_id, ready=True)
     return len(rows), touched
+
+
+def release_each(db: Connection, worker_id: str, now: float | None, *, dead: bool) -> tuple[int, Touched]:
+    """Take a worker off the register and make its runs ready one by one. Leases of those that fail run out."""
+    touched = Touched()
+    freed = 0
+    rows = db.execute(RELEASE_EACH, {"worker_id": worker_id, "now": now, "dead": dead}).fetchall()
+    for namespace, run_id, code, error in rows:
+        if code is None:
+            freed += 1
+            touched.touch(namespace, run_id, ready=True)
+        else:
+            log_unreleased(run_id, namespace, f"{text_of_postgres(code, error)} (SQLSTATE {code})")
+    return freed, touched

@@ -274,30 +274,39 @@ def claim(
     workflows: Sequence[str],
     limit: int,
     lease_seconds: float,
-    token: str | None,
+    token: str,
 ) -> Request[list[Claim]]:
     """Lease ready runs to a worker."""
 
     def read(reply: Reply, touched: Touched) -> list[Claim]:
-        claims: list[Claim] = []
         touched.due = touched.due or "due" in reply
-        for values, messages in reply.get("claims") or ():
-            run = run_of_values(values)
-            touched.touch(namespace, run.id)
-            waiting = readable(messages or (), message_of, lambda _, id=run.id: f"a message of run {id!r}")
-            claims.append(Claim(run, tuple(waiting)))
-        return claims
+        return [claim_of(made, namespace, touched) for made in reply.get("claims") or ()]
 
-    body = {
+    return JsonRequest(namespace, claim_body(worker_id, group, workflows, limit, lease_seconds, token), read)
+
+
+def claim_body(
+    worker_id: str, group: str, workflows: Sequence[str], limit: int, lease_seconds: float, token: str
+) -> dict[str, Any]:
+    """Return what is sent of a claim."""
+    return {
         "op": "claim",
         "worker_id": worker_id,
         "group": group,
         "workflows": list(workflows),
         "limit": limit,
         "lease_seconds": lease_seconds,
-        "token": token or new_token(),
+        "token": token,
     }
-    return JsonRequest(namespace, body, read)
+
+
+def claim_of(made: Sequence[Any], namespace: str, touched: Touched) -> Claim:
+    """Make a claim of its part of a reply."""
+    values, messages = made
+    run = run_of_values(values)
+    touched.touch(namespace, run.id)
+    waiting = readable(messages or (), message_of, lambda _: f"a message of run {run.id!r}")
+    return Claim(run, tuple(waiting))
 
 
 def append(namespace: str, write: Write) -> Request[None]:

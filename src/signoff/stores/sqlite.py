@@ -68,6 +68,7 @@ from signoff.stores import sqlite_workflows as registered
 from signoff.stores import sqlite_writable as writable
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.base_snapshots import Saved
+from signoff.stores.claims import Claims
 from signoff.stores.heartbeats import extend_leases
 from signoff.stores.limits import (
     check_deliveries,
@@ -273,9 +274,20 @@ class SqliteStore:
     ) -> Sequence[Claim]:
         check_names(worker_id=worker_id, token=token)
         names = list(workflows)
-        if not workflows or not await self._read_soon(claims.may_claim, group, names, token):
+        aside = self._file.claims
+        if not workflows:
             return []
-        return await self._write(leases.claim, worker_id, group, workflows, limit, self.lease_seconds, token)
+        # Runs that are set aside are looked at in any case: they may have left the ready ones.
+        if not await self._read_soon(claims.may_claim, group, names, token) and not aside.failed(
+            self.namespace
+        ):
+            return []
+        asked = (worker_id, group, names, limit, self.lease_seconds, token)
+        return await aside.claim(
+            self,
+            lambda: self._write(leases.claim, *asked),
+            lambda skipped, known: self._write(leases.claim_each, *asked, skipped, known),
+        )
 
     async def append(self, write: Write) -> None:
         await self._write(leases.append, write)
@@ -626,6 +638,7 @@ class _File:
         self.listeners = Listeners()
         self.due_aside = OneByOne(overdue.ITEMS, log)
         self.prune_aside = OneByOne([retention.JOB], log)
+        self.claims = Claims(log)
         self.outages = Outages()
         self._clock = clock
         self._lease_clock = lease_clock

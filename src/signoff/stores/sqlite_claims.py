@@ -5,19 +5,26 @@ from __future__ import annotations
 import heapq
 import json
 import sqlite3
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, Literal, TypeVar
 
 from signoff.records import Run
 from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_keys as keys
 from signoff.stores import sqlite_states as states
 from signoff.stores import suspects
+from signoff.stores.base import Claim
+from signoff.stores.claims import JOB
+from signoff.stores.listed import PAGE_BYTES, bytes_of
+from signoff.stores.one_by_one import AT_ONCE, Failure
 from signoff.stores.sqlite_groups import Room
 from signoff.stores.sqlite_keys import Slots
 from signoff.stores.sqlite_rows import READ_RUN_COLUMNS, RUN_WIDTH, to_run
+from signoff.stores.sqlite_schema import is_fault_of_one, own_error
 from signoff.stores.sqlite_transaction import Transaction
+
+T = TypeVar("T")
 
 Kind = Literal[
     "new", "again", "suspect"
@@ -31,10 +38,15 @@ IS_OF_KIND: dict[Kind, str] = {
 
 # One branch for each workflow: SQLite merges them, each in the order of its index.
 CANDIDATES = """
-SELECT number, priority, ready_at, workflow, concurrency_key, concurrency_limit
+SELECT number, priority, ready_at, workflow, {key} AS concurrency_key, concurrency_limit
 FROM runs INDEXED BY runs_ready_{kind}
-WHERE namespace = ? AND group_name = ? AND workflow = ? AND state = 'ready' AND blocked = 0 AND {is_of_kind}
+WHERE namespace = ? AND group_name = ? AND workflow = ? AND state = 'ready' AND blocked = 0 AND {is_of_kind} {beside}
 """
+
+BESIDE = "AND id NOT IN (SELECT value FROM json_each(?))"
+
+# Where rows may be damaged: text that is not Unicode would end the list.
+AS_BYTES = "CAST(concurrency_key AS BLOB)"
 
 FIRST = """
 SELECT -priority, ready_at, number, {is_new}, workflow, concurrency_key, concurrency_limit FROM (
@@ -68,11 +80,16 @@ WHERE (
 HIGHEST_LEVEL = """
 SELECT max((
     SELECT min(takeovers, 4) FROM runs INDEXED BY runs_ready_suspect
-    WHERE namespace = ? AND group_name = ? AND workflow = value AND state = 'ready' AND takeovers >= 2 AND blocked = 0
+    WHERE namespace = :namespace AND group_name = :group_name AND workflow = value AND state = 'ready'
+        AND takeovers >= 2 AND blocked = 0 {beside}
     ORDER BY min(takeovers, 4) DESC LIMIT 1
 ))
-FROM json_each(?)
+FROM json_each(:workflows)
 """
+
+LEVEL = HIGHEST_LEVEL.format(beside="")
+
+LEVEL_BESIDE = HIGHEST_LEVEL.format(beside="AND id NOT IN (SELECT value FROM json_each(:beside))")
 
 HELD_SUSPECTS = f"""
 SELECT max(min(takeovers, 4)), count(*) FROM runs INDEXED BY runs_held_suspects
@@ -84,11 +101,37 @@ SELECT {READ_RUN_COLUMNS}, -priority, ready_at, number FROM runs INDEXED BY runs
 WHERE claim_token = ? AND state = 'running' AND namespace = ? AND worker_id = ?
 """
 
+STILL_READY = """
+SELECT id FROM runs INDEXED BY runs_by_id
+WHERE namespace = ? AND id IN (SELECT value FROM json_each(?)) AND state = 'ready' AND blocked = 0
+"""
+
+ID_OF = "SELECT CAST(id AS BLOB) FROM runs WHERE number = ?"
+
+KEYS_OF = """
+SELECT workflow, CAST(concurrency_key AS BLOB), max(concurrency_limit) FROM runs INDEXED BY runs_by_id
+WHERE namespace = ? AND id IN (SELECT value FROM json_each(?)) AND group_name = ? AND state = 'ready'
+    AND concurrency_key IS NOT NULL
+GROUP BY 1, 2
+"""
+
 ANY_CLAIMED = "SELECT 1 FROM runs INDEXED BY runs_claims WHERE claim_token = ? AND state = 'running'"
 
 # In the order of claims: negative priority, when it became ready, number; then whether it never started, its workflow,
 # its concurrency key and limit.
-Place = tuple[int, float, int, int, str, str | None, int | None]
+Place = tuple[int, float, int, int, str, str | bytes | None, int | None]
+
+
+class CannotClaim(Exception):
+    """A ready run cannot be leased, or passed over, because of its row: the cause says why.
+
+    Attributes:
+        number: The run's.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def may_claim(
@@ -127,11 +170,113 @@ def claim(
     return _lease(tx, namespace, worker_id, group, workflows, limit, lease_until, token, None)
 
 
+def claim_each(
+    tx: Transaction,
+    namespace: str,
+    worker_id: str,
+    group: str,
+    workflows: Sequence[str],
+    limit: int,
+    lease_until: float,
+    token: str | None,
+    skipped: Sequence[str],
+    read: Callable[[Run], Claim],
+) -> tuple[list[Claim], list[Failure]]:
+    """Lease ready runs as ``claim``, one by one and but for some. What fails leaves nothing behind.
+
+    Args:
+        tx: The transaction.
+        namespace: The tenant.
+        worker_id: The worker.
+        group: Its group.
+        workflows: Those it has.
+        limit: How many runs to lease at most; fewer if they fill a page.
+        lease_until: Until when, by the clock of leases.
+        token: Of the call.
+        skipped: The ids of the runs to pass over.
+        read: Reads what is left of a claim.
+    """
+    beside = list(skipped)
+    claims: list[Claim] = []
+    failures: list[Failure] = []
+    size = 0
+    _pass_over(tx, namespace, group, beside)
+
+    def lease_next(found: list[Claim]) -> bool:
+        """Lease the next run. Returns whether there may be more."""
+        room = groups.room(tx, namespace, group, 1)
+        if room.runs == 0:
+            return False
+        level, _ = _suspects(tx, namespace, worker_id, group, workflows, beside)
+        for which in (None,) if level is None else (level, None):
+            chosen, full = _choose(tx, namespace, group, workflows, room, which, beside)
+            for number in full:
+                _of_run(number, partial(keys.block, tx, [number]))
+            for number in chosen:
+                leased = _of_run(number, partial(states.claim, tx, worker_id, lease_until, [number], token))
+                found += [_of_run(number, partial(read, run)) for run in leased]
+            if chosen or full:
+                return True
+        return False
+
+    while len(claims) < limit and len(failures) < AT_ONCE and size < PAGE_BYTES:
+        found: list[Claim] = []
+        more: list[bool] = []
+        error = tx.attempt(lambda: more.append(lease_next(found)))  # noqa: B023
+        if error is None:
+            claims += found
+            size += bytes_of([part for claim in found for part in (claim.run, *claim.messages)])
+            is_suspect = any(claim.run.takeovers >= suspects.SUSPECT_TAKEOVERS for claim in found)
+            if is_suspect or not more[0]:
+                break  # a suspect begins alone
+        elif isinstance(error, CannotClaim) and isinstance(error.__cause__, Exception):
+            id = tx.db.execute(ID_OF, (error.number,)).fetchone()[0].decode(errors="replace")
+            failures.append(Failure(JOB, (namespace, id), own_error(error.__cause__)))
+            beside.append(id)
+            _pass_over(tx, namespace, group, [id])
+        else:
+            raise error
+    return claims, failures
+
+
+def still_ready(tx: Transaction, namespace: str, run_ids: Sequence[str]) -> set[str]:
+    """Return those of these runs that claims may take."""
+    return {id for (id,) in tx.db.execute(STILL_READY, (namespace, json.dumps(run_ids))).fetchall()}
+
+
+def _pass_over(tx: Transaction, namespace: str, group: str, run_ids: Sequence[str]) -> None:
+    """Make the next ones of their keys candidates, in the places of runs that are ready and cannot be claimed."""
+    if not run_ids:
+        return
+    for workflow, key, limit in tx.db.execute(KEYS_OF, (namespace, json.dumps(run_ids), group)).fetchall():
+        slots = Slots(namespace, group, workflow, key.decode(errors="replace"))
+        if keys.taken(tx, slots, limit) < limit:
+            tx.attempt(lambda: keys.unblock_next(tx, slots))  # noqa: B023
+
+
+def _of_run(number: int, do: Callable[[], T]) -> T:
+    try:
+        return do()
+    except Exception as error:
+        if isinstance(error, sqlite3.Error) and not is_fault_of_one(error):
+            raise
+        raise CannotClaim(number) from error
+
+
 def _suspects(
-    tx: Transaction, namespace: str, worker_id: str, group: str, workflows: Sequence[str]
+    tx: Transaction,
+    namespace: str,
+    worker_id: str,
+    group: str,
+    workflows: Sequence[str],
+    beside: Sequence[str] | None = None,
 ) -> tuple[int | None, int]:
     """Return the level of the suspects to claim, None for none, and how many of them the worker has room for."""
-    [level] = tx.db.execute(HIGHEST_LEVEL, (namespace, group, json.dumps(workflows))).fetchone()
+    values = {"namespace": namespace, "group_name": group, "workflows": json.dumps(workflows)}
+    if beside:
+        [level] = tx.db.execute(LEVEL_BESIDE, {**values, "beside": json.dumps(beside)}).fetchone()
+    else:
+        [level] = tx.db.execute(LEVEL, values).fetchone()
     if level is None:
         return None, 0
     held_level, held = tx.db.execute(HELD_SUSPECTS, (worker_id,)).fetchone()
@@ -166,7 +311,13 @@ def _lease(
 
 
 def _choose(
-    tx: Transaction, namespace: str, group: str, workflows: Sequence[str], room: Room, level: int | None
+    tx: Transaction,
+    namespace: str,
+    group: str,
+    workflows: Sequence[str],
+    room: Room,
+    level: int | None,
+    beside: Sequence[str] | None = None,
 ) -> tuple[list[int], list[int]]:
     """Return the numbers of the runs to claim, in order, and of those passed over because their key's slots are taken.
 
@@ -175,11 +326,11 @@ def _choose(
     starts = room.runs if room.starts is None else min(room.starts, room.runs)
     new_ones = min(starts + 1, room.runs)  # one more than may start, to see whether one is passed over
     if level is None:
-        new = _first(tx, namespace, group, workflows, "new", new_ones)
-        again = _first(tx, namespace, group, workflows, "again", room.runs)
+        new = _first(tx, namespace, group, workflows, "new", new_ones, beside=beside)
+        again = _first(tx, namespace, group, workflows, "again", room.runs, beside=beside)
     else:
         new = []
-        again = _first(tx, namespace, group, workflows, "suspect", room.runs, level)
+        again = _first(tx, namespace, group, workflows, "suspect", room.runs, level, beside)
     ends = [found[-1] for found, most in ((new, new_ones), (again, room.runs)) if len(found) == most]
     chosen: list[int] = []
     full: list[int] = []
@@ -191,6 +342,8 @@ def _choose(
         _, _, number, is_new, workflow, key, limit = place
         slots = None
         if key is not None and limit is not None:
+            if isinstance(key, bytes):
+                key = _of_run(number, key.decode)
             slots = Slots(namespace, group, workflow, key)
             if slots not in taken:
                 taken[slots] = keys.taken(tx, slots, limit)
@@ -218,18 +371,26 @@ def _first(
     kind: Kind,
     limit: int,
     level: int | None = None,
+    beside: Sequence[str] | None = None,
 ) -> list[Place]:
-    levels = () if level is None else (level,)
+    levels: tuple[Any, ...] = () if level is None else (level,)
+    if beside is not None:
+        levels += (json.dumps(beside),)
     places: list[Place] = []
     for start in range(0, len(workflows), WORKFLOWS_AT_ONCE):
         some = workflows[start : start + WORKFLOWS_AT_ONCE]
         values: list[Any] = [value for workflow in some for value in (namespace, group, workflow, *levels)]
-        places += tx.db.execute(first_statement(len(some), kind), [*values, limit])
+        places += tx.db.execute(first_statement(len(some), kind, beside=beside is not None), [*values, limit])
     return heapq.nsmallest(limit, places)
 
 
 @lru_cache
-def first_statement(workflows: int, kind: Kind) -> str:
-    """Return the statement that finds the ready runs of so many workflows that come first."""
-    branch = CANDIDATES.format(kind=kind, is_of_kind=IS_OF_KIND[kind])
+def first_statement(workflows: int, kind: Kind, *, beside: bool = False) -> str:
+    """Return the statement that finds the ready runs of so many workflows that come first, all or but for some."""
+    branch = CANDIDATES.format(
+        kind=kind,
+        is_of_kind=IS_OF_KIND[kind],
+        key=AS_BYTES if beside else "concurrency_key",
+        beside=BESIDE if beside else "",
+    )
     return FIRST.format(is_new=int(kind == "new"), branches="UNION ALL".join([branch] * workflows))

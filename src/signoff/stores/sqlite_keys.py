@@ -96,7 +96,12 @@ def block(tx: Transaction, numbers: Sequence[int]) -> None:
 
 def slot_freed(tx: Transaction, slots: Slots) -> None:
     """Make the next run of a key a candidate, and tell workers."""
+    unblock_next(tx, slots)
+    tx.ready.add(slots.namespace)
+
+
+def unblock_next(tx: Transaction, slots: Slots) -> None:
+    """Make the next run of a key a candidate."""
     limit: int | None = 0
     while (limit := tx.db.execute(NEXT_LIMIT, slots.values(limit=limit)).fetchone()[0]) is not None:
         tx.db.execute(UNBLOCK_FIRST, slots.values(limit=limit))
-    tx.ready.add(slots.namespace)

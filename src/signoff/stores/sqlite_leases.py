@@ -17,6 +17,7 @@ from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import Claim, Outcome, Write
+from signoff.stores.claims import ClaimedEach
 from signoff.stores.limits import check_worker
 from signoff.stores.listed import PAGE_BYTES, bytes_of
 from signoff.stores.sqlite_rows import WORKER_COLUMNS, to_worker
@@ -63,6 +64,36 @@ def claim(
         claimed = claims.claim(tx, namespace, worker_id, group, workflows, limit, lease_until, token)
     told = [run.id for run in claimed if run.wakes > 0]
     return _claims_with(claimed, messages.read_messages(tx.db, namespace, told) if told else ())
+
+
+def claim_each(
+    tx: Transaction,
+    namespace: str,
+    worker_id: str,
+    group: str,
+    workflows: Sequence[str],
+    limit: int,
+    lease_seconds: float,
+    token: str | None,
+    skipped: Sequence[str],
+    known: Sequence[str],
+) -> ClaimedEach:
+    """Lease ready runs as ``claim``, one by one, but for those to pass over."""
+
+    def read(run: Run) -> Claim:
+        [claim] = _claims_with(
+            [run], messages.read_messages(tx.db, namespace, [run.id]) if run.wakes > 0 else ()
+        )
+        return claim
+
+    claimed = [] if token is None else claims.claimed(tx, namespace, worker_id, token)
+    if claimed:
+        return ClaimedEach([read(run) for run in claimed], (), known)
+    lease_until = tx.lease_now + lease_seconds
+    leased, failures = claims.claim_each(
+        tx, namespace, worker_id, group, workflows, limit, lease_until, token, skipped, read
+    )
+    return ClaimedEach(leased, failures, claims.still_ready(tx, namespace, known))
 
 
 def _claims_with(runs: Iterable[Run], found: Sequence[tuple[Message, int]]) -> list[Claim]:

@@ -23,6 +23,7 @@ from signoff.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from signoff.stores.one_by_one import ItemFailed
 
 T = TypeVar("T")
 
@@ -33,6 +34,11 @@ OWN_CODES: Final = (
     sqlite3.SQLITE_MISMATCH,
 )
 """Error codes of a single operation, such as invalid JSON in its row, or a trigger that refuses it."""
+
+NOT_UNICODE: Final = "Could not decode to UTF-8"
+"""What Python says of a text in a row that it cannot read, which it quotes. The error has no code."""
+
+NO_TEXT: Final = "a text in a row is not Unicode"
 
 APPLICATION_ID = 0x5167_6E6F  # marks a file as ours ("Qgno")
 CACHED_STATEMENTS = 512
@@ -311,14 +317,25 @@ def is_busy_or_interrupted(error: sqlite3.Error) -> bool:
 
 def is_fault_of_one(error: sqlite3.Error) -> bool:
     """Whether one operation or row is at fault, and not the database or its file: others may well succeed."""
-    return isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.DataError) or (
-        _primary_code(error) in OWN_CODES
+    return (
+        isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.DataError)
+        or _primary_code(error) in OWN_CODES
+        or NOT_UNICODE in str(error)
     )
+
+
+def own_error(error: Exception) -> Exception:
+    """Return why an operation on one row failed, without what Python quotes of a text that is not Unicode."""
+    if isinstance(error, sqlite3.Error) and NOT_UNICODE in str(error):
+        return ItemFailed(NO_TEXT)
+    return error
 
 
 def translate(error: sqlite3.Error, location: str) -> StoreError:
     """Return what an error of SQLite means for a user of the store."""
     code = _primary_code(error)
+    if NOT_UNICODE in str(error):
+        return StoreUnavailable(location, NO_TEXT)
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(location)
     if code == sqlite3.SQLITE_READONLY:

@@ -15,7 +15,9 @@ from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_keys as keys
 from signoff.stores import sqlite_large as large
 from signoff.stores import sqlite_sessions as sessions
+from signoff.stores.heartbeats import log_unreleased
 from signoff.stores.limits import check_run
+from signoff.stores.one_by_one import ItemFailed
 from signoff.stores.sqlite_keys import Slots
 from signoff.stores.sqlite_rows import READ_RUN_COLUMNS, RUN_COLUMNS, RUN_WIDTH, from_run, to_run
 from signoff.stores.sqlite_transaction import Transaction
@@ -134,6 +136,13 @@ RETURNING namespace, id, group_name, workflow, concurrency_key
 
 # running -> ready, when the worker's process is dead
 RELEASE_DEAD = RELEASE.replace(CLEARED, TAKEN_OVER)
+
+# The same, of one run.
+RELEASE_ONE = FREE.replace(TAKEN_OVER, CLEARED)
+
+HELD = """
+SELECT number, namespace, CAST(id AS BLOB) FROM runs INDEXED BY runs_held WHERE worker_id = ? AND state = 'running'
+"""
 
 # running -> succeeded | failed | cancelled
 END = """
@@ -294,6 +303,8 @@ def claim(
 ) -> list[Run]:
     """Lease ready runs, given by their numbers, to a worker. They are returned in the order given."""
     rows = tx.db.execute(CLAIM, (worker_id, lease_until, token, json.dumps(numbers))).fetchall()
+    if len(rows) != len(numbers):  # a trigger has said so
+        raise ItemFailed("the database has left its row as it was")
     by_number = {row[RUN_WIDTH]: to_run(row) for row in rows}
     claimed = [by_number[number] for number in numbers]
     for run in claimed:
@@ -362,9 +373,25 @@ def free(tx: Transaction, number: int) -> None:
 
 
 def release(tx: Transaction, worker_id: str, *, dead: bool) -> int:
-    """Make the runs of a worker ready, in every namespace. Returns how many."""
+    """Make the runs of a worker ready, in every namespace. Returns how many.
+
+    Where that fails it is done run by run: the leases of the others run out.
+    """
     statement = RELEASE_DEAD if dead else RELEASE
-    return _let_go(tx, tx.db.execute(statement, (tx.now, worker_id)).fetchall())
+    freed: list[int] = []
+    error = tx.attempt(
+        lambda: freed.append(_let_go(tx, tx.db.execute(statement, (tx.now, worker_id)).fetchall()))
+    )
+    if error is None:
+        return freed[0]
+    one = FREE if dead else RELEASE_ONE
+    for number, namespace, id in tx.db.execute(HELD, (worker_id,)).fetchall():
+        error = tx.attempt(
+            lambda: freed.append(_let_go(tx, tx.db.execute(one, (tx.now, number)).fetchall()))  # noqa: B023
+        )
+        if error is not None:
+            log_unreleased(id.decode(errors="replace"), namespace, error)
+    return sum(freed)
 
 
 def end(

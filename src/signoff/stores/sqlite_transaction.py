@@ -20,6 +20,7 @@ from signoff.stores.sqlite_schema import (
     is_busy,
     is_busy_or_interrupted,
     is_fault_of_one,
+    own_error,
     reserve_log,
     translate,
 )
@@ -71,7 +72,7 @@ class Transaction(Touched):
                 raise
             self.db.execute("ROLLBACK TO attempt")
             self.db.execute("RELEASE attempt")
-            return error
+            return own_error(error)
         self.db.execute("RELEASE attempt")
         return None
 
