@@ -13,6 +13,7 @@ from types import TracebackType
 
 from signoff import Context, Signoff, current_step
 from signoff.server import serve
+from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
 from signoff.stores.sqlite import SqliteStore
 from tests import worker_keys
@@ -20,6 +21,7 @@ from tests.crash.programs import bring_agent, make_app
 from tests.forks import fork
 
 BEAT_SECONDS = 0.3
+DIRECT_LEASE_SECONDS = 2.0
 
 
 class Process:
@@ -52,7 +54,7 @@ class Process:
 
 
 def server(database: str, port: str, lease_seconds: str) -> None:
-    store = SqliteStore(database)
+    store = PostgresStore(database) if "://" in database else SqliteStore(database)
     lease = float(lease_seconds)
     asyncio.run(serve(store, port=int(port), worker_keys=worker_keys.KEYS, worker_lease_seconds=lease))
 
@@ -66,7 +68,13 @@ def slow(url: str, folder: str) -> None:
     _work(slow_app(RemoteStore(url, key=worker_keys.SECRET), Path(folder)))
 
 
-def slow_app(store: RemoteStore | SqliteStore, folder: Path) -> Signoff:
+def direct(database: str, folder: str) -> None:
+    """A worker with a database of its own, whose leases are short."""
+    made = PostgresStore if "://" in database else SqliteStore
+    _work(slow_app(made(database, lease_seconds=DIRECT_LEASE_SECONDS), Path(folder)))
+
+
+def slow_app(store: RemoteStore | SqliteStore | PostgresStore, folder: Path) -> Signoff:
     """An app whose step goes on once there is a file ``go-PID``; each execution is a line ``RUN PID`` in ``begun``."""
     app = Signoff(store)
 
@@ -105,7 +113,7 @@ def _run(log: str, name: str, *arguments: str) -> None:
         told.flush()
         os.dup2(written, told.fileno())
     os.close(written)
-    {"server": server, "worker": worker, "slow": slow}[name](*arguments)
+    {"server": server, "worker": worker, "slow": slow, "direct": direct}[name](*arguments)
 
 
 def lines(file: Path) -> Sequence[str]:

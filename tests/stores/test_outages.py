@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +14,11 @@ from typing import TypeVar
 import psycopg
 import pytest
 
+from signoff.engine.timers import TimerService
 from signoff.errors import StoreFull, StoreUnavailable
 from signoff.records import NewPromise, NewRun, PromiseState, RunState
 from signoff.server import Server
-from signoff.stores import outages
+from signoff.stores import outages, postgres_clock, postgres_database
 from signoff.stores.base import Store
 from signoff.stores.outages import Outages
 from signoff.stores.postgres import PostgresStore
@@ -28,7 +29,10 @@ from tests.postgres.databases import fresh_database
 from tests.postgres.server import PostgresServer
 from tests.support import comes, in_asyncio
 
-S = TypeVar("S", SqliteStore, PostgresStore)
+AnyStore = SqliteStore | PostgresStore
+S = TypeVar("S", SqliteStore, PostgresStore, AnyStore)
+
+STORES = pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 
 LEASE_SECONDS = 10.0
 LONG_SECONDS = 45.0
@@ -204,8 +208,203 @@ async def test_a_server_that_was_away_takes_no_leases_of_its_remote_workers(
             await comes(lambda: _is_ready(store))
 
 
-async def _is_settled(store: Store) -> bool:
-    return (await store.get_promise("p")).state is not PromiseState.PENDING
+@asynccontextmanager
+async def _stores(kind: str, folder: Path, leases: VirtualClock) -> AsyncIterator[Callable[[], AnyStore]]:
+    """Yield what makes stores of one database, each as a process of its own would have it."""
+    if kind == "sqlite":
+        yield lambda: SqliteStore(folder / "signoff.db", lease_clock=leases, lease_seconds=LEASE_SECONDS)
+    else:
+        with fresh_database() as url:
+            yield lambda: PostgresStore(url, lease_clock=leases, lease_seconds=LEASE_SECONDS)
+
+
+@pytest.fixture
+def loop_time(monkeypatch: pytest.MonkeyPatch, measured: Time) -> Callable[[], None]:
+    """Return what makes the running loop go by the time that the test sets, as if its process was stopped."""
+
+    def follow() -> None:
+        began = measured.now
+        monkeypatch.setattr(
+            asyncio.get_running_loop(), "time", lambda: time.monotonic() + measured.now - began
+        )
+
+    return follow
+
+
+@STORES
+@in_asyncio
+async def test_a_process_that_was_stopped_takes_no_leases(
+    tmp_path: Path, measured: Time, loop_time: Callable[[], None], kind: str
+) -> None:
+    leases = VirtualClock()
+    async with _stores(kind, tmp_path, leases) as make, _holding(make()) as store:
+        loop_time()
+        timers = asyncio.create_task(TimerService(store).run())
+        await store.create_promise(NewPromise("p", due_at=store.clock.now() - 1))
+        await comes(lambda: _is_settled(store))
+        leases.advance(LONG_SECONDS)
+        measured.now += LONG_SECONDS
+        await store.create_promise(NewPromise("q", due_at=store.clock.now() - 1))
+        await comes(lambda: _is_settled(store, "q"))
+        assert await _state(store) is RunState.RUNNING
+        assert await store.heartbeat("worker", {"r": 1}) == set()
+        leases.advance(LEASE_SECONDS)
+
+        async def is_ready_as_time_goes_on() -> bool:
+            measured.now += LEASE_SECONDS / 100
+            return await _is_ready(store)
+
+        await comes(is_ready_as_time_goes_on)
+        timers.cancel()
+        await asyncio.wait([timers])
+
+
+@STORES
+@in_asyncio
+async def test_a_stop_between_the_question_and_its_answer_takes_no_leases(
+    tmp_path: Path, measured: Time, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    leases = VirtualClock()
+    async with _stores(kind, tmp_path, leases) as make, _holding(make()) as store:
+        leases.advance(LONG_SECONDS)
+        reached = Outages.reached
+
+        def stopped(self: Outages) -> None:
+            reached(self)
+            measured.now += LONG_SECONDS
+
+        with monkeypatch.context() as once:
+            once.setattr(Outages, "reached", stopped)
+            await store.due()
+        assert await _state(store) is RunState.RUNNING
+        measured.now += LEASE_SECONDS
+        await store.due()
+        assert await _state(store) is RunState.READY
+
+
+@STORES
+@in_asyncio
+async def test_another_process_frees_what_one_that_was_stopped_holds(
+    tmp_path: Path, measured: Time, kind: str
+) -> None:
+    leases = VirtualClock()
+    async with _stores(kind, tmp_path, leases) as make, _holding(make()) as store:
+        other = make()
+        await other.open()
+        leases.advance(LONG_SECONDS)
+        store.hold_leases()
+        await store.due()
+        assert await _state(store) is RunState.RUNNING
+        await other.due()
+        assert await _state(store) is RunState.READY
+        await other.close()
+
+
+async def _serve(store: Store, measured: Time, leases: VirtualClock, seconds: int) -> None:
+    """Look each second, as a process that begins and serves for so long."""
+    store.hold_leases()
+    for _ in range(seconds + 1):
+        await store.due()
+        measured.now += 1
+        leases.advance(1)
+
+
+@STORES
+@in_asyncio
+async def test_processes_that_begin_anew_again_and_again_free_a_dead_worker_s_runs(
+    tmp_path: Path, measured: Time, kind: str
+) -> None:
+    leases = VirtualClock()
+    async with _stores(kind, tmp_path, leases) as make, _holding(make()) as store:
+        leases.advance(LONG_SECONDS)
+        for _ in range(2):
+            begun = make()
+            await begun.open()
+            await _serve(begun, measured, leases, 4)
+            await begun.close()
+            assert await _state(store) is RunState.RUNNING
+            leases.advance(LONG_SECONDS)  # nothing serves: this does not count
+            measured.now += LONG_SECONDS
+        begun = make()
+        await begun.open()
+        await _serve(begun, measured, leases, 4)
+        await begun.close()
+        assert await _state(store) is RunState.READY
+
+
+@STORES
+@in_asyncio
+async def test_processes_that_begin_anew_again_and_again_take_no_run_from_a_worker_that_comes_back(
+    tmp_path: Path, measured: Time, kind: str
+) -> None:
+    leases = VirtualClock()
+    async with _stores(kind, tmp_path, leases) as make, _holding(make()) as store:
+        for _ in range(4):
+            leases.advance(LONG_SECONDS)
+            measured.now += LONG_SECONDS
+            begun = make()
+            await begun.open()
+            await _serve(begun, measured, leases, 5)
+            assert await begun.heartbeat("worker", {"r": 1}) == set()
+            await _serve(begun, measured, leases, 4)
+            await begun.close()
+        assert await _state(store) is RunState.RUNNING
+
+
+@STORES
+@in_asyncio
+async def test_outages_that_follow_one_another_free_a_dead_worker_s_runs(
+    tmp_path: Path, measured: Time, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    leases = VirtualClock()
+    noted: list[Outages] = []
+    monkeypatch.setattr(Outages, "__init__", _noting(noted))
+    async with _stores(kind, tmp_path, leases) as make, _holding(make()) as store:
+        leases.advance(LONG_SECONDS)
+        looks = 0
+        while await _state(store) is RunState.RUNNING:
+            for each in noted:
+                each.waiting()
+            measured.now += LEASE_SECONDS / 3
+            leases.advance(LEASE_SECONDS / 3 + 1)
+            await store.due()
+            measured.now += 1
+            looks += 1
+            assert looks < 30, "they are never freed"
+        assert looks > LEASE_SECONDS, "each second without an outage counts"
+
+
+def _noting(noted: list[Outages]) -> Callable[[Outages], None]:
+    made = Outages.__init__
+
+    def note(self: Outages) -> None:
+        made(self)
+        noted.append(self)
+
+    return note
+
+
+@in_asyncio
+async def test_a_machine_that_was_suspended_takes_no_leases_on_a_database_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept = 0.0
+    clocks = SimpleNamespace(monotonic=lambda: time.monotonic() - slept, time=time.time, sleep=time.sleep)
+    monkeypatch.setattr(postgres_clock, "time", clocks)
+    monkeypatch.setattr(postgres_database, "time", clocks)
+    with fresh_database() as url:
+        async with _holding(PostgresStore(url, lease_seconds=LEASE_SECONDS)) as store:
+            await store.due()
+            with psycopg.connect(url) as other:
+                other.execute("UPDATE signoff.runs SET lease_until = extract(epoch FROM now()) - 20")
+            slept = 3600.0
+            for _ in range(3):
+                await store.due()
+            assert await _state(store) is RunState.RUNNING
+
+
+async def _is_settled(store: Store, id: str = "p") -> bool:
+    return (await store.get_promise(id)).state is not PromiseState.PENDING
 
 
 async def _is_ready(store: Store) -> bool:

@@ -9,6 +9,7 @@ from signoff.engine.schedules import fire_due, new_set_aside
 from signoff.errors import StoreUnavailable
 from signoff.own_logs import own_logger
 from signoff.stores.base import Change, Store
+from signoff.stores.outages import is_absence
 from signoff.stores.set_aside import may_pass, raise_outage
 
 log = own_logger("signoff.timers")
@@ -35,12 +36,20 @@ class TimerService:
         store: An open store.
         look_seconds: How long it waits at most before it looks again.
         duties: What else is done each time.
+        lease_seconds: The shortest lease of those that reach the store through this process; None: the store's. A
+            process that did not run for half of it has not heard them, and holds leases.
     """
 
     def __init__(
-        self, store: Store, *, look_seconds: float = LOOK_EVERY_SECONDS, duties: Sequence[Duty] = ()
+        self,
+        store: Store,
+        *,
+        look_seconds: float = LOOK_EVERY_SECONDS,
+        duties: Sequence[Duty] = (),
+        lease_seconds: float | None = None,
     ) -> None:
         self._store = store
+        self._lease_seconds = store.lease_seconds if lease_seconds is None else lease_seconds
         self._schedules_aside = new_set_aside()
         self._duties = (self._fire_schedules, *duties)
         self._failing: dict[Duty, int] = {}  # how often each has failed in a row
@@ -49,6 +58,8 @@ class TimerService:
         self._look = asyncio.Event()
         self._served_at = self._loop.time()
         self._trouble: str | None = None
+        self._turned_at = self._loop.time()
+        self._next_turn: asyncio.TimerHandle | None = None
         self._stop_listening = store.listen(self._noticed)
 
     def _noticed(self, change: Change) -> None:
@@ -70,11 +81,26 @@ class TimerService:
 
     async def run(self) -> None:
         """Serve until cancelled."""
+        self._turn()
         try:
             while True:
                 await self._serve_once()
         finally:
+            if self._next_turn is not None:
+                self._next_turn.cancel()
             self._stop_listening()
+
+    def _turn(self) -> None:
+        """Notice when the process did not run: others' heartbeats wait in its sockets then, and leases run out."""
+        self._note_absence()
+        pause = min(LOOK_EVERY_SECONDS, self._lease_seconds / 8) or LOOK_EVERY_SECONDS
+        self._next_turn = self._loop.call_later(pause, self._turn)
+
+    def _note_absence(self) -> None:
+        now = self._loop.time()
+        if is_absence(now - self._turned_at, self._lease_seconds):
+            self._store.hold_leases()
+        self._turned_at = now
 
     async def _serve_once(self) -> None:
         self._look.clear()
@@ -95,6 +121,7 @@ class TimerService:
             pass
 
     async def _serve_timers(self, store: Store) -> float | None:
+        self._note_absence()  # the turn may come later
         return await store.due()
 
     async def _fire_schedules(self, store: Store) -> float | None:

@@ -174,7 +174,8 @@ def create_server_app(
         inboxes = Inboxes(store, redaction)
         duties = (*DUTIES, inboxes.look, *([dispatcher.serve] if channels else []))
         store.hold_leases()
-        service = TimerService(store, duties=duties)
+        lease_seconds = min(store.lease_seconds, worker_lease_seconds or store.lease_seconds)
+        service = TimerService(store, duties=duties, lease_seconds=lease_seconds)
         timers = asyncio.create_task(service.run(), name="signoff timers")
         timers.add_done_callback(_timers_ended)
         pruning = (

@@ -527,7 +527,9 @@ class Store(
         Workers that were silent for too long are forgotten.
 
         Time in which this process could not write does not count against leases: after an outage of a second or more it
-        frees none for ``lease_seconds``, in which their holders extend them (``stores/outages.py``).
+        frees none for ``lease_seconds``, in which their holders extend them (``stores/outages.py``). Where one outage
+        follows another, the time between them is counted in the store, and leases that had run out before are freed
+        once it adds up to ``lease_seconds``.
 
         Where a rate held a claim back and lets the next start through now, listeners are told (``Change.ready``).
 
@@ -540,7 +542,8 @@ class Store(
     def hold_leases(self) -> None:
         """Count the time until now as one in which no lease could be extended.
 
-        For a server that begins: its remote workers could not reach one. ``due`` frees no lease for ``lease_seconds``.
+        For a server that begins, and a process that was stopped: others could not reach it. ``due`` frees no lease for
+        ``lease_seconds``; where this is called again and again, see there. Other processes on the database free leases.
         """
         ...
 

@@ -12,6 +12,14 @@ from typing import Final
 OUTAGE_SECONDS: Final = 1.0
 """From so many seconds on, a wait is an outage, and no commit of another process."""
 
+_MOST_SERVED: Final = 2.0
+"""Seconds that a look counts as served at most. Looks come each second; time before an outage must not count."""
+
+
+def is_absence(seconds: float, lease_seconds: float) -> bool:
+    """Whether a process that looks so late has missed what others told it: half of a lease is longer than any beat."""
+    return seconds >= lease_seconds / 2
+
 
 class Outages:
     """Remembers the last outage of a store, as this process has seen it. For any thread."""
@@ -19,6 +27,8 @@ class Outages:
     def __init__(self) -> None:
         self._since: float | None = None  # on the monotonic clock, as the other times
         self._ended_at: float | None = None
+        self._reached_at: float | None = None  # since then it could be written
+        self._served = 0.0
 
     def waiting(self, since: float | None = None) -> None:
         """Note that a write waits or has failed, because the store cannot be reached.
@@ -26,20 +36,46 @@ class Outages:
         Args:
             since: When it began, on the monotonic clock; None: now.
         """
-        if self._since is None:
-            self._since = time.monotonic() if since is None else since
+        if self._since is not None:
+            return
+        self._since = time.monotonic() if since is None else since
+        reached_at, self._reached_at = self._reached_at, None
+        if reached_at is not None:
+            self._served += max(0.0, self._since - reached_at)
 
     def reached(self) -> None:
         """Note that the store can be written."""
         since, self._since = self._since, None
         if since is not None and (now := time.monotonic()) - since >= OUTAGE_SECONDS:
             self._ended_at = now
+        if self._reached_at is None:
+            self._reached_at = time.monotonic()
 
     def hold(self) -> None:
         """Count the time until now as an outage, that this process has not seen."""
         self._ended_at = time.monotonic()
+        if self._reached_at is not None:
+            self._reached_at = self._ended_at
+
+    def now(self) -> float:
+        """Return the time by which outages are measured, in seconds."""
+        return time.monotonic()
+
+    def hold_if_late(self, asked_at: float, lease_seconds: float) -> None:
+        """Hold leases if what was asked for at ``asked_at`` is done only now: the process was stopped meanwhile."""
+        if is_absence(time.monotonic() - asked_at, lease_seconds):
+            self.hold()
 
     def held_for(self, lease_seconds: float) -> float:
         """Return for how many seconds no lease may be freed: each holder has a lease's time to extend it."""
         ended_at = self._ended_at
         return 0.0 if ended_at is None else max(0.0, ended_at + lease_seconds - time.monotonic())
+
+    def take_served(self) -> float:
+        """Return for how many seconds the store could be written since the last call, and count anew."""
+        if self._reached_at is not None:
+            now = time.monotonic()
+            self._served += now - self._reached_at
+            self._reached_at = now
+        served, self._served = self._served, 0.0
+        return min(served, _MOST_SERVED)

@@ -40,13 +40,17 @@ class DatabaseClock:
         assert row is not None
         self.learn(sent_at, row[0], time.monotonic())
 
-    def learn(self, sent_at: float, database_now: float, received_at: float) -> None:
+    def learn(self, sent_at: float, database_now: float, received_at: float) -> float:
         """Correct this clock by what the database said between two moments of ``time.monotonic()``.
 
         A slow reply says little: the clock moves only as far as it must.
+
+        Returns:
+            By how many seconds it was set forward.
         """
         with self._lock:
             lowest, highest = database_now - received_at, database_now - sent_at
             before = self._offset
             self._offset = min(max(before, lowest), highest)
             self._set.note(self._offset - before)
+            return self._offset - before

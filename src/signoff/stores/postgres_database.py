@@ -20,7 +20,7 @@ from signoff.stores import postgres_retention as retention
 from signoff.stores.claims import Claims
 from signoff.stores.listeners import Listeners
 from signoff.stores.one_by_one import Done, OneByOne, Skipped, earliest
-from signoff.stores.outages import OUTAGE_SECONDS, Outages
+from signoff.stores.outages import OUTAGE_SECONDS, Outages, is_absence
 from signoff.stores.postgres_clock import DatabaseClock
 from signoff.stores.postgres_link import Link
 from signoff.stores.postgres_lookups import Lookups
@@ -206,37 +206,48 @@ class Database:
 
     async def due(self, limit: int, lease_seconds: float) -> float | None:
         """Do what time has brought. The contract is in ``signoff.stores.base.Store``, for all namespaces."""
+        asked_at = self.outages.now()
         sent_at = time.monotonic()
         reply = await self.call(
-            lambda db: leases.due(db, self.now(), self._lease_time(db, lease_seconds), limit)
+            lambda db: leases.due(db, self.now(), self._lease_time(db, lease_seconds, asked_at), limit)
         )
         return self._took(reply, sent_at, lease_seconds)
 
     async def due_each(self, limit: int, skipped: Skipped, lease_seconds: float) -> Done[float | None]:
         """Do what time has brought one by one, but for some items."""
+        asked_at = self.outages.now()
         sent_at = time.monotonic()
         done = await self.call(
-            lambda db: leases.due_each(db, self.now(), self._lease_time(db, lease_seconds), limit, skipped)
+            lambda db: leases.due_each(
+                db, self.now(), self._lease_time(db, lease_seconds, asked_at), limit, skipped
+            )
         )
         return Done(self._took(done.result, sent_at, lease_seconds), done.failures, done.is_all)
 
-    def _lease_time(self, db: reads.Connection, lease_seconds: float) -> leases.LeaseTime:
+    def _lease_time(self, db: reads.Connection, lease_seconds: float, asked_at: float) -> leases.LeaseTime:
         """Return the time by which the leases have run out that may be freed, once runs can be written."""
         began_at = time.monotonic()
         leases.wait_for_locks(db)
         if time.monotonic() - began_at >= OUTAGE_SECONDS:
             self.outages.waiting(began_at)
         self.outages.reached()
+        # A network that delivers this late has kept the holders from extending them too.
+        follows_database = self._lease_clock is None and isinstance(self.clock, DatabaseClock)
+        at_most = self.clock.now() if follows_database else None
+        self.outages.hold_if_late(asked_at, lease_seconds)
+        served = self.outages.take_served()
         if self.outages.held_for(lease_seconds) > 0:
-            return leases.LeaseTime(self.lease_now(), at_most=LONG_AGO)
-        if self._lease_clock is None and isinstance(self.clock, DatabaseClock):
-            # A network that delivers this late has kept the holders from extending them too.
-            return leases.LeaseTime(None, at_most=self.clock.now())
-        return leases.LeaseTime(self.lease_now())
+            but_until = leases.hold(db, self.lease_now(), served, lease_seconds)
+            return leases.LeaseTime(self.lease_now(), at_most=LONG_AGO if but_until is None else but_until)
+        return leases.LeaseTime(self.lease_now(), at_most=at_most)
 
     def _took(self, reply: leases.Due, sent_at: float, lease_seconds: float) -> float | None:
         if isinstance(self.clock, DatabaseClock):
-            self.clock.learn(sent_at, reply.now, time.monotonic())
+            ahead = self.clock.learn(sent_at, reply.now, time.monotonic())
+            if is_absence(
+                ahead, lease_seconds
+            ):  # this machine was suspended, or the database's clock was set
+                self.outages.hold()
         self.tell(reply.touched)
         held_for = self.outages.held_for(lease_seconds)
         return earliest(reply.next_at, self.clock.now() + held_for if held_for > 0 else None)

@@ -51,6 +51,8 @@ DUE = f"SELECT signoff.due(%s, {_LEASE_NOW}, %s, %s, %s)"
 
 DUE_EACH = f"SELECT signoff.due_each(%s, {_LEASE_NOW}, %s, %s, %s, %s::jsonb)"
 
+HOLD = "SELECT signoff.hold_leases(%s, %s, %s)"
+
 WAIT_FOR_LOCKS = "UPDATE signoff.runs SET state = state WHERE false"
 
 JOBS: Final = ("promise", "timer", "deadline", "lease", "rate", "worker")
@@ -139,6 +141,23 @@ def heartbeat(
 def wait_for_locks(db: Connection) -> None:
     """Return when no transaction keeps others from writing runs, such as one that builds an index."""
     db.execute(WAIT_FOR_LOCKS)
+
+
+def hold(db: Connection, lease_now: float | None, served: float, lease_seconds: float) -> float | None:
+    """Count time in which leases were held and their holders could have extended them.
+
+    Args:
+        db: A connection.
+        lease_now: The time by the clock of leases; None: it is the database's.
+        served: For how many seconds this process could write since it last counted.
+        lease_seconds: After so many, leases are freed, also if each process that held them was a new one.
+
+    Returns:
+        Until when leases must have run out to be freed all the same; None: none is.
+    """
+    row = db.execute(HOLD, (lease_now, served, lease_seconds)).fetchone()
+    assert row is not None
+    return row[0]
 
 
 def due(db: Connection, now: float | None, lease_time: LeaseTime, limit: int) -> Due:

@@ -50,6 +50,7 @@ from signoff.stores import sqlite_claims as claims
 from signoff.stores import sqlite_clock as host
 from signoff.stores import sqlite_due as overdue
 from signoff.stores import sqlite_groups as groups
+from signoff.stores import sqlite_held as held_leases
 from signoff.stores import sqlite_journal as journal
 from signoff.stores import sqlite_leases as leases
 from signoff.stores import sqlite_live as live
@@ -473,33 +474,42 @@ class SqliteStore:
     # Time and leases
 
     async def due(self, limit: int = 1000) -> float | None:
+        asked_at = self._file.outages.now()
         await self._watch_clock()
         aside = self._file.due_aside
         next_at = await aside.do(
-            self, lambda: self._due_at_once(limit), lambda skipped: self._due_each(limit, skipped)
+            self,
+            lambda: self._due_at_once(limit, asked_at),
+            lambda skipped: self._due_each(limit, skipped, asked_at),
         )
         return earliest(next_at, aside.next_try(self.clock.now()))
 
-    async def _due_at_once(self, limit: int) -> float | None:
+    async def _due_at_once(self, limit: int, asked_at: float) -> float | None:
         now = self.clock.now()
-        held_for = self._file.outages.held_for(self.lease_seconds)
-        next_at = await self._file.read_soon(
-            lambda db: overdue.next_due(db, now, self._lease_clock.now(), held_for)
-        )
+        next_at = await self._file.read_soon(lambda db: overdue.next_due(db, now, self._lease_clock.now()))
         if next_at is None or next_at > now:
             return next_at
-        return await self._write(overdue.due, limit, self._leases_held)
+        return await self._write(overdue.due, limit, self._hold_of(asked_at))
 
-    async def _due_each(self, limit: int, skipped: Skipped) -> Done[float | None]:
-        return await self._write(overdue.due_each, limit, skipped, self._leases_held)
+    async def _due_each(self, limit: int, skipped: Skipped, asked_at: float) -> Done[float | None]:
+        return await self._write(overdue.due_each, limit, skipped, self._hold_of(asked_at))
 
     def hold_leases(self) -> None:
         self._file.outages.hold()
 
-    def _leases_held(self) -> float:
-        """Return for how many seconds leases may not be freed. Only for transactions: these can write."""
-        self._file.outages.reached()
-        return self._file.outages.held_for(self.lease_seconds)
+    def _hold_of(self, asked_at: float) -> Callable[[Transaction], overdue.Hold | None]:
+        """Return what says how leases are held. Only for transactions: these can write."""
+        outages, lease_seconds = self._file.outages, self.lease_seconds
+
+        def hold(tx: Transaction) -> overdue.Hold | None:
+            outages.reached()
+            outages.hold_if_late(asked_at, lease_seconds)
+            served, held_for = outages.take_served(), outages.held_for(lease_seconds)
+            if held_for <= 0:
+                return None
+            return overdue.Hold(held_for, held_leases.count(tx, served, lease_seconds))
+
+        return hold
 
     async def _watch_clock(self) -> None:
         watch, clock = self._file.watch, self._file.host_clock

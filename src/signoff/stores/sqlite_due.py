@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from signoff.stores import sqlite_groups as groups
@@ -73,27 +74,43 @@ DO: Final[dict[str, _Do]] = {
 }
 
 
-def due(tx: Transaction, namespace: str, limit: int, leases_held: Callable[[], float]) -> float | None:
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Leases that have run out, and are not freed yet.
+
+    Attributes:
+        seconds: For how many seconds they are held.
+        but_until: Those that had run out by then, by the lease clock, are freed all the same; None: none is.
+    """
+
+    seconds: float
+    but_until: float | None
+
+
+def due(
+    tx: Transaction, namespace: str, limit: int, hold: Callable[[Transaction], Hold | None]
+) -> float | None:
     """Do what time has brought. Returns when the next thing is due.
 
     Args:
         tx: The transaction.
         namespace: Any: it is done for all.
         limit: Maximum items of each kind.
-        leases_held: Returns for how many seconds leases that have run out are not freed yet.
+        hold: Returns how leases are held; None: they are not.
     """
-    held_for = leases_held()
+    held = hold(tx)
     promises.time_out_due(tx, limit)
     states.wake_timers(tx, limit)
     runs.pass_deadlines(tx, limit)
-    if held_for <= 0:
-        states.free_lost(tx, limit)
+    until = tx.lease_now if held is None else held.but_until
+    if until is not None:
+        states.free_lost(tx, until, limit)
     groups.open_due(tx, limit)
     tx.db.execute(FORGET_SILENT, (tx.lease_now - FORGET_SECONDS,))
-    return next_due(tx.db, tx.now, tx.lease_now, held_for)
+    return next_due(tx.db, tx.now, tx.lease_now, 0.0 if held is None else held.seconds)
 
 
-def next_due(db: sqlite3.Connection, now: float, lease_now: float, held_for: float) -> float | None:
+def next_due(db: sqlite3.Connection, now: float, lease_now: float, held_for: float = 0.0) -> float | None:
     """Return when the next thing is due, in business time.
 
     Leases have a clock of their own: the lease that ends in three seconds is due in three seconds, and none is due
@@ -108,20 +125,26 @@ def next_due(db: sqlite3.Connection, now: float, lease_now: float, held_for: flo
 
 
 def due_each(
-    tx: Transaction, namespace: str, limit: int, skipped: Skipped, leases_held: Callable[[], float]
+    tx: Transaction,
+    namespace: str,
+    limit: int,
+    skipped: Skipped,
+    hold: Callable[[Transaction], Hold | None],
 ) -> Done[float | None]:
     """Do what time has brought one by one, but for some items. What fails leaves nothing behind; see ``due``."""
     limit = min(limit, AT_ONCE)
-    held_for = leases_held()
-    until = {"lease": tx.lease_now, "worker": tx.lease_now - FORGET_SECONDS}
+    held = hold(tx)
+    lease_until = tx.lease_now if held is None else held.but_until
+    until = {"lease": lease_until, "worker": tx.lease_now - FORGET_SECONDS}
     failures: list[Failure] = []
     times: list[float] = []
     is_all = True
     for job, do in DO.items():
-        if job == "lease" and held_for > 0:
-            times.append(tx.now + held_for)
-            continue
+        if job == "lease" and held is not None:
+            times.append(tx.now + held.seconds)
         ends = until.get(job, tx.now)
+        if ends is None:
+            continue
         values = {"skipped": json.dumps(skipped.get(job, ())), "limit": limit + 1}
         items = tx.db.execute(ITEMS[job], values).fetchall()
         for namespace, id, number, at in items[:limit]:

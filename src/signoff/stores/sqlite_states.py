@@ -362,9 +362,9 @@ def _wake_these(tx: Transaction, rows: Sequence[tuple[str, str, str | None]]) ->
         tx.touch(namespace, run_id, ready=ready)
 
 
-def free_lost(tx: Transaction, limit: int) -> None:
-    """Make running runs ready whose lease ran out, in every namespace."""
-    _let_go(tx, tx.db.execute(FREE_LOST, (tx.now, tx.lease_now, limit)).fetchall())
+def free_lost(tx: Transaction, until: float, limit: int) -> None:
+    """Make running runs ready whose lease ran out by ``until``, in every namespace."""
+    _let_go(tx, tx.db.execute(FREE_LOST, (tx.now, until, limit)).fetchall())
 
 
 def free(tx: Transaction, number: int) -> None:

@@ -146,6 +146,9 @@ class RemoteStore:
         self._process.on_end(end)
         return end
 
+    def hold_leases(self) -> None:
+        """Do nothing: simulated processes lose leases as the database says."""
+
     def __getattr__(self, operation: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         if operation.startswith("_"):
             raise AttributeError(operation)
