@@ -13,7 +13,7 @@ import pytest
 
 from signoff import AsyncClient, Signoff
 from tests.attacks.measuring import Measured
-from tests.support import in_asyncio
+from tests.support import in_asyncio, pauses
 
 KIB_OF_MIB = 1024
 
@@ -51,5 +51,26 @@ def test_many_runs_with_large_values_take_little_memory_at_once(tmp_path: Path) 
                 for handle in handles:
                     assert len(await handle.result()) == len(ROWS)
                 assert measured.highest_kib < 450 * KIB_OF_MIB
+
+    play()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_paused_runs_with_large_arguments_are_kept_within_a_bound(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/s.db"
+    app = Signoff(store=store)
+
+    @in_asyncio
+    async def play() -> None:
+        async with AsyncClient(app) as client:
+            handles = [await client.start("keeping", ROWS) for _ in range(100)]
+            with worker(store) as measured:
+                for handle in handles:
+                    await pauses(app, handle.id)
+                assert measured.highest_kib < 400 * KIB_OF_MIB  # 5 MiB each, and all of them over 550
+                for handle in handles:
+                    await client.signal(handle.id, "go", None)
+                for handle in handles:
+                    assert await handle.result() == len(ROWS)
 
     play()

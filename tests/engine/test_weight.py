@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from signoff.engine.weight import FRAMES_OF_A_RUN, runs_weighed
+from signoff.engine.weight import FRAMES_OF_A_RUN, PLAIN_BYTES, TIMES_THEIR_TEXT, bytes_of, runs_weighed
 
 
 class Waits:
@@ -42,6 +42,11 @@ def test_it_is_the_frames_of_all_that_waits(count: int, depth: int) -> None:
     assert runs_weighed(waiting) == count * depth / FRAMES_OF_A_RUN
     for each in waiting:
         each.close()
+
+
+def test_arguments_count_by_their_text_if_they_are_large() -> None:
+    assert bytes_of("x" * (PLAIN_BYTES - 1)) == 0
+    assert bytes_of("x" * PLAIN_BYTES) == TIMES_THEIR_TEXT * PLAIN_BYTES
 
 
 def test_it_is_never_less_than_one_run() -> None:

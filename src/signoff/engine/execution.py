@@ -42,7 +42,7 @@ from signoff.engine.loop import (
 )
 from signoff.engine.past import Past, inputs_in
 from signoff.engine.scope import refused
-from signoff.engine.weight import runs_weighed
+from signoff.engine.weight import PLAIN_BYTES, bytes_of, runs_weighed
 from signoff.errors import (
     BusyLoop,
     CallbackFailed,
@@ -180,7 +180,7 @@ class Execution:
 
     def start(self) -> None:
         """Begin the code and run it until it waits."""
-        arguments = self._begin.value or self.run.arguments
+        arguments = self.arguments
         for carried in self._begin.fact("signals") or ():
             self._keep_signal(Entry(self._begin.seq, self._begin.at, EntryKind.SIGNALLED, **carried))
         self._main = self.loop.create_task(self._run_to_end(arguments))
@@ -277,9 +277,15 @@ class Execution:
         return waiting_line(self._main.get_coro()) if self._main is not None else "an unknown line"
 
     @property
+    def arguments(self) -> str:
+        """The arguments of this generation, encoded."""
+        return self._begin.value or self.run.arguments
+
+    @property
     def weight(self) -> int:
         """For how many plain runs it counts while it is kept in memory."""
-        return runs_weighed([task.get_coro() for task in self.loop.tasks])
+        frames = runs_weighed([task.get_coro() for task in self.loop.tasks])
+        return frames + bytes_of(self.arguments) // PLAIN_BYTES
 
     def discard(self) -> None:
         """Let go of the code where it stands. Nothing of it runs any more."""

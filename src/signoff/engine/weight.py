@@ -1,4 +1,7 @@
-"""What suspended workflow code weighs in memory, reckoned by its frames: about 2 KiB each, whatever it is."""
+"""What suspended workflow code weighs in memory: its frames, about 2 KiB each, and its arguments, by their text.
+
+No object of the code is looked at: that would run code of its classes, or take as long as they are large.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,15 @@ from collections.abc import Collection
 from typing import Final
 
 FRAMES_OF_A_RUN: Final = 8
+PLAIN_BYTES: Final = 16 * 1024
+TIMES_THEIR_TEXT: Final = 6
+"""What arguments take with their text: lists and dictionaries of small values five times as much; long texts less."""
 _LOOKED_AT: Final = 64  # of what waits in parallel, so many are counted, and the others taken for their like
+
+
+def bytes_of(arguments: str) -> int:
+    """Return what encoded arguments take in memory, decoded and as text; 0 if that is little."""
+    return len(arguments) * TIMES_THEIR_TEXT if len(arguments) >= PLAIN_BYTES else 0
 
 
 def runs_weighed(roots: Collection[object]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import gc
 import math
 import threading
 from collections import OrderedDict
@@ -31,6 +32,7 @@ from signoff.engine.step_tasks import contained
 from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.threads import StepThreads
 from signoff.engine.timers import LOOK_EVERY_SECONDS, Duty, TimerService
+from signoff.engine.weight import bytes_of
 from signoff.errors import LeaseLost, MissingKey, StoreUnavailable
 from signoff.own_logs import own_logger
 from signoff.records import AuditKind, Entry, NewAuditEvent, Run, WorkerInfo, WorkflowInfo
@@ -43,6 +45,8 @@ log = own_logger("signoff.worker")
 
 CLAIM_AT_ONCE = 100
 HOT_RUNS = 5000
+GARBAGE_BYTES = 64 * 1024 * 1024
+"""The collector is called when the large arguments of evicted runs took so many bytes."""
 MAX_TAKEOVERS = 8
 TRIAL_SECONDS = 3.0
 """For how long a worker claims nothing beside suspects that have made no progress, so that nothing else ends it."""
@@ -106,9 +110,9 @@ class Worker:
         group: The group it polls.
         concurrency: How many runs it holds at once.
         threads: How many plain functions of steps run at once.
-        hot_runs: How many paused runs stay in memory (about 16 KiB each, and what they hold) to go on without a
-            replay. One that waits deeper, or in parallel, counts for several: an agent's turn for 12 to 30, none for
-            more than a tenth of all.
+        hot_runs: How many paused runs stay in memory (about 16 KiB each, and what they hold besides their arguments)
+            to go on without a replay. One that waits deeper, or in parallel, or has large arguments, counts for
+            several: an agent's turn for 12 to 30, none for more than a tenth of all.
         busy_seconds: After how long of computing workflow code that waits for nothing is interrupted.
         stalled_seconds: After how long without a turn of the loop its leases are let go.
         beat_seconds: How often leases are extended.
@@ -179,6 +183,7 @@ class Worker:
         self._tasks: dict[Driver, asyncio.Task[None]] = {}
         self._hot: OrderedDict[str, _Hot] = OrderedDict()  # by run id, the longest kept first
         self._hot_weight = 0
+        self._garbage_bytes = 0  # of large arguments of runs that were evicted
         self._changed: set[str] = set()
         self._look_at_all = False
         self._may_claim = True
@@ -505,7 +510,17 @@ class Worker:
         return hot
 
     def _evict(self, run_id: str) -> None:
-        self._take_hot(run_id).execution.discard()
+        """Let go of a paused run, which is in circles: each task with what it waits for.
+
+        The collector frees it. That looks when so many objects were made, and large arguments may be few.
+        """
+        hot = self._take_hot(run_id)
+        hot.execution.discard()
+        self._garbage_bytes += bytes_of(hot.execution.arguments)
+        if self._garbage_bytes >= GARBAGE_BYTES and gc.isenabled():
+            self._garbage_bytes = 0
+            del hot
+            gc.collect()
 
     def attempt(self, call: StepCall, run_id: str, number: int) -> Coroutine[Any, Any, Attempt]:
         """Run an attempt of a step."""
