@@ -12,16 +12,11 @@ from pathlib import Path
 import pytest
 
 from signoff import AsyncClient, Signoff
+from tests.attacks.large_value import ROWS
 from tests.attacks.measuring import Measured
 from tests.support import in_asyncio, pauses
 
 KIB_OF_MIB = 1024
-
-ROWS = [
-    {"order_id": number, "customer": f"customer-{number % 97}", "amount": number / 7, "status": "shipped"}
-    for number in range(10_500)
-]
-"""About 0.9 MiB as JSON, and some 5 MiB as Python has it."""
 
 
 @contextmanager
@@ -56,15 +51,21 @@ def test_many_runs_with_large_values_take_little_memory_at_once(tmp_path: Path) 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-def test_paused_runs_with_large_arguments_are_kept_within_a_bound(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workflow", ["keeping", "reading", "receiving"])
+def test_paused_runs_that_hold_large_values_are_kept_within_a_bound(workflow: str, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/s.db"
     app = Signoff(store=store)
+    arguments = [ROWS] if workflow == "keeping" else []
 
     @in_asyncio
     async def play() -> None:
         async with AsyncClient(app) as client:
-            handles = [await client.start("keeping", ROWS) for _ in range(100)]
+            handles = [await client.start(workflow, *arguments) for _ in range(100)]
             with worker(store) as measured:
+                if workflow == "receiving":
+                    for handle in handles:
+                        await pauses(app, handle.id)
+                        await client.signal(handle.id, "rows", ROWS)
                 for handle in handles:
                     await pauses(app, handle.id)
                 assert measured.highest_kib < 400 * KIB_OF_MIB  # 5 MiB each, and all of them over 550

@@ -44,8 +44,8 @@ def test_it_is_the_frames_of_all_that_waits(count: int, depth: int) -> None:
         each.close()
 
 
-def test_arguments_count_by_their_text_if_they_are_large() -> None:
-    assert bytes_of("x" * (PLAIN_BYTES - 1)) == 0
+def test_a_value_counts_by_its_text_if_it_is_large() -> None:
+    assert bytes_of(None) == bytes_of("x" * (PLAIN_BYTES - 1)) == 0
     assert bytes_of("x" * PLAIN_BYTES) == TIMES_THEIR_TEXT * PLAIN_BYTES
 
 

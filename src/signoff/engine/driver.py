@@ -25,6 +25,7 @@ from signoff.engine.execution import Execution, Program
 from signoff.engine.failed_attempts import log_failed_attempt
 from signoff.engine.fatal import as_failure, encode_failure, ends_task, signal_of
 from signoff.engine.load import Load, RunLoad
+from signoff.engine.pace import Pace
 from signoff.engine.replay import replay
 from signoff.engine.report import Report
 from signoff.engine.scope import current_run
@@ -73,6 +74,7 @@ class Host(Interviewer, Protocol):
     store: Store
     draining: bool
     load: Load
+    pace: Pace
 
     @property
     def is_full(self) -> bool:
@@ -151,6 +153,7 @@ class Driver:
         self._report = Report(self.run)
         self._is_letting_go = False
         self.load = RunLoad(host.load, claim)
+        self._pace = host.pace
 
     @property
     def epoch(self) -> int:
@@ -180,10 +183,16 @@ class Driver:
         self._report.claimed(self._store.clock.now())
         try:
             if self.execution is None:
+                if self._pace.is_behind:
+                    await self._pace.turn()
                 entries = await self._read()
                 if await self._leaves_version(entries):
                     return
+                if self._pace.is_behind:
+                    await self._pace.turn()
+                began = self._pace.time()
                 self.execution = await self._rebuild(entries)
+                self._pace.computed(began)
             else:
                 self._agenda.remind_of_all(self.execution)
             while await self._go_on(self.execution):
@@ -219,6 +228,7 @@ class Driver:
             if message.id not in self._seen:
                 self._seen.add(message.id)
                 self._events.append(message)
+                self.load.add(message.value)
         self.poke()
 
     def poke(self) -> None:
@@ -244,7 +254,11 @@ class Driver:
 
     async def _go_on(self, execution: Execution) -> bool:
         """Absorb what came, write it, and act on it. Returns False when the driver is done with the run."""
+        if self._pace.is_behind:
+            await self._pace.turn(goes_on=True)
+        began = self._pace.time()
         self._absorb(execution)
+        self._pace.computed(began)
         if execution.failure is not None:
             await self._give_up(execution)
             return False
@@ -550,6 +564,7 @@ class Driver:
                 self._draft.unpublishes.append(call.n)
         attempt.started_at = started_at + call.thread_wait
         self._events.append(attempt)
+        self.load.add(attempt.text)
         self.poke()
 
     async def _end_live(self, call: StepCall, voice: Voice) -> None:

@@ -129,6 +129,8 @@ class Execution:
         unbegun: How many calls the code has built, and neither awaited nor dropped.
         setbacks: How often something that the code waited for has failed or was given up.
         dropped: What is wrong with the first call that it has dropped without an await.
+        large_bytes: What the large values take that the code was given: arguments, results, answers and signals. It
+            may hold all of them.
     """
 
     def __init__(self, run: Run, program: Program, begin: Entry, *, replaying: int = 0) -> None:
@@ -153,6 +155,7 @@ class Execution:
         self.unbegun = 0
         self.setbacks = 0
         self.dropped: NotAwaited | None = None
+        self.large_bytes = 0
         self.absent: list[str] = []  # classes of errors that were not imported when the code was given these
         self.known_promises: dict[str, int] | None = (
             None  # those with chosen ids whose outcomes the code has had
@@ -180,9 +183,12 @@ class Execution:
 
     def start(self) -> None:
         """Begin the code and run it until it waits."""
-        arguments = self.arguments
+        arguments = self._begin.value or self.run.arguments
+        self.large_bytes = bytes_of(arguments)
         for carried in self._begin.fact("signals") or ():
-            self._keep_signal(Entry(self._begin.seq, self._begin.at, EntryKind.SIGNALLED, **carried))
+            signal = Entry(self._begin.seq, self._begin.at, EntryKind.SIGNALLED, **carried)
+            self.large_bytes += bytes_of(signal.value)
+            self._keep_signal(signal)
         self._main = self.loop.create_task(self._run_to_end(arguments))
         _alive.add(self)
         self._drive()
@@ -223,6 +229,7 @@ class Execution:
 
     def _hand_over(self, entry: Entry) -> None:
         self.loop.advance(entry.at)
+        self.large_bytes += bytes_of(entry.value)
         if self.undelivered:
             self.undelivered -= 1
         match entry.kind:
@@ -277,15 +284,10 @@ class Execution:
         return waiting_line(self._main.get_coro()) if self._main is not None else "an unknown line"
 
     @property
-    def arguments(self) -> str:
-        """The arguments of this generation, encoded."""
-        return self._begin.value or self.run.arguments
-
-    @property
     def weight(self) -> int:
         """For how many plain runs it counts while it is kept in memory."""
         frames = runs_weighed([task.get_coro() for task in self.loop.tasks])
-        return frames + bytes_of(self.arguments) // PLAIN_BYTES
+        return frames + self.large_bytes // PLAIN_BYTES
 
     def discard(self) -> None:
         """Let go of the code where it stands. Nothing of it runs any more."""

@@ -53,6 +53,10 @@ class Load:
             average = sum(len(claim.run.arguments) for claim in claims) // len(claims)
             self._of_one = max(average, self._of_one // 8)
 
+    def learn(self, size: int) -> None:
+        """Learn from a run that was computed: the next may be like it."""
+        self._of_one = max(self._of_one, size)
+
     def change(self, size: int) -> None:
         """Note that large runs are computed that have so many bytes; if negative, that they are no longer."""
         was_full = self.bytes >= LOAD_BYTES
@@ -71,16 +75,27 @@ class RunLoad:
 
     def __init__(self, load: Load, claim: Claim) -> None:
         self._load = load
-        self._given = len(claim.run.arguments) + sum(len(message.value or "") for message in claim.messages)
-        self._bytes = 0  # unless they are many
+        self._given = 0  # arguments, messages and results of steps
+        self._journal = 0
+        self._bytes = 0  # both, if they are many
         self._waits = 0  # at once: steps may wait beside it
-        self._count(self._given)
+        self.add(claim.run.arguments)
+        for message in claim.messages:
+            self.add(message.value)
+
+    def add(self, value: str | None) -> None:
+        """Count a message or a result, too."""
+        if value is not None:
+            self._given += len(value)
+            self._count()
 
     def read(self, entries: Sequence[Entry]) -> None:
         """Count the journal, too."""
-        self._count(self._given + sum(len(entry.value or "") for entry in entries))
+        self._journal = sum(len(entry.value or "") for entry in entries)
+        self._count()
 
-    def _count(self, size: int) -> None:
+    def _count(self) -> None:
+        size = self._given + self._journal
         before, self._bytes = self._bytes, size if size >= LARGE_BYTES else 0
         if self._bytes != before and not self._waits:
             self._load.change(self._bytes - before)
@@ -99,3 +114,4 @@ class RunLoad:
         """Count the run no more. Once, when it is driven no more."""
         if self._bytes:
             self._load.change(-self._bytes)
+            self._load.learn(self._bytes)

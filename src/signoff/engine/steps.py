@@ -16,6 +16,7 @@ from signoff.engine.calls import StepCall
 from signoff.engine.fatal import as_failure, ends_task
 from signoff.engine.given import Given
 from signoff.engine.own_tasks import OwnTask
+from signoff.engine.pace import Pace
 from signoff.engine.retry import NEVER_RETRIED, NO_RETRY, RetryPolicy
 from signoff.engine.scope import current_attempt
 from signoff.engine.threads import StepThreads
@@ -150,7 +151,7 @@ def create_step_task(call: StepCall, running: Coroutine[Any, Any, T]) -> asyncio
 
 
 def run_attempt(
-    call: StepCall, run_id: str, number: int, threads: StepThreads
+    call: StepCall, run_id: str, number: int, threads: StepThreads, pace: Pace
 ) -> Coroutine[Any, Any, Attempt]:
     """Run attempt ``number`` of a step.
 
@@ -158,8 +159,8 @@ def run_attempt(
     cancelled; a plain function goes on in its thread then, and what it returns is dropped.
     """
     if telemetry.subscribers:
-        return _run_announced(call, number, threads)
-    return _run(call, number, threads)
+        return _run_announced(call, number, threads, pace)
+    return _run(call, number, threads, pace)
 
 
 def _info(call: StepCall, number: int) -> AttemptInfo:
@@ -168,7 +169,7 @@ def _info(call: StepCall, number: int) -> AttemptInfo:
     )
 
 
-async def _run_announced(call: StepCall, number: int, threads: StepThreads) -> Attempt:
+async def _run_announced(call: StepCall, number: int, threads: StepThreads, pace: Pace) -> Attempt:
     """Run an attempt and announce it, in the context in which the step's function is called."""
     current_attempt.set((call, number))
     info = _info(call, number)
@@ -176,7 +177,7 @@ async def _run_announced(call: StepCall, number: int, threads: StepThreads) -> A
     began = time.perf_counter()
     attempt: Attempt | None = None
     try:
-        attempt = await _run(call, number, threads)
+        attempt = await _run(call, number, threads, pace)
         return attempt
     finally:
         seconds = max(0.0, time.perf_counter() - began - call.thread_wait)
@@ -189,7 +190,7 @@ async def _run_announced(call: StepCall, number: int, threads: StepThreads) -> A
             telemetry.announce(AttemptFailed(info, seconds, attempt.error, retried))
 
 
-async def _run(call: StepCall, number: int, threads: StepThreads) -> Attempt:
+async def _run(call: StepCall, number: int, threads: StepThreads, pace: Pace) -> Attempt:
     current_attempt.set((call, number))  # in the context of the attempt's task, which begins here
     call.refused = None
     task = asyncio.current_task()
@@ -206,7 +207,12 @@ async def _run(call: StepCall, number: int, threads: StepThreads) -> Attempt:
             value = await call.function(*call.args, **call.kwargs)  # as ``_invoke`` does: most steps
         else:
             value = await _invoke(call, threads)
-        return _attempt_with(call, number, value)
+        if pace.is_behind:
+            await pace.turn()
+        began = pace.time()
+        attempt = _attempt_with(call, number, value)
+        pace.computed(began)
+        return attempt
     except asyncio.CancelledError as error:
         fatal: BaseException | None = getattr(call, "fatal", None)
         if fatal is not None:

@@ -1,4 +1,4 @@
-"""What suspended workflow code weighs in memory: its frames, about 2 KiB each, and its arguments, by their text.
+"""What suspended workflow code weighs in memory: its frames, about 2 KiB each, and the large values that it was given.
 
 No object of the code is looked at: that would run code of its classes, or take as long as they are large.
 """
@@ -14,13 +14,13 @@ from typing import Final
 FRAMES_OF_A_RUN: Final = 8
 PLAIN_BYTES: Final = 16 * 1024
 TIMES_THEIR_TEXT: Final = 6
-"""What arguments take with their text: lists and dictionaries of small values five times as much; long texts less."""
+"""How much a value takes with its text: lists and dictionaries of small values five times as much; long texts less."""
 _LOOKED_AT: Final = 64  # of what waits in parallel, so many are counted, and the others taken for their like
 
 
-def bytes_of(arguments: str) -> int:
-    """Return what encoded arguments take in memory, decoded and as text; 0 if that is little."""
-    return len(arguments) * TIMES_THEIR_TEXT if len(arguments) >= PLAIN_BYTES else 0
+def bytes_of(value: str | None) -> int:
+    """Return what an encoded value takes in memory, decoded and as text; 0 below 16 KiB."""
+    return len(value) * TIMES_THEIR_TEXT if value is not None and len(value) >= PLAIN_BYTES else 0
 
 
 def runs_weighed(roots: Collection[object]) -> int:

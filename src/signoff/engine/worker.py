@@ -26,13 +26,13 @@ from signoff.engine.lease import BEAT_SECONDS, BUSY_SECONDS, STALLED_SECONDS, Ke
 from signoff.engine.live import Publisher
 from signoff.engine.load import Load
 from signoff.engine.others import OtherWorkers
+from signoff.engine.pace import Pace
 from signoff.engine.retention import Retention
 from signoff.engine.scope import fields_of
 from signoff.engine.step_tasks import contained
 from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.threads import StepThreads
 from signoff.engine.timers import LOOK_EVERY_SECONDS, Duty, TimerService
-from signoff.engine.weight import bytes_of
 from signoff.errors import LeaseLost, MissingKey, StoreUnavailable
 from signoff.own_logs import own_logger
 from signoff.records import AuditKind, Entry, NewAuditEvent, Run, WorkerInfo, WorkflowInfo
@@ -46,7 +46,7 @@ log = own_logger("signoff.worker")
 CLAIM_AT_ONCE = 100
 HOT_RUNS = 5000
 GARBAGE_BYTES = 64 * 1024 * 1024
-"""The collector is called when the large arguments of evicted runs took so many bytes."""
+"""The collector is called when the large values of evicted runs took so many bytes."""
 MAX_TAKEOVERS = 8
 TRIAL_SECONDS = 3.0
 """For how long a worker claims nothing beside suspects that have made no progress, so that nothing else ends it."""
@@ -110,8 +110,8 @@ class Worker:
         group: The group it polls.
         concurrency: How many runs it holds at once.
         threads: How many plain functions of steps run at once.
-        hot_runs: How many paused runs stay in memory (about 16 KiB each, and what they hold besides their arguments)
-            to go on without a replay. One that waits deeper, or in parallel, or has large arguments, counts for
+        hot_runs: How many paused runs stay in memory (about 16 KiB each, and what their code makes itself) to go on
+            without a replay. One that waits deeper, or in parallel, or was given large values, counts for
             several: an agent's turn for 12 to 30, none for more than a tenth of all.
         busy_seconds: After how long of computing workflow code that waits for nothing is interrupted.
         stalled_seconds: After how long without a turn of the loop its leases are let go.
@@ -148,7 +148,9 @@ class Worker:
         info: WorkerInfo | None = None,
         is_dead: Callable[[WorkerInfo], bool] = host.is_dead,
         keeper: Callable[..., Keeper] = LeaseKeeper,
-        attempt: Callable[[StepCall, str, int, StepThreads], Coroutine[Any, Any, Attempt]] = run_attempt,
+        attempt: Callable[
+            [StepCall, str, int, StepThreads, Pace], Coroutine[Any, Any, Attempt]
+        ] = run_attempt,
         context: Callable[[], contextvars.Context | None] = lambda: None,
         max_takeovers: int = MAX_TAKEOVERS,
         retention_days: float | None = None,
@@ -183,11 +185,12 @@ class Worker:
         self._tasks: dict[Driver, asyncio.Task[None]] = {}
         self._hot: OrderedDict[str, _Hot] = OrderedDict()  # by run id, the longest kept first
         self._hot_weight = 0
-        self._garbage_bytes = 0  # of large arguments of runs that were evicted
+        self._garbage_bytes = 0  # of large values of runs that were evicted
         self._changed: set[str] = set()
         self._look_at_all = False
         self._may_claim = True
         self.load = Load(self._wake_to_claim)
+        self.pace: Pace  # while it works
         self._on_trial: set[Driver] = set()  # suspects that have made no progress yet
         self._trial_until = 0.0
         self._others = OtherWorkers(store, self.info, self._claim_again)
@@ -205,6 +208,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._publisher.loop = self._loop
+        self.pace = Pace(self._loop)
         await self.store.enlist(self.describe())
         self._leases = leases = Leases(self.store, self.describe, lambda: self._held, self._lose)
         keeper = self._keeper(leases, **self._keeping)
@@ -512,11 +516,11 @@ class Worker:
     def _evict(self, run_id: str) -> None:
         """Let go of a paused run, which is in circles: each task with what it waits for.
 
-        The collector frees it. That looks when so many objects were made, and large arguments may be few.
+        The collector frees it. That looks when so many objects were made, and large values may be few.
         """
         hot = self._take_hot(run_id)
         hot.execution.discard()
-        self._garbage_bytes += bytes_of(hot.execution.arguments)
+        self._garbage_bytes += hot.execution.large_bytes
         if self._garbage_bytes >= GARBAGE_BYTES and gc.isenabled():
             self._garbage_bytes = 0
             del hot
@@ -525,7 +529,7 @@ class Worker:
     def attempt(self, call: StepCall, run_id: str, number: int) -> Coroutine[Any, Any, Attempt]:
         """Run an attempt of a step."""
         call.attempt, call.speech, call.thread_wait = number, self._publisher, 0.0
-        return self._attempt(call, run_id, number, self._threads)
+        return self._attempt(call, run_id, number, self._threads, self.pace)
 
     # Leases
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from signoff.engine.calls import StepCall
+from signoff.engine.pace import Pace
 from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.threads import StepThreads
 from signoff.stores.base import Outcome, Write
@@ -133,11 +134,13 @@ class Mortal:
         if self.is_dead:
             await asyncio.Event().wait()  # until it is cancelled
 
-    async def attempt(self, call: StepCall, run_id: str, number: int, threads: StepThreads) -> Attempt:
+    async def attempt(
+        self, call: StepCall, run_id: str, number: int, threads: StepThreads, pace: Pace
+    ) -> Attempt:
         """Run an attempt of a step, and the places before and after it."""
         place = Place("before", "step", run_id, call.name)
         await self.reach(place)
-        attempt = await run_attempt(call, run_id, number, threads)
+        attempt = await run_attempt(call, run_id, number, threads, pace)
         await self.reach(replace(place, when="after"))
         return attempt
 

@@ -11,6 +11,7 @@ from signoff.engine.agenda import Doubt
 from signoff.engine.calls import StepCall
 from signoff.engine.driver import Driver
 from signoff.engine.execution import Execution, Program
+from signoff.engine.pace import Pace
 from signoff.engine.steps import Attempt, run_attempt
 from signoff.engine.threads import StepThreads
 from signoff.engine.timers import Duty
@@ -227,9 +228,11 @@ def worker_of(programs: Programs, **options: Any) -> Main:
     """
 
     async def main(process: Process) -> None:
-        async def attempt(call: StepCall, run_id: str, number: int, threads: StepThreads) -> Attempt:
+        async def attempt(
+            call: StepCall, run_id: str, number: int, threads: StepThreads, pace: Pace
+        ) -> Attempt:
             process.world.observer.step_begins(run_id, call)
-            return await run_attempt(call, run_id, number, threads)
+            return await run_attempt(call, run_id, number, threads, pace)
 
         worker = process.worker = Worker(
             process.store,

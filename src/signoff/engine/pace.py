@@ -1,0 +1,84 @@
+"""Spreads long computations over turns of a worker's loop.
+
+A hundred runs that go on in one turn of the loop, each with 50 ms of computing, would keep it from turning for five
+seconds: no claim is taken in meanwhile, and the leases of runs that were just claimed run out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+
+LONG_SECONDS: Final = 0.005
+"""What takes less is not counted."""
+TURN_SECONDS: Final = 0.05
+"""Of computing in one turn of the loop; then the others wait. A thread that is not given the processor loses less."""
+MOST_IN_A_TURN: Final = 8
+"""Of those that wait, so many go on in one turn of the loop, if those before were quick."""
+
+
+class Pace:
+    """Lets runs wait for the next turns of the loop after some have computed for long.
+
+    They go on in two orders: runs that have something to take in beside steps that end and runs that begin. So the
+    values of runs under way do not pile up, and no run waits for ever for others that compute again and again.
+
+    Args:
+        loop: The worker's loop.
+
+    Attributes:
+        is_behind: Whether to wait with ``turn`` before computing.
+        time: Returns the time of the loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.time = loop.time
+        self.is_behind = False
+        self._going_on = deque[asyncio.Future[None]]()
+        self._beginning = deque[asyncio.Future[None]]()
+        self._seconds = 0.0  # of long computations in this turn of the loop
+        self._is_counting = False
+        self._at_once = 1
+
+    async def turn(self, *, goes_on: bool = False) -> None:
+        """Wait for a turn of the loop.
+
+        Args:
+            goes_on: Whether a run takes in what it holds in memory already.
+        """
+        waiter = self._loop.create_future()
+        (self._going_on if goes_on else self._beginning).append(waiter)
+        await waiter
+
+    def computed(self, since: float) -> None:
+        """Note that something was computed since this time of the loop."""
+        seconds = self.time() - since
+        if seconds < LONG_SECONDS:
+            return
+        self._seconds += seconds
+        self.is_behind |= self._seconds >= TURN_SECONDS
+        if not self._is_counting:
+            self._is_counting = True
+            self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        if self._seconds >= TURN_SECONDS:
+            self._at_once = max(1, self._at_once // 2)
+        else:
+            self._at_once = min(2 * self._at_once, MOST_IN_A_TURN)
+        self._seconds = 0.0
+        released = self._release(self._going_on) + self._release(self._beginning)
+        self.is_behind = self._is_counting = released > 0
+        if self.is_behind:  # until those that were let go have computed
+            self._loop.call_soon(self._next_turn)
+
+    def _release(self, waiting: deque[asyncio.Future[None]]) -> int:
+        released = 0
+        while waiting and released < self._at_once:
+            waiter = waiting.popleft()
+            if not waiter.done():  # it may be cancelled
+                waiter.set_result(None)
+                released += 1
+        return released
