@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from signoff.people.effort import pattern_size
+from signoff.people.pattern_effort import pattern_size, pattern_states
 from signoff.people.schemas import problems, schema_problem
 
 MOST_SECONDS = 10  # of processor time, imports and a slow machine included; the attacks took hours
@@ -67,6 +67,13 @@ def unevaluated(levels: int) -> Schema:
     return schema
 
 
+def branches(levels: int, keyword: str, last: Schema) -> Schema:
+    """The last part is needed by many, all of which have the same problem."""
+    schema = doubling(levels, keyword)
+    schema["$defs"][f"a{levels}"] = last
+    return schema
+
+
 def nested(levels: int, innermost: Any = None) -> Any:
     value: Any = {} if innermost is None else innermost
     for _ in range(levels):
@@ -85,6 +92,71 @@ ATTACKS: dict[str, tuple[Schema, Any]] = {
     "many branches": ({"items": {"anyOf": [{"type": "string"}] * 1_000}}, list(range(1_000))),
     "large patterns": ({"anyOf": [{"pattern": f"(a{{900}}){{9}}{n}"} for n in range(2_000)]}, "a"),
     "a circle": ({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, 1),
+    # what one check takes is not always little
+    "options that are objects": (
+        {"items": {"enum": [{"a": n} for n in range(50_000)]}},
+        [{"a": 49_999}] * 60_000,
+    ),
+    "options that are fractions": (
+        {"items": {"enum": [n + 0.5 for n in range(50_000)]}},
+        [49_999.5] * 100_000,
+    ),
+    "options of many digits": (
+        {"items": {"enum": [10**300 + n for n in range(3_000)]}},
+        [10**300 + 2_999] * 3_000,
+    ),
+    "large options": ({"items": {"enum": [2**64 + n for n in range(20_000)]}}, [2**64 + 19_999] * 40_000),
+    "dependent names": (
+        {"items": {"dependentRequired": {f"{n}": ["x"] for n in range(50_000)}}},
+        [{}] * 250_000,
+    ),
+    "a pattern of many states": ({"items": {"pattern": "[ab]*a[ab]{5000}c"}}, ["ab" * 4_900] * 100),
+    "a pattern of a long text": (
+        {"maxLength": 1_000_000, "pattern": "[ab]*a[ab]{5000}c"},
+        "ab" * 499_999,
+    ),
+    "a pattern that goes back": ({"items": {"pattern": "(?:(?=a*c?)a)*b"}}, ["a" * 9_000] * 100),
+    "patterns of keys that go back": (
+        {"patternProperties": {rf"^(?=(a+)+$){n}(a+)\1b": {} for n in range(2_000)}},
+        {"a" * (5_000 + n): 1 for n in range(100)},
+    ),
+    "patterns of letters": (
+        {"anyOf": [{"pattern": rf"[\p{{L}}\p{{N}}]{{90}}{n}"} for n in range(1_900)]},
+        "a",
+    ),
+    "patterns that a reference alone leads to": (
+        {
+            "more": [{"pattern": f"(a{{900}}){{9}}{n}"} for n in range(2_000)],
+            "anyOf": [{"$ref": f"#/more/{n}"} for n in range(2_000)],
+        },
+        "a",
+    ),
+    "multiples of what is small": ({"items": {"multipleOf": 1e-300}}, [1e300] * 90_000),
+    "formats of a long text": (doubling(10, "allOf") | {"format": "idn-hostname"}, "\u00fc" * 500_000),
+    "many parts": ({"prefixItems": [{"minLength": 1}] * 60_000}, [""]),
+    "schemas of schemas": (
+        {"allOf": [{"$ref": "https://json-schema.org/draft/2020-12/schema"}] * 1_000},
+        {"properties": {f"p{n}": {"type": 7} for n in range(10_000)}},
+    ),
+    # each problem holds a copy of its value
+    **{
+        f"{keyword} about a long text": (
+            branches(12, keyword, {"const": 1}),
+            "x" * 999_000 + "\N{PILE OF POO}",
+        )
+        for keyword in ("anyOf", "oneOf", "allOf")
+    },
+    "problems of a long text": (branches(9, "allOf", {"minLength": 2_000_000}), "x" * 1_000_000),
+    "problems that quote a long text": (branches(10, "allOf", {"const": "x" * 900_000}), "y"),
+    "problems that quote many lists": (branches(4, "allOf", {"const": [[]] * 300_000}), 1),
+    "wrong names": ({"propertyNames": {"maxLength": 1}}, {f"x{n}": 0 for n in range(70_000)}),
+    "missing names": ({"required": [f"r{n}" for n in range(9_000)]}, {"x": "y" * 900_000}),
+    # what is costly to estimate
+    "many parts about many names": (
+        {"allOf": [{"required": ["x"]}] * 1_000},
+        {f"x{n}": 0 for n in range(70_000)},
+    ),
+    "deep values that hold much": (within_itself("anyOf"), nested(120, [[]] * 300_000)),
 }
 
 
@@ -123,6 +195,20 @@ def test_no_schema_makes_checking_an_answer_long_or_large(attack: str) -> None:
             "its patterns expand to more than",
         ),
         ({"anyOf": [{"$ref": "#"}]}, "leads to itself"),
+        ({"prefixItems": [{}] * 60_000}, "more than 20,000 parts"),
+        ({"pattern": r"(\p{L}{90}){90}"}, "its patterns expand to more than"),
+        (
+            {"more": [{"pattern": "(a{900}){300}"}], "anyOf": [{"$ref": "#/more/0"}]},
+            "its patterns expand to more than",
+        ),
+        ({"items": {"enum": [n + 0.5 for n in range(110_000)]}}, "more than 100,000 checks for one value"),
+        (
+            {"$defs": {"a": {"$id": "urn:a", "type": "string"}, "b": {"$id": "urn:a", "type": "null"}}},
+            "two parts of it are called 'urn:a'",
+        ),
+        ({"$defs": {"a": {"$schema": "http://json-schema.org/draft-07/schema#"}}}, "of another draft"),
+        ({"const": [[]] * 160_000}, "more than 150,000 values"),
+        ({"$ref": "urn:elsewhere"}, "leads to nothing that is in it"),
         ({"$dynamicAnchor": "a", "allOf": [{"$dynamicRef": "#a"}]}, "leads to itself"),
         ({"$id": "https://a/b", "$defs": {"c": {"$id": "d", "not": {"$ref": "d"}}}}, "leads to itself"),
     ],
@@ -162,6 +248,36 @@ def tree(levels: int, leaf: Any) -> Any:
 @pytest.mark.parametrize(
     ("schema", "fitting", "wrong", "field"),
     [
+        (
+            {
+                "type": "object",
+                "properties": {
+                    "text": {"type": "string", "maxLength": 900_000},
+                    "name": {"type": "string", "pattern": r"^[\p{L} .'-]{1,80}$"},
+                    "code": {"type": "string", "pattern": r"^(?!0)[A-Z0-9]{4,20}$"},
+                    "price": {"type": "number", "multipleOf": 0.01},
+                    "level": {"enum": [None, "low", "high", 0.5]},
+                    **{f"field{n}": {"type": "string", "pattern": "^[^<>]{0,200}$"} for n in range(20)},
+                },
+                "required": ["text", *(f"field{n}" for n in range(20))],
+                "additionalProperties": False,
+            },
+            {"text": "x" * 800_000, "price": 0.25, **{f"field{n}": "y" * 200 for n in range(20)}},
+            {"text": "x" * 800_000, "price": 0.251, **{f"field{n}": "y" * 200 for n in range(20)}},
+            "price",
+        ),
+        (
+            {"items": {"properties": {"sku": {"pattern": r"^(?!X)[A-Z]{3}-\d{1,9}$"}}, "required": ["sku"]}},
+            [{"sku": f"ABC-{n}"} for n in range(2_000)],
+            [{"sku": f"ABC-{n}"} for n in range(1_000)] + [{"sku": "XBC-1"}],
+            "1000.sku",
+        ),
+        (
+            {"items": {"multipleOf": 0.01}},
+            [1.25] * 20_000,
+            [1.25] * 1_000 + [1.255],
+            "1000",
+        ),
         (TREE, tree(40, 1), tree(3, "x"), "left.left.left"),
         ({"items": {"pattern": "^.{0,5000}$"}}, ["a"] * 1_000, ["\n"], "0"),
         (
@@ -196,8 +312,16 @@ def test_ordinary_forms_that_hold_much_are_checked_and_explained(
         ("[^]{5}]{4}", 4),
         ("(((((", 0),
         ("))){4}", 3),
+        (r"\p{L}{5}", 5),
+        (r"\x{41}{5}", 5),
         ("a{" + "9" * 400 + "}", 1),
     ],
 )
 def test_what_a_pattern_repeats_is_counted_as_often(pattern: str, states: int) -> None:
     assert states <= pattern_size(pattern) <= states * 1.2 + 405
+
+
+def test_a_class_of_many_characters_has_many_states() -> None:
+    assert pattern_states(r"^[a-z]{30}$") < 50
+    assert pattern_states(r"^\p{L}{30}$") > 5_000
+    assert pattern_states(r"^[\p{L} ]{30}$") > 5_000

@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pydantic import TypeAdapter, ValidationError
 
 from signoff import codec
-from signoff.people.effort import TooMuch, Unfolded
+from signoff.people.effort import Unfolded
+from signoff.people.pattern_effort import LONGEST_COMPARED
 from signoff.people.patterns import in_words
+from signoff.people.references import TooMuch
+from signoff.people.weights import Weight
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -42,9 +45,10 @@ MOST_CHECKS: Final = 20_000_000
 
 Ordinary forms take some dozens, a list of 10,000 objects some 100,000."""
 
-MOST_EXPLAINED: Final = 500_000
-"""The limit on problems in branches (``anyOf``, ``oneOf``) times the values that each one holds. Beyond it they are
-not listed."""
+MOST_COPIED: Final = 8 * 1024 * 1024
+"""The limit on bytes of a value, and of its schema, that its problems hold. Beyond it they are not listed.
+
+Each problem holds a copy of the value in question, and the validator takes about four times as much to make them."""
 
 MOST_UNFOLDED: Final = 100_000
 """The number of checks that a schema may need for a single value. A costlier schema is refused."""
@@ -52,8 +56,11 @@ MOST_UNFOLDED: Final = 100_000
 MOST_STATES: Final = 200_000
 """The total size of a schema's patterns, with repetitions expanded: about 60 MB of memory at most."""
 
-LONGEST_COMPARED: Final = 10_000
-"""How many characters a text has at most that is compared with a pattern, unless its ``maxLength`` is more."""
+MOST_HELD: Final = 150_000
+"""How many values a schema may hold, options and defaults included: each takes some 70 bytes, in several copies."""
+
+LONGEST_REMEMBERED: Final = 64 * 1024
+"""The longest schema, as JSON, whose estimate is kept for the next answer."""
 
 _DATA: Final = frozenset({"const", "enum", "default", "examples"})
 """Parts of schemas that are no schemas."""
@@ -70,28 +77,30 @@ BACKTRACKS: Final = 10_000
 def schema_problem(schema: Mapping[str, Any]) -> str | None:
     """Say what is wrong with a JSON Schema, or None."""
     try:
-        each = _compiled(schema)[1].each
+        unfolded = _unfolded_of(schema)
+        if unfolded.each.checks > MOST_UNFOLDED:
+            return f"its branches and references take more than {MOST_UNFOLDED:,} checks for one value"
+        _compiled(schema)
     except _Refused as refused:
         return str(refused)
-    if each.checks > MOST_UNFOLDED:
-        return f"its branches and references take more than {MOST_UNFOLDED:,} checks for one value"
     return None
 
 
 def problems(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
     """Say what is wrong with a value: ``(field, message)`` each, the field ``""`` for the whole."""
     try:
-        validator, unfolded = _compiled(schema)
+        unfolded = _unfolded_of(schema)
+        weight = Weight.of(value)
+        if not _may_check(unfolded, weight, value):
+            return [("", "it takes too long to check; make it smaller, or its form simpler")]
+        validator = _compiled(schema)
     except _Refused as refused:
         return [("", f"nothing fits the schema that it is asked with: {refused}")]
-    size = _size(value)
-    if unfolded.each.checks * size > MOST_CHECKS:
-        return [("", "it takes too long to check; make it smaller, or its form simpler")]
     if validator.is_valid(value):
         return []
-    if size * unfolded.length > MAX_DETAIL:
+    if weight.size * unfolded.length > MAX_DETAIL:
         return [("", "it does not fit, and holds too much to say where")]
-    if not _may_explain(unfolded, value, size):
+    if not _may_explain(unfolded, weight, value):
         return [("", "it does not fit, and its form has too many branches to say where")]
     found = list(islice(_explained(validator.iter_errors(value)), MAX_PROBLEMS + 1))
     if len(found) > MAX_PROBLEMS:
@@ -118,17 +127,28 @@ class _Refused(Exception):
     """Nothing is checked against a schema. The text says why."""
 
 
-def _compiled(schema: Mapping[str, Any]) -> tuple[jsonschema_rs.Validator, Unfolded]:
-    """Compile a schema. Raises _Refused: it is invalid, refers to something outside, or costs too much to check."""
+def _unfolded_of(schema: Mapping[str, Any]) -> Unfolded:
+    """Estimate what a schema costs. Raises _Refused: it refers to something outside, or costs too much."""
+    if Weight.of(schema).size > MOST_HELD:
+        raise _Refused(f"it holds more than {MOST_HELD:,} values")
+    try:
+        written = json.dumps(schema)
+        made = _remembered(written) if len(written) <= LONGEST_REMEMBERED else _unfolded(written)
+    except TooMuch as error:
+        raise _Refused(str(error)) from None
+    except (RecursionError, ValueError):
+        raise _Refused(_TOO_DEEP) from None
+    if made.pattern_states > MOST_STATES:
+        raise _Refused(f"its patterns expand to more than {MOST_STATES:,} parts; repeat less in them")
+    return made
+
+
+def _compiled(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
+    """Compile a schema. Raises _Refused: it is invalid."""
     import jsonschema_rs
 
     try:
-        unfolded = _unfolded(json.dumps(schema))
-        if unfolded.pattern_states > MOST_STATES:
-            raise _Refused(f"its patterns expand to more than {MOST_STATES:,} parts; repeat less in them")
-        return _validator(schema), unfolded
-    except TooMuch as error:
-        raise _Refused(str(error)) from None
+        return _validator(schema)
     except jsonschema_rs.ValidationError as error:
         said = ": ".join(part for part in (_field(error.instance_path), shorten(error.message)) if part)
         raise _Refused(said) from None
@@ -235,33 +255,23 @@ def _bounded_member(name: str, member: object) -> object:
     return _bounded(member)
 
 
-def _may_explain(unfolded: Unfolded, value: object, size: int) -> bool:
-    """Whether all problems of a value fit into memory: each problem in a branch holds a copy of its value."""
-    most = MOST_EXPLAINED // (20 + size)
-    if not unfolded.is_recursive and unfolded.each.branched * size <= most:
+def _may_check(unfolded: Unfolded, weight: Weight, value: object) -> bool:
+    """Whether checking a value takes a bounded time."""
+    return unfolded.checks_of(weight) <= MOST_CHECKS or unfolded.may_check(value, MOST_CHECKS)
+
+
+def _may_explain(unfolded: Unfolded, weight: Weight, value: object) -> bool:
+    """Whether all problems of a value fit into memory: each holds a copy of the value that it is about."""
+    if not unfolded.is_recursive and unfolded.copied_of(weight) <= MOST_COPIED:
         return True
-    try:
-        return unfolded.to_explain(value).branched <= most
-    except TooMuch:
-        return False
+    return unfolded.may_explain(value, MOST_COPIED)
 
 
-@lru_cache(maxsize=16)
 def _unfolded(written: str) -> Unfolded:
     return Unfolded(json.loads(written), len(written))
 
 
-def _size(value: object) -> int:
-    """Count the values in a value, itself included."""
-    count, rest = 0, [value]
-    while rest:
-        each = rest.pop()
-        count += 1
-        if isinstance(each, dict):
-            rest.extend(cast("dict[str, object]", each).values())
-        elif isinstance(each, list):
-            rest.extend(cast("list[object]", each))
-    return count
+_remembered = lru_cache(maxsize=16)(_unfolded)
 
 
 def _explained(errors: Iterable[jsonschema_rs.ValidationError]) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,50 @@
+"""How much a JSON value holds: values, characters, and bytes."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any, cast
+
+
+@dataclass(frozen=True)
+class Weight:
+    """What a value holds, itself included.
+
+    Attributes:
+        size: Values.
+        chars: Characters of its texts and keys.
+        held: Bytes in memory.
+        nested: The sum of ``held`` of each value in it: what one copy of each takes.
+    """
+
+    size: int
+    chars: int
+    held: int
+    nested: int
+
+    @classmethod
+    def of(cls, value: object) -> Weight:
+        """Weigh a value."""
+        size = chars = held = nested = depth = 0
+        level = [value]
+        while level:
+            depth += 1
+            below: list[object] = []
+            here = 0
+            for each in level:
+                here += sys.getsizeof(each)
+                if isinstance(each, str):
+                    chars += len(each)
+                elif isinstance(each, dict):
+                    members = cast("dict[str, Any]", each)
+                    chars += sum(map(len, members))
+                    here += sum(map(sys.getsizeof, members))
+                    below.extend(members.values())
+                elif isinstance(each, list):
+                    below.extend(cast("list[object]", each))
+            size += len(level)
+            held += here
+            nested += depth * here
+            level = below
+        return cls(size, chars, held, nested)
