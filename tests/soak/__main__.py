@@ -36,7 +36,7 @@ from tests.cli.commands import Running
 from tests.postgres.server import DURABLE, PostgresServer
 from tests.soak.hostile import Hostile
 from tests.soak.innocent import PATIENCE_SECONDS, Figures, Innocent
-from tests.soak.programs import WORKFLOWS
+from tests.soak.programs import PAYMENTS, WORKFLOWS
 
 CLONE_NEWNS: Final = 0x00020000
 QUIET_PART: Final = 0.25
@@ -58,6 +58,7 @@ class Soak:
         database: The Postgres server, if it is one.
         has_disk: Whether the folder is a disk of its own.
         chance: Chooses what happens.
+        worker_key: Of the workers that have no database.
     """
 
     def __init__(
@@ -68,9 +69,12 @@ class Soak:
         database: PostgresServer | None,
         has_disk: bool,
         chance: random.Random,
+        worker_key: str,
     ) -> None:
         self.folder = folder
         self._variables = {"SIGNOFF_STORE": store}
+        remote = {"SIGNOFF_URL": f"http://127.0.0.1:{port}", "SIGNOFF_WORKER_KEY": worker_key}
+        self._workers = ({}, remote)
         self._port = port
         self._database = database
         self._has_disk = has_disk
@@ -82,10 +86,10 @@ class Soak:
         self.workers: list[Running] = []
 
     def start(self) -> None:
-        """Start a server and two workers."""
+        """Start a server and two workers: one on the database, and one that reaches it through the server."""
         self.server = self._server()
-        self.workers = [self._worker() for _ in range(2)]
         self.server.wait_for("listening")
+        self.workers = [self._worker(place) for place in range(len(self._workers))]
         for worker in self.workers:
             worker.wait_for("working")
 
@@ -117,8 +121,9 @@ class Soak:
             Running("server", "soak:app", *options, cwd=self.folder, **self._variables)
         )
 
-    def _worker(self) -> Running:
-        return self._stack.enter_context(Running("worker", "soak:app", cwd=self.folder, **self._variables))
+    def _worker(self, place: int) -> Running:
+        variables = self._variables | self._workers[place]
+        return self._stack.enter_context(Running("worker", "soak:app", cwd=self.folder, **variables))
 
     async def _kill_worker(self) -> None:
         await self._replace_worker(signal.SIGKILL)
@@ -131,7 +136,7 @@ class Soak:
         place = self._chance.randrange(len(self.workers))
         self.workers[place].signal(number)
         await asyncio.to_thread(self.workers[place].ends)
-        self.workers[place] = self._worker()
+        self.workers[place] = self._worker(place)
 
     async def _kill_server(self) -> None:
         assert self.server is not None
@@ -162,9 +167,9 @@ def _fill(ballast: Path) -> None:
                     pass
 
 
-async def soak(run: Soak, url: str, keys: tuple[str, str, str], seconds: float, seed: int) -> int:
+async def soak(run: Soak, url: str, keys: tuple[str, str, str, str], seconds: float, seed: int) -> int:
     """Let everybody play. Returns the exit code."""
-    innocent_key, hostile_key, worker_key = keys
+    innocent_key, hostile_key, worker_key, _ = keys
     figures, attacks = Figures(), Counter[tuple[str, int]]()
     innocents = [Innocent(url, innocent_key, name, figures) for name in "abcd"]
     hostiles = [
@@ -206,6 +211,7 @@ async def soak(run: Soak, url: str, keys: tuple[str, str, str], seconds: float, 
             {status: count for (each, status), count in sorted(attacks.items()) if each == name},
         )
     figures.broken += [f"the attack {name} got {status}" for name, status in attacks if status == 500]
+    figures.broken += _unpaid(run.folder, figures, run.happened)
     for each in figures.broken:
         print("BROKEN:", each)
     return int(bool(figures.broken) or not figures.ids)
@@ -213,7 +219,7 @@ async def soak(run: Soak, url: str, keys: tuple[str, str, str], seconds: float, 
 
 def _unpaid(folder: Path, figures: Figures, happened: Counter[str]) -> list[str]:
     """Return what is wrong with the payments: each was made, and twice only where a worker died in between."""
-    paid = Counter((folder / "marks").read_text().split())
+    paid = Counter((folder / PAYMENTS).read_text().split())
     repeated, kills = sum(paid.values()) - len(paid), happened["worker: SIGKILL"]
     print(f"  payments: {sum(paid.values())} for {len(paid)} refunds")
     missing = [f"{id} was not paid" for id in figures.ids if id not in paid]
@@ -273,8 +279,8 @@ def own_disk(folder: Path) -> Iterator[bool]:
             subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
 
 
-async def make_keys(store: str) -> tuple[str, str, str]:
-    """Return an innocent operator's key, and a hostile operator's and worker's of another namespace."""
+async def make_keys(store: str) -> tuple[str, str, str, str]:
+    """Return an innocent operator's key, a hostile operator's and worker's of another namespace, and an innocent worker's."""
     opened = store_at(store)
     await opened.open()
     try:
@@ -283,6 +289,7 @@ async def make_keys(store: str) -> tuple[str, str, str]:
             (await IssuedKeys(opened).create_for_service("innocent", [Role.OPERATOR], act_as=True))[0],
             (await evil.create_for_service("hostile", [Role.OPERATOR], act_as=True))[0],
             (await evil.create_for_worker("hostile"))[0],
+            (await IssuedKeys(opened).create_for_worker("innocent"))[0],
         )
     finally:
         await opened.close()
@@ -308,7 +315,7 @@ def main() -> int:
         store = f"sqlite:///{folder / 'signoff.db'}" if database is None else database.url()
         keys = asyncio.run(make_keys(store))
         port = _free_port()
-        run = Soak(folder, store, port, database, has_disk, random.Random(asked.seed))
+        run = Soak(folder, store, port, database, has_disk, random.Random(asked.seed), keys[3])
         stack.callback(run.stop)
         run.start()
         return asyncio.run(soak(run, f"http://127.0.0.1:{port}", keys, asked.seconds, asked.seed))
