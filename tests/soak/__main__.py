@@ -280,7 +280,7 @@ def own_disk(folder: Path) -> Iterator[bool]:
 
 
 async def make_keys(store: str) -> tuple[str, str, str, str]:
-    """Return an innocent operator's key, a hostile operator's and worker's of another namespace, and an innocent worker's."""
+    """Return keys: of an innocent operator, of a hostile operator and worker, and of an innocent worker."""
     opened = store_at(store)
     await opened.open()
     try:
