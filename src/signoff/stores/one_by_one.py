@@ -16,6 +16,9 @@ T = TypeVar("T")
 AT_ONCE: Final = 200
 """Items of each job in one transaction when they are done one by one."""
 
+LEFT_AS_IT_WAS: Final = "the database has left its row as it was"
+"""Of a row that a trigger keeps from being changed, without an error."""
+
 Skipped = Mapping[str, Sequence[Key]]
 """The items to pass over, by job."""
 

@@ -453,7 +453,10 @@ class PostgresStore:
             lambda: self._database.due(limit, self.lease_seconds),
             lambda skipped: self._due_each(limit, skipped),
         )
-        return earliest(next_at, aside.next_try(self.clock.now()))
+        changes_at = None
+        if self._database.has_deferred:
+            changes_at = await self._database.deferred.make(self, self._database.make_deferred)
+        return earliest(next_at, aside.next_try(self.clock.now()), changes_at)
 
     async def _due_each(self, limit: int, skipped: Skipped) -> Done[float | None]:
         return await self._database.due_each(limit, skipped, self.lease_seconds)

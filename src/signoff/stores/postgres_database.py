@@ -18,6 +18,7 @@ from signoff.stores import postgres_leases as leases
 from signoff.stores import postgres_reads as reads
 from signoff.stores import postgres_retention as retention
 from signoff.stores.claims import Claims
+from signoff.stores.deferred import DeferredChanges
 from signoff.stores.listeners import Listeners
 from signoff.stores.one_by_one import Done, OneByOne, Skipped, earliest
 from signoff.stores.outages import OUTAGE_SECONDS, Outages, is_absence
@@ -38,6 +39,7 @@ from signoff.stores.postgres_schema import (
 )
 from signoff.stores.postgres_writer import RETRY_LATER, RETRY_SOON, Writer
 from signoff.stores.readers import Readers
+from signoff.stores.set_aside import Key
 from signoff.stores.touched import Touched
 from signoff.stores.write_checks import WriteCheck
 
@@ -72,6 +74,8 @@ class Database:
         due_aside: Does what is due, and remembers which items failed.
         prune_aside: Deletes ended runs, and remembers which failed.
         claims: Claims runs, and remembers which failed.
+        deferred: Makes deferred changes, and remembers which failed.
+        has_deferred: Whether there were some at the last look for what is due.
         outages: When it could not be reached.
         lookups: Looks runs up.
     """
@@ -97,6 +101,8 @@ class Database:
         self.due_aside = OneByOne(leases.JOBS, log)
         self.prune_aside = OneByOne([retention.JOB], log)
         self.claims = Claims(log)
+        self.deferred = DeferredChanges(log)
+        self.has_deferred = False
         self.outages = Outages()
         self.clock: Clock = clock or DatabaseClock()
         self.listen_options = None if listen_address == "" else connection_options(listen_address or address)
@@ -227,7 +233,7 @@ class Database:
     def _lease_time(self, db: reads.Connection, lease_seconds: float, asked_at: float) -> leases.LeaseTime:
         """Return the time by which the leases have run out that may be freed, once runs can be written."""
         began_at = time.monotonic()
-        leases.wait_for_locks(db)
+        self.has_deferred = leases.wait_for_locks(db)
         if time.monotonic() - began_at >= OUTAGE_SECONDS:
             self.outages.waiting(began_at)
         self.outages.reached()
@@ -251,6 +257,13 @@ class Database:
         self.tell(reply.touched)
         held_for = self.outages.held_for(lease_seconds)
         return earliest(reply.next_at, self.clock.now() + held_for if held_for > 0 else None)
+
+    async def make_deferred(self, skipped: Sequence[Key]) -> Done[None]:
+        """Make deferred changes one by one, in every namespace, but for those to pass over."""
+        now = self.now()
+        done, touched = await self.call(lambda db: leases.make_deferred(db, now, skipped))
+        self.tell(touched)
+        return done
 
     async def release(self, worker_id: str, *, dead: bool, each: bool = False) -> int:
         """Take a worker off the register, and return how many runs became ready, at once or one by one."""

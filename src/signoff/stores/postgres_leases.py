@@ -14,6 +14,7 @@ from signoff.records import WorkerInfo
 from signoff.stores.base import FORGET_SECONDS, Claim
 from signoff.stores.claims import JOB as CLAIM_JOB
 from signoff.stores.claims import ClaimedEach
+from signoff.stores.deferred import JOB as DEFERRED_JOB
 from signoff.stores.failure_texts import text_of_postgres
 from signoff.stores.heartbeats import log_unreleased
 from signoff.stores.limits import check_worker
@@ -53,7 +54,12 @@ DUE_EACH = f"SELECT signoff.due_each(%s, {_LEASE_NOW}, %s, %s, %s, %s::jsonb)"
 
 HOLD = "SELECT signoff.hold_leases(%s, %s, %s)"
 
-WAIT_FOR_LOCKS = "UPDATE signoff.runs SET state = state WHERE false"
+WAIT_FOR_LOCKS = """
+WITH waited AS (UPDATE signoff.runs SET state = state WHERE false)
+SELECT EXISTS (SELECT FROM signoff.deferred)
+"""
+
+MAKE_DEFERRED = "SELECT signoff.make_deferred_each(%s, %s, %s::jsonb)"
 
 JOBS: Final = ("promise", "timer", "deadline", "lease", "rate", "worker")
 """Whose items ``due`` does."""
@@ -138,9 +144,38 @@ def heartbeat(
     return set(held) - kept
 
 
-def wait_for_locks(db: Connection) -> None:
-    """Return when no transaction keeps others from writing runs, such as one that builds an index."""
-    db.execute(WAIT_FOR_LOCKS)
+def wait_for_locks(db: Connection) -> bool:
+    """Return when no transaction keeps others from writing runs, such as one that builds an index.
+
+    Returns:
+        Whether there are deferred changes.
+    """
+    row = db.execute(WAIT_FOR_LOCKS).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def make_deferred(db: Connection, now: float | None, skipped: Sequence[Key]) -> tuple[Done[None], Touched]:
+    """Make deferred changes one by one, but for those to pass over. What fails leaves nothing behind."""
+    passed_over = to_json({_name(key): True for key in skipped}).decode()
+    row = db.execute(MAKE_DEFERRED, (now, AT_ONCE, passed_over)).fetchone()
+    assert row is not None
+    told = row[0]
+    touched = Touched()
+    for namespace, made in told["made"]:
+        touched.ready.add(namespace)
+        touched.due = True
+        for run_id in made.get("woken") or ():
+            touched.touch_woken(namespace, run_id, ready=True)
+        for run_id in made.get("ended") or ():
+            touched.touch_ended(namespace, run_id)
+    failures = [
+        Failure(
+            DEFERRED_JOB, (namespace, id), ItemFailed(f"{text_of_postgres(code, reason)} (SQLSTATE {code})")
+        )
+        for namespace, id, code, reason in told["failures"]
+    ]
+    return Done(None, failures, told["is_all"]), touched
 
 
 def hold(db: Connection, lease_now: float | None, served: float, lease_seconds: float) -> float | None:

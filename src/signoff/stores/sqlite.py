@@ -48,6 +48,7 @@ from signoff.records import (
 from signoff.stores import sqlite_audit as audit
 from signoff.stores import sqlite_claims as claims
 from signoff.stores import sqlite_clock as host
+from signoff.stores import sqlite_deferred as deferred
 from signoff.stores import sqlite_due as overdue
 from signoff.stores import sqlite_groups as groups
 from signoff.stores import sqlite_held as held_leases
@@ -70,6 +71,7 @@ from signoff.stores import sqlite_writable as writable
 from signoff.stores.base import Change, Claim, Outcome, Write
 from signoff.stores.base_snapshots import Saved
 from signoff.stores.claims import Claims
+from signoff.stores.deferred import DeferredChanges
 from signoff.stores.heartbeats import extend_leases
 from signoff.stores.limits import (
     check_deliveries,
@@ -482,7 +484,12 @@ class SqliteStore:
             lambda: self._due_at_once(limit, asked_at),
             lambda skipped: self._due_each(limit, skipped, asked_at),
         )
-        return earliest(next_at, aside.next_try(self.clock.now()))
+        changes_at = None
+        if await self._file.read_soon(deferred.any_left):
+            changes_at = await self._file.deferred.make(
+                self, lambda skipped: self._write(overdue.make_deferred, skipped)
+            )
+        return earliest(next_at, aside.next_try(self.clock.now()), changes_at)
 
     async def _due_at_once(self, limit: int, asked_at: float) -> float | None:
         now = self.clock.now()
@@ -649,6 +656,7 @@ class _File:
         self.due_aside = OneByOne(overdue.ITEMS, log)
         self.prune_aside = OneByOne([retention.JOB], log)
         self.claims = Claims(log)
+        self.deferred = DeferredChanges(log)
         self.outages = Outages()
         self._clock = clock
         self._lease_clock = lease_clock

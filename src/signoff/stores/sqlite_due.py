@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from signoff.records import MessageKind
+from signoff.stores import sqlite_deferred as deferred
 from signoff.stores import sqlite_groups as groups
+from signoff.stores import sqlite_keys as keys
+from signoff.stores import sqlite_messages as messages
 from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import FORGET_SECONDS
+from signoff.stores.deferred import Kind
 from signoff.stores.one_by_one import AT_ONCE, Done, Failure, Skipped
+from signoff.stores.set_aside import Key
 from signoff.stores.sqlite_transaction import Transaction
 
 FORGET_SILENT = "DELETE FROM workers WHERE seen_at <= ?"
@@ -72,6 +78,24 @@ DO: Final[dict[str, _Do]] = {
     "rate": lambda tx, namespace, name, _: groups.open_one(tx, namespace, name),
     "worker": lambda tx, _, id, number: tx.db.execute(FORGET, (id,)),
 }
+
+
+def _leave(tx: Transaction, namespace: str, run_id: str, n: int, details: dict[str, Any]) -> None:
+    kind = MessageKind(details.pop("kind"))
+    messages.leave(tx, namespace, run_id, kind, n=n, **details)
+
+
+CHANGES: Final[dict[Kind, deferred.Make]] = {
+    "turn": lambda tx, namespace, id, n, details: states.pass_turn(tx, namespace, id),
+    "slot": lambda tx, namespace, id, n, details: keys.unblock(tx, namespace, id),
+    "cancel": lambda tx, namespace, id, n, details: runs.cancel(tx, namespace, id, None, details["by"]),
+    "message": _leave,
+}
+
+
+def make_deferred(tx: Transaction, namespace: str, skipped: Sequence[Key]) -> Done[None]:
+    """Make changes that were refused before, one by one; see ``sqlite_deferred``."""
+    return deferred.make_each(tx, CHANGES, skipped)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from signoff.stores.one_by_one import AT_ONCE, LEFT_AS_IT_WAS, ItemFailed
+from signoff.stores.sqlite_deferred import make_or_defer
 from signoff.stores.sqlite_transaction import Transaction
 
 RUNNING = """
@@ -46,14 +49,18 @@ WHERE namespace = :namespace AND group_name = :group AND workflow = :workflow AN
     AND state = 'ready' AND blocked = 1 AND concurrency_limit > :limit AND ended_at IS NULL
 """
 
-UNBLOCK_FIRST = """
-UPDATE runs SET blocked = 0
-WHERE number = (
-    SELECT number FROM runs INDEXED BY runs_by_key
-    WHERE namespace = :namespace AND group_name = :group AND workflow = :workflow AND concurrency_key = :key
-        AND state = 'ready' AND blocked = 1 AND concurrency_limit = :limit AND ended_at IS NULL
-    ORDER BY priority DESC, ready_at, number LIMIT 1
-)
+FIRST_BLOCKED = """
+SELECT number, id FROM runs INDEXED BY runs_by_key
+WHERE namespace = :namespace AND group_name = :group AND workflow = :workflow AND concurrency_key = :key
+    AND state = 'ready' AND blocked = 1 AND concurrency_limit = :limit AND ended_at IS NULL
+ORDER BY priority DESC, ready_at, number LIMIT 1 OFFSET :refused
+"""
+
+UNBLOCK = "UPDATE runs SET blocked = 0 WHERE number = ?"
+
+BLOCKED = """
+SELECT number, group_name, workflow, concurrency_key, concurrency_limit FROM runs
+WHERE namespace = ? AND id = ? AND state = 'ready' AND blocked = 1
 """
 
 
@@ -104,4 +111,31 @@ def unblock_next(tx: Transaction, slots: Slots) -> None:
     """Make the next run of a key a candidate."""
     limit: int | None = 0
     while (limit := tx.db.execute(NEXT_LIMIT, slots.values(limit=limit)).fetchone()[0]) is not None:
-        tx.db.execute(UNBLOCK_FIRST, slots.values(limit=limit))
+        _unblock_first(tx, slots, limit)
+
+
+def unblock(tx: Transaction, namespace: str, run_id: str) -> None:
+    """Make a blocked run a candidate, if a slot of its key is free; else the run that frees one does so."""
+    row = tx.db.execute(BLOCKED, (namespace, run_id)).fetchone()
+    if row is None:
+        return
+    number, group, workflow, key, limit = row
+    if taken(tx, Slots(namespace, group, workflow, key), limit) < limit:
+        _unblock(tx, number)
+        tx.ready.add(namespace)
+
+
+def _unblock_first(tx: Transaction, slots: Slots, limit: int) -> None:
+    """Make the first blocked run of a limit a candidate that the database lets change."""
+    for refused in range(AT_ONCE):
+        first = tx.db.execute(FIRST_BLOCKED, slots.values(limit=limit, refused=refused)).fetchone()
+        if first is None:
+            return
+        number, run_id = first
+        if make_or_defer(tx, "slot", slots.namespace, run_id, partial(_unblock, tx, number)):
+            return
+
+
+def _unblock(tx: Transaction, number: int) -> None:
+    if tx.db.execute(UNBLOCK, (number,)).rowcount != 1:  # a trigger has said so
+        raise ItemFailed(LEFT_AS_IT_WAS)

@@ -12,6 +12,7 @@ from signoff.records import Message, MessageKind, NewSignal
 from signoff.stores import sqlite_states as states
 from signoff.stores.listed import first_of, seen_of
 from signoff.stores.same import same_json
+from signoff.stores.sqlite_deferred import make_or_defer
 from signoff.stores.sqlite_rows import MESSAGE_COLUMNS, to_message
 from signoff.stores.sqlite_transaction import Transaction
 from signoff.stores.unreadable import readable
@@ -102,6 +103,21 @@ def leave(
         tx.db.execute(
             LEAVE, (namespace, run_id, wakes, kind.value, tx.now, n, name, state, value, error, by, note)
         )
+
+
+def leave_or_defer(
+    tx: Transaction, namespace: str, run_id: str, kind: MessageKind, *, n: int, **what: str | None
+) -> None:
+    """Leave a message for a run that joined what was settled; later, if its row cannot be changed."""
+    make_or_defer(
+        tx,
+        "message",
+        namespace,
+        run_id,
+        lambda: leave(tx, namespace, run_id, kind, n=n, **what),
+        n=n,
+        details={"kind": kind.value, **what},
+    )
 
 
 def leave_signal(tx: Transaction, namespace: str, signal: NewSignal | None) -> None:

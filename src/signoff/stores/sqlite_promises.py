@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -404,11 +404,13 @@ def tell_all(tx: Transaction, promise: Promise) -> None:
 
 def _tell_waiters(tx: Transaction, promise: Promise) -> None:
     for run_id, n in messages.waiters(tx, promise.namespace, "promise", promise.id):
-        _tell(tx, promise, run_id, n)
+        _tell(tx, promise, run_id, n, leave=messages.leave_or_defer)
 
 
-def _tell(tx: Transaction, promise: Promise, run_id: str, n: int) -> None:
-    messages.leave(
+def _tell(
+    tx: Transaction, promise: Promise, run_id: str, n: int, *, leave: Callable[..., None] = messages.leave
+) -> None:
+    leave(
         tx,
         promise.namespace,
         run_id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -36,6 +36,7 @@ from signoff.stores.limits import check_events, check_text
 from signoff.stores.listed import Listing, read_page
 from signoff.stores.paging import LAST_NUMBER, Page, RunFilter, page_number
 from signoff.stores.same import OTHER_ACTIVE, difference
+from signoff.stores.sqlite_deferred import make_or_defer
 from signoff.stores.sqlite_rows import READ_RUN_COLUMNS, RUN_COLUMNS, run_column, run_size, to_run
 from signoff.stores.sqlite_transaction import Transaction
 
@@ -148,7 +149,7 @@ def cancel_child(tx: Transaction, namespace: str, parent_id: str, run_id: str) -
     if row is None:
         return
     if row[0] == parent_id:
-        cancel(tx, namespace, run_id, None, f"run:{parent_id}")
+        _cancel_or_defer(tx, namespace, run_id, parent_id)
     else:
         messages.unjoin(tx, namespace, "run", run_id, parent_id)
 
@@ -163,7 +164,7 @@ def finish(
     if parent_id is not None and parent_n is not None:
         _tell(tx, namespace, parent_id, parent_n, run_id, outcome)
     for waiter, n in messages.waiters(tx, namespace, "run", run_id):
-        _tell(tx, namespace, waiter, n, run_id, outcome)
+        _tell(tx, namespace, waiter, n, run_id, outcome, leave=messages.leave_or_defer)
 
 
 def cancel(tx: Transaction, namespace: str, run_id: str, reason: str | None, by: str | None) -> Run:
@@ -271,8 +272,15 @@ def terminate(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent
     live.delete(tx, namespace, run_id)
     messages.unjoin_all(tx, namespace, run_id)
     for _, child_id in sorted(tx.db.execute(CHILDREN, (namespace, run_id)).fetchall()):
-        cancel(tx, namespace, child_id, None, f"run:{run_id}")
+        _cancel_or_defer(tx, namespace, child_id, run_id)
     return _recorded(tx, namespace, run, event)
+
+
+def _cancel_or_defer(tx: Transaction, namespace: str, run_id: str, parent_id: str) -> None:
+    by = f"run:{parent_id}"
+    make_or_defer(
+        tx, "cancel", namespace, run_id, lambda: cancel(tx, namespace, run_id, None, by), details={"by": by}
+    )
 
 
 def _resume(tx: Transaction, namespace: str, run_id: str) -> Run | None:
@@ -408,8 +416,17 @@ def _refuse(tx: Transaction, namespace: str, parent_id: str, n: int, run_id: str
     _tell(tx, namespace, parent_id, n, run_id, Outcome(RunState.FAILED, error=encode_error(why)))
 
 
-def _tell(tx: Transaction, namespace: str, waiter: str, n: int, run_id: str, outcome: Outcome) -> None:
-    messages.leave(
+def _tell(
+    tx: Transaction,
+    namespace: str,
+    waiter: str,
+    n: int,
+    run_id: str,
+    outcome: Outcome,
+    *,
+    leave: Callable[..., None] = messages.leave,
+) -> None:
+    leave(
         tx,
         namespace,
         waiter,

@@ -17,7 +17,8 @@ from signoff.stores import sqlite_large as large
 from signoff.stores import sqlite_sessions as sessions
 from signoff.stores.heartbeats import log_unreleased
 from signoff.stores.limits import check_run
-from signoff.stores.one_by_one import ItemFailed
+from signoff.stores.one_by_one import LEFT_AS_IT_WAS, ItemFailed
+from signoff.stores.sqlite_deferred import make_or_defer
 from signoff.stores.sqlite_keys import Slots
 from signoff.stores.sqlite_rows import READ_RUN_COLUMNS, RUN_COLUMNS, RUN_WIDTH, from_run, to_run
 from signoff.stores.sqlite_transaction import Transaction
@@ -222,13 +223,18 @@ RETURNING {READ_RUN_COLUMNS}
 """
 
 
+AWAITS_TURN = f"""
+SELECT number FROM runs
+WHERE namespace = :namespace AND id = ({sessions.IS_BUSY}) AND state = 'paused' AND epoch = 0 AND wake_at IS NULL
+    AND suspended_at IS NULL
+"""
+
 # paused until its turn comes -> ready, or paused until it may start
-TAKE_TURN = f"""
+TAKE_TURN = """
 UPDATE runs
 SET state = CASE WHEN start_at > :now THEN 'paused' ELSE 'ready' END, ready_at = :now,
     wake_at = CASE WHEN start_at > :now THEN start_at END
-WHERE namespace = :namespace AND id = ({sessions.IS_BUSY}) AND state = 'paused' AND epoch = 0 AND wake_at IS NULL
-    AND suspended_at IS NULL
+WHERE number = :number
 RETURNING id, state, concurrency_key
 """
 
@@ -304,7 +310,7 @@ def claim(
     """Lease ready runs, given by their numbers, to a worker. They are returned in the order given."""
     rows = tx.db.execute(CLAIM, (worker_id, lease_until, token, json.dumps(numbers))).fetchall()
     if len(rows) != len(numbers):  # a trigger has said so
-        raise ItemFailed("the database has left its row as it was")
+        raise ItemFailed(LEFT_AS_IT_WAS)
     by_number = {row[RUN_WIDTH]: to_run(row) for row in rows}
     claimed = [by_number[number] for number in numbers]
     for run in claimed:
@@ -495,11 +501,28 @@ def retry(tx: Transaction, namespace: str, run_id: str) -> Run | None:
 
 
 def _pass_turn(tx: Transaction, namespace: str, session_id: str) -> None:
+    """Let the run go on whose turn it has become, if it waits for that; later, if its row cannot be changed."""
+    number = _awaiting_turn(tx, namespace, session_id)
+    if number is not None:
+        make_or_defer(tx, "turn", namespace, session_id, lambda: _take_turn(tx, namespace, number))
+
+
+def pass_turn(tx: Transaction, namespace: str, session_id: str) -> None:
     """Let the run go on whose turn it has become, if it waits for that."""
-    values = {"namespace": namespace, "session_id": session_id, "now": tx.now}
-    row = tx.db.execute(TAKE_TURN, values).fetchone()
+    number = _awaiting_turn(tx, namespace, session_id)
+    if number is not None:
+        _take_turn(tx, namespace, number)
+
+
+def _awaiting_turn(tx: Transaction, namespace: str, session_id: str) -> int | None:
+    row = tx.db.execute(AWAITS_TURN, {"namespace": namespace, "session_id": session_id}).fetchone()
+    return None if row is None else row[0]
+
+
+def _take_turn(tx: Transaction, namespace: str, number: int) -> None:
+    row = tx.db.execute(TAKE_TURN, {"number": number, "now": tx.now}).fetchone()
     if row is None:
-        return
+        raise ItemFailed(LEFT_AS_IT_WAS)
     run_id, state, key = row
     ready = state == RunState.READY and (key is None or _line_up_again(tx, namespace, run_id))
     tx.touch(namespace, run_id, ready=ready, due=state == RunState.PAUSED)

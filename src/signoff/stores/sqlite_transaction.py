@@ -260,7 +260,8 @@ class Committer:
             except Exception as error:
                 if isinstance(error, sqlite3.DatabaseError) and not is_fault_of_one(error):
                     raise  # the database failed, not the operation
-                own = self.explain(error) if isinstance(error, sqlite3.OperationalError) else error
+                is_refused = isinstance(error, sqlite3.OperationalError | sqlite3.IntegrityError)
+                own = self.explain(error) if is_refused else error
                 operation.fail(own)
                 if self.db.total_changes != changes:
                     return operation

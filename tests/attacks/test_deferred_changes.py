@@ -1,0 +1,332 @@
+"""A run whose row the database refuses to change fails no change of another run: its own change follows later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff import Context, Signoff
+from signoff.records import AuditKind, MessageKind, NewAuditEvent, NewPromise, NewRun, PromiseKind, RunState
+from signoff.server import Server
+from signoff.server.issued import IssuedKeys
+from signoff.stores.base import Store
+from signoff.stores.postgres import PostgresStore
+from signoff.stores.remote import RemoteStore
+from signoff.stores.set_aside import at_work
+from signoff.stores.sqlite import SqliteStore
+from tests.attacks.damage import DATABASES, Damaged, damaged
+from tests.stores.scene import GROUP, WORKFLOW, Scene, entry, promise
+from tests.support import in_asyncio
+
+KEY: dict[str, Any] = {"concurrency_key": "k", "concurrency_limit": 1}
+
+
+def _child(id: str, parent_id: str) -> NewRun:
+    return NewRun(id, WORKFLOW, GROUP, "{}", parent_id=parent_id, parent_n=0)
+
+
+async def _turn(scene: Scene) -> Callable[[], Awaitable[object]]:
+    run = await scene.run("good", session_id="s")
+    await scene.start("bad", session_id="s")
+    return lambda: scene.complete(run)
+
+
+async def _turn_after_cancel(scene: Scene) -> Callable[[], Awaitable[object]]:
+    await scene.start("good", session_id="s", start_at=scene.clock.now() + 1e6)
+    await scene.start("bad", session_id="s")
+    return lambda: scene.store.cancel("good")
+
+
+async def _slot(scene: Scene) -> Callable[[], Awaitable[object]]:
+    run = await scene.run("good", **KEY)
+    await scene.start("bad", **KEY)
+    await scene.start("last", **KEY)
+    return lambda: scene.complete(run)
+
+
+async def _slot_of_dead_worker(scene: Scene) -> Callable[[], Awaitable[object]]:
+    await _slot(scene)
+
+    async def lose() -> None:
+        assert await scene.store.release("w", dead=True) == 1
+        await scene.store.cancel("good")
+
+    return lose
+
+
+async def _joined_run(scene: Scene) -> Callable[[], Awaitable[object]]:
+    parent = await scene.run("parent")
+    await scene.append(parent, starts=[_child("good", "parent")])
+    [claim] = await scene.claim()
+    other = await scene.run("bad")
+    await scene.append(other, starts=[_child("good", "bad")])
+    return lambda: scene.complete(claim.run)
+
+
+async def _joined_promise(scene: Scene) -> Callable[[], Awaitable[object]]:
+    owner = await scene.run("good")
+    await scene.append(owner, opens=[promise("good", 0, id="x")])
+    other = await scene.run("bad")
+    await scene.append(other, opens=[promise("bad", 0, id="x")])
+    return lambda: scene.settle("x", kind=PromiseKind.PROMISE)
+
+
+async def _joined_promise_of_an_end(scene: Scene) -> Callable[[], Awaitable[object]]:
+    await _joined_promise(scene)
+    owner = await scene.store.get_run("good")
+    return lambda: scene.complete(owner)
+
+
+async def _joined_promise_in_time(scene: Scene) -> Callable[[], Awaitable[object]]:
+    due_at = scene.clock.now() + 8
+    owner = await scene.run("good")
+    await scene.append(owner, opens=[promise("good", 0, id="x", due_at=due_at)])
+    other = await scene.run("bad")
+    await scene.append(other, opens=[promise("bad", 0, id="x", due_at=due_at)])
+
+    async def wait() -> None:
+        scene.clock.advance(9)
+        await scene.store.due()
+        assert [message.kind for message in await scene.messages("good")] == [MessageKind.SETTLED]
+
+    return wait
+
+
+async def _cancelled(scene: Scene) -> Callable[[], Awaitable[object]]:
+    parent = await scene.run("good")
+    await scene.append(parent, starts=[_child("bad", "good")])
+    await scene.claim()
+    return lambda: scene.append(parent, entry(0), cancels=["bad"])
+
+
+async def _terminated(scene: Scene) -> Callable[[], Awaitable[object]]:
+    await _cancelled(scene)
+    event = NewAuditEvent("e", AuditKind.TERMINATED, "", "good", "user:ana")
+    return lambda: scene.store.terminate("good", event)
+
+
+async def _is_claimable(scene: Scene) -> bool:
+    if await scene.state("bad") is not RunState.READY:
+        return False
+    return "bad" in [claim.run.id for claim in await scene.claim(worker="v")]
+
+
+async def _has_message(scene: Scene) -> bool:
+    return [message.kind for message in await scene.messages("bad")] == [MessageKind.SETTLED]
+
+
+async def _is_told_to_stop(scene: Scene) -> bool:
+    return [message.kind for message in await scene.messages("bad")] == [MessageKind.CANCEL]
+
+
+# Of each change of another run: what makes it, and whether it is made. It is the change of `bad`.
+CHANGES: dict[
+    str,
+    tuple[Callable[[Scene], Awaitable[Callable[[], Awaitable[object]]]], Callable[[Scene], Awaitable[bool]]],
+] = {
+    "turn": (_turn, _is_claimable),
+    "turn after a cancelled one": (_turn_after_cancel, _is_claimable),
+    "joined run": (_joined_run, _has_message),
+    "joined promise": (_joined_promise, _has_message),
+    "joined promise of a run that ends": (_joined_promise_of_an_end, _has_message),
+    "joined promise that times out": (_joined_promise_in_time, _has_message),
+    "cancelled child": (_cancelled, _is_told_to_stop),
+    "child of a terminated run": (_terminated, _is_told_to_stop),
+}
+
+
+def _aside(scene: Scene) -> dict[str, int]:
+    return {
+        f"{item.namespace}/{item.id}": item.failures
+        for aside in at_work()
+        if aside.location == scene.store.location
+        for item in aside.items
+        if item.job == "deferred change"
+    }
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_a_change_of_another_run_that_is_refused_follows_later(
+    tmp_path: Path, database: str, change: str
+) -> None:
+    prepare, is_made = CHANGES[change]
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        do = await prepare(scene)
+        before = await scene.store.get_run("bad")
+        damage.refuse("runs", when="id = 'bad'")
+        await do()
+        assert await scene.store.get_run("bad") == before
+        assert damage.find("SELECT count(*) FROM deferred") == 1
+
+        # It is tried again with back-off, and what is due of others is done.
+        await scene.store.create_promise(NewPromise("p", due_at=scene.clock.now() + 1))
+        scene.clock.advance(2)
+        next_at = await scene.store.due()
+        assert (await scene.store.get_promise("p")).state.value == "timed_out"
+        assert next_at is not None
+        assert next_at > scene.clock.now(), "or the loop of timers would spin"
+        item = "default/s" if change.startswith("turn") else "default/bad"
+        failures = _aside(scene)
+        assert list(failures) == [item]
+        await scene.store.due()
+        assert _aside(scene) == failures, "too soon"
+        scene.clock.advance(3)
+        await scene.store.due()
+        assert _aside(scene) == {item: failures[item] + 1}
+
+        damage.allow("runs")
+        assert not await is_made(scene)
+        scene.clock.advance(5)
+        await scene.store.due()
+        assert await is_made(scene)
+        assert _aside(scene) == {}
+        assert damage.find("SELECT count(*) FROM deferred") == 0
+
+
+@pytest.mark.parametrize("make", [_slot, _slot_of_dead_worker])
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_a_blocked_run_that_is_refused_keeps_no_other_of_its_key_from_its_slot(
+    tmp_path: Path, database: str, make: Callable[[Scene], Awaitable[Callable[[], Awaitable[object]]]]
+) -> None:
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        do = await make(scene)
+        damage.refuse("runs", when="id = 'bad'")
+        await do()
+        if make is _slot_of_dead_worker:
+            [claim] = await scene.claim()
+            assert claim.run.id == "good", "it asked to be cancelled, and goes first"
+            await scene.complete(claim.run)
+        [claim] = await scene.claim()
+        assert claim.run.id == "last"
+        await scene.complete(claim.run)
+        assert await scene.claim() == []
+        await scene.store.due()
+        assert _aside(scene) == {"default/bad": 1}
+        damage.allow("runs")
+        scene.clock.advance(2)
+        await scene.store.due()
+        assert await _is_claimable(scene)
+
+
+@pytest.mark.parametrize("make", [_turn, _slot])
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_a_row_that_is_left_as_it_is_without_an_error_is_changed_later(
+    tmp_path: Path, database: str, make: Callable[[Scene], Awaitable[Callable[[], Awaitable[object]]]]
+) -> None:
+    """A trigger of Postgres or SQLite may keep a row from being changed silently."""
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        do = await make(scene)
+        damage.refuse("runs", when="id = 'bad'")
+        damage.run(
+            "DROP TRIGGER poison_runs; CREATE TRIGGER poison_runs BEFORE UPDATE ON runs WHEN NEW.id = 'bad' "
+            "BEGIN SELECT RAISE(IGNORE); END",
+            "CREATE OR REPLACE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RETURN NULL; END $$",
+        )
+        await do()
+        if make is _slot:
+            [claim] = await scene.claim()
+            assert claim.run.id == "last"
+            await scene.complete(claim.run)
+        assert await scene.claim() == []
+        await scene.store.due()
+        assert list(_aside(scene).values()) == [1]
+        damage.allow("runs")
+        scene.clock.advance(2)
+        await scene.store.due()
+        assert await _is_claimable(scene)
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_another_process_makes_a_change_that_was_deferred(tmp_path: Path, database: str) -> None:
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        do = await _turn(scene)
+        damage.refuse("runs", when="id = 'bad'")
+        await do()
+        damage.allow("runs")
+        async with _opened_again(damage) as other:
+            await other.due()
+        assert await scene.state("bad") is RunState.READY
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_a_change_of_a_run_that_was_deleted_is_dropped(tmp_path: Path, database: str) -> None:
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        do = await _joined_promise(scene)
+        damage.refuse("runs", when="id = 'bad'")
+        await do()
+        damage.allow("runs")
+        damage.run("DELETE FROM runs WHERE id = 'bad'", "DELETE FROM signoff.runs WHERE id = 'bad'")
+        await scene.store.due()
+        assert damage.find("SELECT count(*) FROM deferred") == 0
+        assert _aside(scene) == {}
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_a_run_whose_parent_is_refused_waits_with_it_and_others_go_on(
+    tmp_path: Path, database: str, is_remote: bool
+) -> None:
+    """A run's end and the settling of its parent's promise are one transaction: neither happens without the other."""
+    async with damaged(database, tmp_path) as damage, Server(damage.scene.store, port=0) as server:
+        scene = damage.scene
+        parent = await scene.run("parent")
+        assert await scene.pause(parent, starts=[_child("child", "parent")])
+        damage.refuse("runs", when="id = 'parent'")
+        key, _ = await IssuedKeys(scene.store).create_for_worker("far")
+        far = RemoteStore(server.url, key=key)
+        app = Signoff(far if is_remote else scene.store)
+
+        @app.workflow(name=WORKFLOW)
+        async def refund(ctx: Context) -> str:
+            return "done"
+
+        try:
+            async with app.worker(), asyncio.timeout(60):
+                for number in range(5):
+                    await scene.start(f"good-{number}")
+                for number in range(5):
+                    while (await scene.state(f"good-{number}")) is not RunState.SUCCEEDED:
+                        await asyncio.sleep(0.01)
+                assert (await scene.state("child")) in (RunState.READY, RunState.RUNNING)
+                damage.allow("runs")
+                while (await scene.state("child")) is not RunState.SUCCEEDED:
+                    scene.clock.advance(1)
+                    scene.lease_clock.advance(1)
+                    await asyncio.sleep(0.05)
+                assert (await scene.store.get_run("parent")).wakes == 1, "it was told, once"
+        finally:
+            await far.close()
+
+
+@asynccontextmanager
+async def _opened_again(damage: Damaged) -> AsyncIterator[Store]:
+    clocks: dict[str, Any] = {"clock": damage.scene.clock, "lease_clock": damage.scene.lease_clock}
+    here = damage.scene.store
+    if isinstance(here, PostgresStore):
+        store: Store = PostgresStore(here.conninfo, **clocks)
+    else:
+        assert isinstance(here, SqliteStore)
+        store = SqliteStore(here.path, **clocks)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
