@@ -11,13 +11,26 @@ from cronsim import CronSim, CronSimError
 
 from signoff.errors import InvalidValue
 
+LONGEST_CRON = 1_000
+"""Characters of a cron expression. All minutes, hours and days one by one are some 400."""
+
+LONGEST_ZONE = 100
+"""Characters of a time zone's name."""
+
 _HOUR = 3600.0
 _MOST_HOURS = 27  # the most that a clock was ever turned back is a day
 
 
-@functools.lru_cache(maxsize=1024)
 def check_cron(cron: str, timezone: str) -> None:
     """Raise InvalidValue unless it is a cron expression of five fields that has times, in a known time zone."""
+    for field, text, longest in (("cron", cron, LONGEST_CRON), ("timezone", timezone, LONGEST_ZONE)):
+        if len(text) > longest:
+            raise InvalidValue(field, f"it has {len(text):,} characters, more than {longest:,}")
+    _check_times(cron, timezone)
+
+
+@functools.lru_cache(maxsize=1024)
+def _check_times(cron: str, timezone: str) -> None:
     if len(cron.split()) != 5:
         raise InvalidValue("cron", f"{cron!r} has not five fields: minute, hour, day, month, weekday")
     try:
