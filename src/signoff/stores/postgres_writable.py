@@ -1,4 +1,8 @@
-"""Whether a Postgres store takes writes: found out by one."""
+"""Whether a Postgres store takes writes: found out by one, and by whether its disk has room for more.
+
+On a full disk a row still fits into the pages of a table that are there, while those of runs do not. So the probe has
+the database write half a megabyte into a temporary file, too, which is gone at once.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,16 @@ VALUES (%(namespace)s, %(id)s, %(probe)s, %(id)s, %(probe)s, 0)
 DELETE: Final = "DELETE FROM signoff.tokens WHERE namespace = %(namespace)s AND id = %(id)s"
 
 
+# The planner keeps the function's rows where it scans them: beyond work_mem that is a file.
+LITTLE_MEMORY: Final = "SET LOCAL work_mem = '64kB'"
+SPILL: Final = "SELECT count(*) FROM generate_series(1, 30000)"
+
+
 def check(db: Connection, namespace: str) -> None:
-    """Write a row and delete it, in one transaction."""
+    """Write a row and delete it, and a temporary file, in one transaction."""
     values = {"namespace": namespace, "id": f"{PROBE} {uuid4().hex}", "probe": PROBE}
     with db.transaction():
         db.execute(INSERT, values)
         db.execute(DELETE, values)
+        db.execute(LITTLE_MEMORY)
+        db.execute(SPILL)
