@@ -35,6 +35,15 @@ SHORTEST_PIECE: Final = 32
 SHORTEST_CUT_PIECE: Final = 6
 """Likewise where dots say that something was cut, as ``'eyJhbGciOi...0THsR8U'`` in a message of pydantic."""
 
+LONGEST_REMEMBERED: Final = 8 * 1024
+"""Spellings of hidden texts are kept for the next record up to this many characters; of longer ones only the last.
+
+All spellings of a text take some twenty times as much memory.
+"""
+
+LONGEST_PATTERN: Final = 100
+"""Characters of a hidden text whose pattern is kept."""
+
 _CUT: Final = re.compile(r"\.\.\.|\u2026")
 
 Pointer = tuple[str | int, ...]
@@ -132,8 +141,16 @@ def _is_very(before: Iterable[tuple[str, Any]], after: Iterable[tuple[str, Any]]
     )
 
 
-@lru_cache(maxsize=256)
 def _spellings(secrets: frozenset[str]) -> tuple[str, ...]:
+    """Return how texts may be written in others, the longest first."""
+    return (_spelt if _is_short(secrets) else _spelt_long)(secrets)
+
+
+def _is_short(secrets: frozenset[str]) -> bool:
+    return sum(map(len, secrets)) <= LONGEST_REMEMBERED
+
+
+def _spell(secrets: frozenset[str]) -> tuple[str, ...]:
     """Return how texts may be written in others, the longest first: in JSON, ``repr``, URLs, HTML, base64."""
     found: set[str] = set()
     for text in secrets:
@@ -150,6 +167,10 @@ def _spellings(secrets: frozenset[str]) -> tuple[str, ...]:
         if not text.isascii():
             found.update(unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC"))
     return tuple(sorted(found, key=lambda each: (-len(each), each)))
+
+
+_spelt = lru_cache(maxsize=256)(_spell)
+_spelt_long = lru_cache(maxsize=1)(_spell)
 
 
 def _in_base64(encoded: bytes) -> Iterator[str]:
@@ -182,8 +203,12 @@ def _rewritten(text: str, secrets: frozenset[str]) -> Iterator[re.Pattern[str]]:
             yield _finder(written, is_spread)
 
 
-@lru_cache(maxsize=256)
 def _rewritings(secrets: frozenset[str]) -> tuple[tuple[str, bool], ...]:
+    """Return the texts to look for in other letter cases and in groups."""
+    return (_rewritten_as if _is_short(secrets) else _rewritten_as_long)(secrets)
+
+
+def _rewrite(secrets: frozenset[str]) -> tuple[tuple[str, bool], ...]:
     """Return the texts to look for, in lower case, the longest first, each with whether separators are left out."""
     found: set[tuple[str, bool]] = set()
     for text in secrets:
@@ -196,10 +221,21 @@ def _rewritings(secrets: frozenset[str]) -> tuple[tuple[str, bool], ...]:
     return tuple(sorted(found, key=lambda each: (-len(each[0]), each)))
 
 
-@lru_cache(maxsize=1024)
+_rewritten_as = lru_cache(maxsize=256)(_rewrite)
+_rewritten_as_long = lru_cache(maxsize=1)(_rewrite)
+
+
 def _finder(written: str, is_spread: bool) -> re.Pattern[str]:
+    """Return a pattern for a text in another letter case, or in groups."""
+    return (_found if len(written) <= LONGEST_PATTERN else _find)(written, is_spread)
+
+
+def _find(written: str, is_spread: bool) -> re.Pattern[str]:
     between = f"{_BETWEEN}*" if is_spread else ""
     return re.compile(between.join(map(re.escape, written)), re.IGNORECASE)
+
+
+_found = lru_cache(maxsize=1024)(_find)
 
 
 _QUOTES: Final[tuple[Callable[[str], str], ...]] = (
