@@ -16,6 +16,8 @@ from tests.attacks.large_value import ROWS
 from tests.attacks.measuring import Measured
 from tests.support import in_asyncio, pauses
 
+pytestmark = pytest.mark.long
+
 KIB_OF_MIB = 1024
 
 

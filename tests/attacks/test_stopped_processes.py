@@ -24,6 +24,8 @@ REMOTE_LEASE_SECONDS = 2.0
 STOP_SECONDS = 13.0  # workers have given up by then, and ask anew
 RUNS = 3
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:

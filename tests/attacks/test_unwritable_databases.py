@@ -15,6 +15,8 @@ from tests.attacks import unwritable_database as unwritable
 from tests.postgres.server import FAST, PostgresServer
 from tests.support import in_asyncio
 
+pytestmark = pytest.mark.long
+
 
 def _check(outcome: dict[str, Any]) -> None:
     assert set(outcome["ready"]) == {503}, "it says that it is ready, and work cannot go on"
