@@ -82,6 +82,21 @@ def test_what_is_quick_catches_up_after_what_took_long() -> None:
     assert max(turns.count(turn) for turn in turns) == MOST_IN_A_TURN
 
 
+def test_what_was_quick_before_does_not_let_more_go_on_that_take_long() -> None:
+    with clock() as loop:
+        log = list[int]()
+
+        async def play() -> None:
+            pace = Pace(loop)
+            for seconds in (LONG_SECONDS, LONG_SECONDS, LONG_SECONDS):
+                await _computes(pace, loop, seconds, [])
+                await asyncio.sleep(0)
+            await asyncio.gather(*(_computes(pace, loop, LONG, log) for _ in range(20)))
+
+        loop.run_until_complete(play())
+        assert len(set(log)) == 20
+
+
 def test_nothing_waits_for_others_that_compute_again_and_again() -> None:
     with clock() as loop:
         begun, ended = list[int](), list[int]()

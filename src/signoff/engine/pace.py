@@ -73,6 +73,8 @@ class Pace:
         self.is_behind = self._is_counting = released > 0
         if self.is_behind:  # until those that were let go have computed
             self._loop.call_soon(self._next_turn)
+        else:
+            self._at_once = 1
 
     def _release(self, waiting: deque[asyncio.Future[None]]) -> int:
         released = 0
