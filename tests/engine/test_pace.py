@@ -16,7 +16,7 @@ from signoff import Context
 from signoff.engine.pace import LONG_SECONDS, MOST_IN_A_TURN, TURN_SECONDS, Pace
 from tests.support import doomed_worker, in_asyncio, new_app, opened
 
-RUNS = 24
+RUNS = 12
 LONG = 1.5 * TURN_SECONDS
 
 
