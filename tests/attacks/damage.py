@@ -69,6 +69,16 @@ class Damaged:
             "EXECUTE FUNCTION public.poison()",
         )
 
+    def ignore(self, table: str, *, when: str) -> None:
+        """Have the database leave rows of a table as they are without an error, as a policy of rows does."""
+        self.refuse(table, when=when)
+        self.run(
+            f"DROP TRIGGER poison_{table}; CREATE TRIGGER poison_{table} BEFORE UPDATE ON {table} WHEN NEW.{when} "
+            "BEGIN SELECT RAISE(IGNORE); END",
+            "CREATE OR REPLACE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RETURN NULL; END $$",
+        )
+
     def allow(self, table: str) -> None:
         """Have the database take changes of a table again."""
         self._refused.discard(table)

@@ -29,14 +29,10 @@ HOW = ("refused", "left as it is")
 
 def _spoil(damage: Damaged, how: str, when: str = "id = 'bad'") -> None:
     """Have the database refuse to change a run, with an error or without, as a trigger or a policy of rows may do."""
-    damage.refuse("runs", when=when)
-    if how == "left as it is":
-        damage.run(
-            f"DROP TRIGGER poison_runs; CREATE TRIGGER poison_runs BEFORE UPDATE ON runs WHEN NEW.{when} "
-            "BEGIN SELECT RAISE(IGNORE); END",
-            "CREATE OR REPLACE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS "
-            "$$ BEGIN RETURN NULL; END $$",
-        )
+    if how == "refused":
+        damage.refuse("runs", when=when)
+    else:
+        damage.ignore("runs", when=when)
 
 
 def _aside(scene: Scene) -> dict[str, SetAsideItem]:

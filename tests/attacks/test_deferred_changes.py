@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from signoff import Context, Signoff
+from signoff.errors import StoreUnavailable
 from signoff.records import AuditKind, MessageKind, NewAuditEvent, NewPromise, NewRun, PromiseKind, RunState
 from signoff.server import Server
 from signoff.server.issued import IssuedKeys
@@ -218,6 +219,25 @@ async def test_a_blocked_run_that_is_refused_keeps_no_other_of_its_key_from_its_
         assert await _is_claimable(scene)
 
 
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_a_change_that_is_ignored_without_an_error_follows_later(
+    tmp_path: Path, database: str, change: str
+) -> None:
+    prepare, is_made = CHANGES[change]
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        do = await prepare(scene)
+        damage.ignore("runs", when="id = 'bad'")
+        await do()
+        assert damage.find("SELECT count(*) FROM deferred") == 1
+        damage.allow("runs")
+        scene.clock.advance(2)
+        await scene.store.due()
+        assert await is_made(scene)
+
+
 @pytest.mark.parametrize("make", [_turn, _slot])
 @pytest.mark.parametrize("database", DATABASES)
 @in_asyncio
@@ -228,13 +248,7 @@ async def test_a_row_that_is_left_as_it_is_without_an_error_is_changed_later(
     async with damaged(database, tmp_path) as damage:
         scene = damage.scene
         do = await make(scene)
-        damage.refuse("runs", when="id = 'bad'")
-        damage.run(
-            "DROP TRIGGER poison_runs; CREATE TRIGGER poison_runs BEFORE UPDATE ON runs WHEN NEW.id = 'bad' "
-            "BEGIN SELECT RAISE(IGNORE); END",
-            "CREATE OR REPLACE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS "
-            "$$ BEGIN RETURN NULL; END $$",
-        )
+        damage.ignore("runs", when="id = 'bad'")
         await do()
         if make is _slot:
             [claim] = await scene.claim()
@@ -261,6 +275,30 @@ async def test_another_process_makes_a_change_that_was_deferred(tmp_path: Path, 
         async with _opened_again(damage) as other:
             await other.due()
         assert await scene.state("bad") is RunState.READY
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_what_comes_for_a_run_is_refused_if_the_database_ignores_its_wake_up(
+    tmp_path: Path, database: str
+) -> None:
+    """An answer and the waking of its run are one transaction: else the run would wait for good."""
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        await scene.paused("bad")
+        damage.ignore("runs", when="id = 'bad'")
+        for do in (
+            lambda: scene.settle("bad.0"),
+            lambda: scene.store.signal("bad", "go", "1"),
+            lambda: scene.store.cancel("bad"),
+        ):
+            with pytest.raises(StoreUnavailable, match="left its row as it was"):
+                await do()
+        assert (await scene.store.get_promise("bad.0")).state.value == "pending"
+        damage.allow("runs")
+        await scene.settle("bad.0")
+        assert await _is_claimable(scene)
+        assert await _has_message(scene)
 
 
 @pytest.mark.parametrize("database", DATABASES)

@@ -38,6 +38,7 @@ from signoff.stores.paging import LAST_NUMBER, Page, RunFilter, page_number
 from signoff.stores.same import OTHER_ACTIVE, difference
 from signoff.stores.sqlite_deferred import make_or_defer
 from signoff.stores.sqlite_rows import READ_RUN_COLUMNS, RUN_COLUMNS, run_column, run_size, to_run
+from signoff.stores.sqlite_schema import left_as_it_was
 from signoff.stores.sqlite_transaction import Transaction
 
 GET = f"SELECT {READ_RUN_COLUMNS} FROM runs WHERE namespace = ? AND id = ?"
@@ -53,6 +54,8 @@ ASK_TO_CANCEL = """
 UPDATE runs SET cancel_asked = 1
 WHERE namespace = ? AND id = ? AND NOT cancel_asked AND ended_at IS NULL
 """
+
+IS_NOT_ASKED = "SELECT 1 FROM runs WHERE namespace = ? AND id = ? AND NOT cancel_asked AND ended_at IS NULL"
 
 PARENT = "SELECT parent_id FROM runs WHERE namespace = ? AND id = ?"
 
@@ -176,6 +179,8 @@ def cancel(tx: Transaction, namespace: str, run_id: str, reason: str | None, by:
         return run
     if tx.db.execute(ASK_TO_CANCEL, (namespace, run_id)).rowcount > 0:
         messages.leave(tx, namespace, run_id, MessageKind.CANCEL, by=by, note=reason)
+    elif tx.db.execute(IS_NOT_ASKED, (namespace, run_id)).fetchone() is not None:
+        raise left_as_it_was()
     return get_run(tx.db, namespace, run_id)
 
 

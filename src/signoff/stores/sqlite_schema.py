@@ -23,7 +23,7 @@ from signoff.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from signoff.stores.one_by_one import ItemFailed
+from signoff.stores.one_by_one import LEFT_AS_IT_WAS, ItemFailed
 
 T = TypeVar("T")
 
@@ -322,6 +322,11 @@ def is_fault_of_one(error: sqlite3.Error) -> bool:
         or _primary_code(error) in OWN_CODES
         or NOT_UNICODE in str(error)
     )
+
+
+def left_as_it_was() -> sqlite3.IntegrityError:
+    """Return the error of a row that a trigger has kept from being changed, without one of its own."""
+    return sqlite3.IntegrityError(LEFT_AS_IT_WAS)
 
 
 def own_error(error: Exception) -> Exception:

@@ -21,6 +21,7 @@ from signoff.stores.one_by_one import LEFT_AS_IT_WAS, ItemFailed
 from signoff.stores.sqlite_deferred import make_or_defer
 from signoff.stores.sqlite_keys import Slots
 from signoff.stores.sqlite_rows import READ_RUN_COLUMNS, RUN_COLUMNS, RUN_WIDTH, from_run, to_run
+from signoff.stores.sqlite_schema import left_as_it_was
 from signoff.stores.sqlite_transaction import Transaction
 
 # -> ready, or paused until it may start, or until its turn has come
@@ -80,6 +81,8 @@ SET wakes = wakes + 1,
 WHERE namespace = ? AND id = ? AND (ended_at IS NULL OR retryable)
 RETURNING wakes, state, concurrency_key
 """
+
+HAS_NOT_ENDED = "SELECT 1 FROM runs WHERE namespace = ? AND id = ? AND (ended_at IS NULL OR retryable)"
 
 # paused -> ready, when its timer is due, or a delayed run may start
 WAKE_THESE = """
@@ -340,9 +343,14 @@ def wake(tx: Transaction, namespace: str, run_id: str) -> int | None:
 
     Returns:
         The run's ``wakes`` now; None if it has ended.
+
+    Raises:
+        sqlite3.IntegrityError: A trigger has left its row as it was. What came would be lost.
     """
     row = tx.db.execute(WAKE, (tx.now, namespace, run_id)).fetchone()
     if row is None:
+        if tx.db.execute(HAS_NOT_ENDED, (namespace, run_id)).fetchone() is not None:
+            raise left_as_it_was()
         return None
     wakes, state, key = row
     ready = state == RunState.READY
