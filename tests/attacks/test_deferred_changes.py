@@ -16,6 +16,7 @@ from signoff.records import AuditKind, MessageKind, NewAuditEvent, NewPromise, N
 from signoff.server import Server
 from signoff.server.issued import IssuedKeys
 from signoff.stores.base import Store
+from signoff.stores.one_by_one import AT_ONCE
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.remote import RemoteStore
 from signoff.stores.set_aside import at_work
@@ -219,6 +220,25 @@ async def test_a_blocked_run_that_is_refused_keeps_no_other_of_its_key_from_its_
         assert await _is_claimable(scene)
 
 
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_few_blocked_runs_that_are_refused_are_tried_in_one_transaction(
+    tmp_path: Path, database: str
+) -> None:
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        run = await scene.run("good", **KEY)
+        for number in range(AT_ONCE + 5):
+            await scene.start(f"bad-{number}", **KEY)
+        damage.refuse("runs", when="id LIKE 'bad%'")
+        await scene.complete(run)
+        assert damage.find("SELECT count(*) FROM deferred") == AT_ONCE
+        damage.allow("runs")
+        await scene.store.due()
+        assert damage.find("SELECT count(*) FROM deferred") == 0
+        assert [claim.run.id for claim in await scene.claim()] == ["bad-0"]
+
+
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("database", DATABASES)
 @in_asyncio
@@ -303,10 +323,54 @@ async def test_what_comes_for_a_run_is_refused_if_the_database_ignores_its_wake_
 
 @pytest.mark.parametrize("database", DATABASES)
 @in_asyncio
-async def test_a_change_of_a_run_that_was_deleted_is_dropped(tmp_path: Path, database: str) -> None:
+async def test_a_change_that_another_process_made_is_set_aside_no_more(tmp_path: Path, database: str) -> None:
     async with damaged(database, tmp_path) as damage:
         scene = damage.scene
-        do = await _joined_promise(scene)
+        do = await _turn(scene)
+        damage.refuse("runs", when="id = 'bad'")
+        await do()
+        await scene.store.due()
+        assert _aside(scene) == {"default/s": 1}
+        damage.allow("runs")
+        async with _opened_again(damage) as other:
+            await other.due()
+            assert await scene.state("bad") is RunState.READY
+            await scene.store.due()
+            assert _aside(scene) == {}
+
+
+@pytest.mark.parametrize("make", [_joined_promise, _cancelled])
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_a_change_of_a_run_that_was_deleted_is_not_made_to_another_of_its_id(
+    tmp_path: Path, database: str, make: Callable[[Scene], Awaitable[Callable[[], Awaitable[object]]]]
+) -> None:
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        do = await make(scene)
+        damage.refuse("runs", when="id = 'bad'")
+        await do()
+        assert damage.find("SELECT count(*) FROM deferred") == 1
+        damage.allow("runs")
+        await scene.complete(await scene.store.get_run("bad"))
+        await scene.store.terminate("good", NewAuditEvent("e", AuditKind.TERMINATED, "", "good", "user:ana"))
+        scene.clock.advance(1)
+        assert await scene.store.delete_ended(scene.clock.now(), 10) == 2
+        await scene.paused("bad")
+        await scene.store.due()
+        assert await scene.state("bad") is RunState.PAUSED
+        assert await scene.messages("bad") == []
+
+
+@pytest.mark.parametrize("make", [_joined_promise, _cancelled])
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_a_change_of_a_run_that_was_deleted_is_dropped(
+    tmp_path: Path, database: str, make: Callable[[Scene], Awaitable[Callable[[], Awaitable[object]]]]
+) -> None:
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        do = await make(scene)
         damage.refuse("runs", when="id = 'bad'")
         await do()
         damage.allow("runs")

@@ -25,6 +25,10 @@ class DeferredChanges:
     def __init__(self, log: logging.Logger | logging.LoggerAdapter[logging.Logger]) -> None:
         self._aside = SetAside(JOB, log)
 
+    def none_left(self) -> None:
+        """Forget all that have failed: another process has made them."""
+        self._aside.keep_only(())
+
     async def make(
         self, store: Store, each: Callable[[Sequence[Key]], Awaitable[Done[None]]]
     ) -> float | None:

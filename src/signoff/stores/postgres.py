@@ -456,6 +456,8 @@ class PostgresStore:
         changes_at = None
         if self._database.has_deferred:
             changes_at = await self._database.deferred.make(self, self._database.make_deferred)
+        else:
+            self._database.deferred.none_left()
         return earliest(next_at, aside.next_try(self.clock.now()), changes_at)
 
     async def _due_each(self, limit: int, skipped: Skipped) -> Done[float | None]:

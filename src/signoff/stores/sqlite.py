@@ -489,6 +489,8 @@ class SqliteStore:
             changes_at = await self._file.deferred.make(
                 self, lambda skipped: self._write(overdue.make_deferred, skipped)
             )
+        else:
+            self._file.deferred.none_left()
         return earliest(next_at, aside.next_try(self.clock.now()), changes_at)
 
     async def _due_at_once(self, limit: int, asked_at: float) -> float | None:

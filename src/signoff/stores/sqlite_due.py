@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from signoff.errors import NotFound
 from signoff.records import MessageKind
 from signoff.stores import sqlite_deferred as deferred
 from signoff.stores import sqlite_groups as groups
@@ -85,10 +87,15 @@ def _leave(tx: Transaction, namespace: str, run_id: str, n: int, details: dict[s
     messages.leave(tx, namespace, run_id, kind, n=n, **details)
 
 
+def _cancel(tx: Transaction, namespace: str, run_id: str, n: int, details: dict[str, Any]) -> None:
+    with suppress(NotFound):  # it was deleted
+        runs.cancel(tx, namespace, run_id, None, details["by"])
+
+
 CHANGES: Final[dict[Kind, deferred.Make]] = {
     "turn": lambda tx, namespace, id, n, details: states.pass_turn(tx, namespace, id),
     "slot": lambda tx, namespace, id, n, details: keys.unblock(tx, namespace, id),
-    "cancel": lambda tx, namespace, id, n, details: runs.cancel(tx, namespace, id, None, details["by"]),
+    "cancel": _cancel,
     "message": _leave,
 }
 

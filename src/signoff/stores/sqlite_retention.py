@@ -63,6 +63,11 @@ DELETE_LARGE_VALUES = "DELETE FROM large_values WHERE namespace = :namespace AND
 
 DELETE_MESSAGES = "DELETE FROM messages WHERE namespace = :namespace AND run_id = :run_id"
 
+# Another run may get its id. Of a turn, the id is a session's.
+DELETE_DEFERRED_CHANGES = (
+    "DELETE FROM deferred WHERE namespace = :namespace AND id = :run_id AND kind <> 'turn'"
+)
+
 DELETE_REQUESTS = "DELETE FROM requests WHERE namespace = :namespace AND run_id = :run_id"
 
 DELETE_RUN = "DELETE FROM runs WHERE number = ?"
@@ -77,6 +82,7 @@ WHAT_IS_THEIRS = (
     DELETE_JOURNAL,
     DELETE_LARGE_VALUES,
     DELETE_MESSAGES,
+    DELETE_DEFERRED_CHANGES,
     DELETE_REQUESTS,
 )
 
