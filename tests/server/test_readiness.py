@@ -108,6 +108,21 @@ async def test_a_database_that_takes_no_writes_is_not_ready() -> None:
 
 
 @in_asyncio
+async def test_a_database_that_takes_no_temporary_files_is_ready() -> None:
+    """An administrator has said so. Its disk may have room."""
+    with fresh_database() as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f'ALTER DATABASE "{connection.info.dbname}" SET temp_file_limit = 0')
+        with (
+            psycopg.connect(url, options="-c work_mem=64kB") as connection,
+            pytest.raises(psycopg.errors.ConfigurationLimitExceeded),
+        ):
+            connection.execute("SELECT count(*) FROM generate_series(1, 30000)")
+        async with asking(PostgresStore(url)) as http:
+            await _until_ready(http)
+
+
+@in_asyncio
 async def test_asking_leaves_nothing_behind(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "signoff.db")
     async with asking(store) as http:
