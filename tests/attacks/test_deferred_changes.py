@@ -413,7 +413,7 @@ async def test_a_run_whose_parent_is_refused_waits_with_it_and_others_go_on(
                     scene.clock.advance(1)
                     scene.lease_clock.advance(1)
                     await asyncio.sleep(0.05)
-                assert (await scene.store.get_run("parent")).wakes == 1, "it was told, once"
+                assert (await scene.store.get_run("parent")).wakes == 1, "it got one message"
         finally:
             await far.close()
 

@@ -1,4 +1,4 @@
-"""A Postgres without space, one that fails over to a standby, one that only reads: told of, and nothing is lost."""
+"""A Postgres without space, one that fails over to a standby, one that only reads: reported, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _check(outcome: dict[str, Any]) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_full_disk_of_the_database_is_told_of_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_of_the_database_is_reported_and_loses_nothing(tmp_path: Path) -> None:
     mount = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", str(tmp_path)]
     if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("needs the right to mount a small disk")
@@ -43,13 +43,13 @@ def test_a_full_disk_of_the_database_is_told_of_and_loses_nothing(tmp_path: Path
 
 @pytest.mark.timeout(240)
 @in_asyncio
-async def test_a_database_that_fails_over_to_a_standby_is_told_of_and_loses_nothing() -> None:
+async def test_a_database_that_fails_over_to_a_standby_is_reported_and_loses_nothing() -> None:
     with PostgresServer(settings=FAST) as database:
         _check(await unwritable.attack(database, unwritable.fail_over, unwritable.promote))
 
 
 @pytest.mark.timeout(240)
 @in_asyncio
-async def test_a_database_that_only_reads_is_told_of_and_loses_nothing() -> None:
+async def test_a_database_that_only_reads_is_reported_and_loses_nothing() -> None:
     with PostgresServer(settings=FAST) as database:
         _check(await unwritable.attack(database, unwritable.only_read, unwritable.write_again))

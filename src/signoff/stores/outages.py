@@ -17,7 +17,7 @@ _MOST_SERVED: Final = 2.0
 
 
 def is_absence(seconds: float, lease_seconds: float) -> bool:
-    """Whether a process that looks so late has missed what others told it: half of a lease is longer than any beat."""
+    """Whether a process that looks so late has missed heartbeats of others: half of a lease is longer than any beat."""
     return seconds >= lease_seconds / 2
 
 

@@ -160,9 +160,9 @@ def make_deferred(db: Connection, now: float | None, skipped: Sequence[Key]) -> 
     passed_over = to_json({_name(key): True for key in skipped}).decode()
     row = db.execute(MAKE_DEFERRED, (now, AT_ONCE, passed_over)).fetchone()
     assert row is not None
-    told = row[0]
+    reply = row[0]
     touched = Touched()
-    for namespace, made in told["made"]:
+    for namespace, made in reply["made"]:
         touched.ready.add(namespace)
         touched.due = True
         for run_id in made.get("woken") or ():
@@ -173,9 +173,9 @@ def make_deferred(db: Connection, now: float | None, skipped: Sequence[Key]) -> 
         Failure(
             DEFERRED_JOB, (namespace, id), ItemFailed(f"{text_of_postgres(code, reason)} (SQLSTATE {code})")
         )
-        for namespace, id, code, reason in told["failures"]
+        for namespace, id, code, reason in reply["failures"]
     ]
-    return Done(None, failures, told["is_all"]), touched
+    return Done(None, failures, reply["is_all"]), touched
 
 
 def hold(db: Connection, lease_now: float | None, served: float, lease_seconds: float) -> float | None:
@@ -241,22 +241,22 @@ def claim_each(
     values = (op, now, lease_now, list(skipped), list(known), AT_ONCE, PAGE_BYTES)
     row = db.execute(CLAIM_EACH, values).fetchone()
     assert row is not None
-    told = row[0]
+    reply = row[0]
     touched = Touched()
-    touched.due = "due" in told
-    if told.get("claimable"):
+    touched.due = "due" in reply
+    if reply.get("claimable"):
         touched.ready.add(namespace)
     failures = [
         Failure(CLAIM_JOB, (namespace, id), ItemFailed(f"{text_of_postgres(code, reason)} (SQLSTATE {code})"))
-        for id, code, reason in told["failures"]
+        for id, code, reason in reply["failures"]
     ]
     claims: list[Claim] = []
-    for made in told["claims"] or ():
+    for made in reply["claims"] or ():
         try:
             claims.append(claim_of(made, namespace, touched))
         except Exception as error:
             failures.append(Failure(CLAIM_JOB, (namespace, str(made[0][1])), error))
-    return ClaimedEach(claims, failures, told["ready"]), touched
+    return ClaimedEach(claims, failures, reply["ready"]), touched
 
 
 def _name(key: Key) -> str:
