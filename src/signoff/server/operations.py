@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import APIRouter, Header, Request
 from pydantic import BaseModel, Field, ValidationError
@@ -19,6 +20,7 @@ from signoff.records import Origin
 from signoff.server.access import Access, AccessOf, access_of, do_for
 from signoff.server.bodies import read_batch
 from signoff.server.feeds import PING_SECONDS, UNBUFFERED
+from signoff.server.item_limits import check_batch, check_items, count_items
 from signoff.server.payloads import check_payloads
 from signoff.server.remote_clients import Reply
 from signoff.server.replies import reply
@@ -37,15 +39,24 @@ ROOM: Final = 4
 MOST_OPERATIONS: Final = 1000
 """In one request."""
 
+T = TypeVar("T")
+
 LONGEST_CLIENT: Final = 200
 """Of a client's name, in characters."""
 
 LONGEST_ARGUMENT: Final = 16 * 1024
 """Of an id, a name or a token, in characters."""
 
-MOST_IDS: Final = 100_000
 _LONG: Final = frozenset({"value", "error", "reason"})
-_OF_IDS: Final = frozenset({"run_ids", "held", "workflows", "kinds"})
+
+READ_ON_LOOP: Final = 200
+"""Operations of more items are read and checked in a thread."""
+
+BATCH_READ_ON_LOOP: Final = 5_000
+"""Of a request of more items all operations are read and checked in a thread."""
+
+BYTES_READ_ON_LOOP: Final = 256 * 1024
+"""A longer body is read in a thread."""
 
 MOST_ENTRIES: Final = 10_000
 MOST_DUE: Final = set_aside.MOST + 1000
@@ -76,6 +87,15 @@ class Batch(BaseModel):
     client: str = Field(max_length=LONGEST_CLIENT)
     floor: int
     operations: list[Asked] = Field(max_length=MOST_OPERATIONS)
+
+
+_reader = ThreadPoolExecutor(1, "signoff long requests")
+"""One thread, so that the loop never waits for more than one other thread that reads."""
+
+
+async def _off_loop(read: Callable[[Any], T], given: Any) -> T:
+    """Read what takes long in a thread, so that the loop goes on."""
+    return await asyncio.get_running_loop().run_in_executor(_reader, read, given)
 
 
 _Waiting = tuple[int, Callable[[], Awaitable[Reply] | None]]
@@ -173,20 +193,22 @@ async def operate(request: Request, services: ServicesOf, access: AccessOf) -> R
     body = await read_batch(request)
     try:
         # The model's own JSON parser would first build a tree ten times as large.
-        batch = Batch.model_validate(read_exactly(body))
+        read = await _off_loop(read_exactly, body) if len(body) > BYTES_READ_ON_LOOP else read_exactly(body)
+        batch = Batch.model_validate(read)
     except (ValueError, RecursionError) as error:
         raise InvalidValue("body", f"it is not a batch of operations: {_said(error)}") from None
-    del body
+    del body, read
     unknown = {asked.do for asked in batch.operations} - OPERATIONS.keys()
     if unknown:
         raise InvalidValue("do", f"{', '.join(unknown)}: no operation of this server; upgrade it")
+    items = check_batch([asked.arguments for asked in batch.operations])
     client = services.remote_clients.find(access.caller, batch.client)
     client.raise_floor(batch.floor)
     origin = access.origin(services.address_of(request.scope))
     begun: list[Awaitable[Reply]] = []
     waiting: list[_Waiting] = []
     for asked in batch.operations:
-        work = partial(_do, services, access, origin, asked)
+        work = partial(_do, services, access, origin, asked, is_of_many=items > BATCH_READ_ON_LOOP)
         begin = partial(client.begin, asked.id, OPERATIONS[asked.do], work)
         weight = _weight(asked.do)
         if weight:
@@ -200,12 +222,14 @@ def _said(error: Exception) -> str:
     return error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error) or "nested too deep"
 
 
-async def _do(services: Services, access: Access, origin: Origin, asked: Asked) -> Any:
+async def _do(services: Services, access: Access, origin: Origin, asked: Asked, *, is_of_many: bool) -> Any:
     """Do an operation. Where it comes from the server sees, whatever the caller says."""
-    arguments = OPERATIONS[asked.do].read_arguments(asked.arguments)
-    _check_lengths(arguments)
-    check_payloads(asked.do, arguments)
-    said = {name: unstated(each) for name, each in arguments.items()}
+    check_items(asked.do, asked.arguments)
+    is_long = is_of_many or asked.do == "load_run" or count_items(asked.arguments) > READ_ON_LOOP
+    if is_long:
+        said = await _off_loop(_read, asked)
+    else:
+        said = _read(asked)
     store = stated(services.store_of(asked.namespace), origin)
     do = partial(do_for, access, store, asked.do)
     match asked.do:
@@ -223,13 +247,19 @@ async def _do(services: Services, access: Access, origin: Origin, asked: Asked) 
             return await do(said)
 
 
+def _read(asked: Asked) -> dict[str, Any]:
+    """Read and check the arguments of an operation."""
+    arguments = OPERATIONS[asked.do].read_arguments(asked.arguments)
+    _check_lengths(arguments)
+    check_payloads(asked.do, arguments)
+    return {name: unstated(each) for name, each in arguments.items()}
+
+
 def _check_lengths(arguments: dict[str, Any]) -> None:
     """Raise InvalidValue for an id or a name of a payload's length: error messages would repeat it."""
     for name, value in arguments.items():
         if isinstance(value, str) and name not in _LONG and len(value) > LONGEST_ARGUMENT:
             raise InvalidValue(name, f"it has {len(value):,} characters, more than {LONGEST_ARGUMENT:,}")
-        if isinstance(value, list | tuple | dict) and name in _OF_IDS and len(cast("Any", value)) > MOST_IDS:
-            raise InvalidValue(name, f"it has {len(cast('Any', value)):,} items, more than {MOST_IDS:,}")
 
 
 async def _whole_journal(do: Callable[[dict[str, Any]], Awaitable[Any]], said: dict[str, Any]) -> Any:

@@ -70,6 +70,9 @@ from signoff.stores.remote_server import RemoteServer
 from signoff.stores.retries import Retry
 
 ENTRIES_AT_ONCE: Final = 1000
+PIECES_AT_ONCE: Final = 1_000
+"""Pieces of live text in one operation. Servers refuse ten times as many."""
+
 PART_BYTES: Final = 4 * 1024 * 1024
 """Maximum size of the entries in one request, if they can be split. Escaping them within JSON doubles them at worst."""
 SHORT_PATIENCE_SECONDS: Final = 5.0  # for what is asked for again soon anyway, with fresh arguments
@@ -261,9 +264,10 @@ class RemoteStore:
 
     async def publish(self, pieces: Sequence[LiveText]) -> None:
         """As in the contract. It gives up soon: what it tells is old by then."""
-        if pieces:
-            check_live(pieces)
-            await self._ask("publish", is_patient=False, pieces=pieces)
+        check_live(pieces)
+        for begin in range(0, len(pieces), PIECES_AT_ONCE):
+            some = pieces[begin : begin + PIECES_AT_ONCE]
+            await self._ask("publish", is_patient=False, pieces=some)
 
     async def read_live(self, run_id: str, *, epoch: int = 0, after: int = -1) -> Sequence[LiveText]:
         return await self._ask("read_live", run_id=run_id, epoch=epoch, after=after)
