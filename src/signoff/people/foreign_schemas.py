@@ -17,6 +17,12 @@ from signoff.people.schemas import listed, problems, schema_problem
 LONGEST: Final = 100_000
 """How many characters a schema has at most that is kept beside what it describes."""
 
+LONGEST_REMEMBERED: Final = 16 * 1024
+"""How many characters a schema has at most that is remembered with what was made of it."""
+
+MOST_REMEMBERED: Final = 256
+"""So many schemas are remembered: 8 MiB at most of characters that take a byte each."""
+
 DEEPEST: Final = 40
 """How deep a schema is nested at most that is checked."""
 
@@ -116,15 +122,18 @@ def checkable(schema: object) -> tuple[dict[str, Any], str | None]:
         written = json.dumps(schema, allow_nan=False)
     except (ValueError, TypeError, RecursionError):
         return {}, "its schema is not JSON"
+    if len(written) > LONGEST:
+        return {}, f"its schema is longer than {LONGEST:,} characters"
     made, left_out = _checkable(written)
     return json.loads(made), left_out
 
 
-@lru_cache(256)
 def _checkable(written: str) -> tuple[str, str | None]:
+    return (_remembered if len(written) <= LONGEST_REMEMBERED else _read)(written)
+
+
+def _read(written: str) -> tuple[str, str | None]:
     schema: dict[str, Any] = json.loads(written)
-    if len(written) > LONGEST:
-        return "{}", f"its schema is longer than {LONGEST:,} characters"
     reader = _Reader(schema)
     try:
         made = cast("dict[str, Any]", reader.read(schema, "", 0))
@@ -135,6 +144,9 @@ def _checkable(written: str) -> tuple[str, str | None]:
         return "{}", f"its schema cannot be used ({problem})"
     left_out = f"left out of its schema: {', '.join(reader.left_out[:10])}" if reader.left_out else None
     return json.dumps(made), left_out
+
+
+_remembered = lru_cache(MOST_REMEMBERED)(_read)
 
 
 class _Reader:
