@@ -57,7 +57,7 @@ from signoff.records import (
 from signoff.request_ids import check_free, check_length
 from signoff.returns import check_value
 from signoff.snapshots import Snapshot, load, save
-from signoff.start_options import check_delay, seconds_of
+from signoff.start_options import check_delay, check_timeout, seconds_of
 from signoff.stores.base import Store
 from signoff.stores.listed import may_be_cut
 from signoff.stores.paging import (
@@ -256,7 +256,9 @@ class LocalBackend:
         self, new: NewPromise, *, timeout_seconds: float | None = None
     ) -> tuple[Promise, bool]:
         return await self._store.create_promise(
-            replace(new, due_at=self._after(timeout_seconds, "timeout_seconds"))
+            replace(
+                new, due_at=self._after(check_timeout("timeout_seconds", timeout_seconds), "timeout_seconds")
+            )
         )
 
     async def get_promise(self, promise_id: str) -> Promise:

@@ -64,6 +64,14 @@ def check_delay(path: str, seconds: object) -> float | None:
     return given
 
 
+def check_timeout(path: str, seconds: object) -> float | None:
+    """Return a number of seconds after which something times out, or None. Raises InvalidValue if it is below 0."""
+    given = check_delay(path, seconds)
+    if given is not None and given < 0:
+        raise InvalidValue(path, f"{seconds!r} is no number of seconds from 0 on")
+    return given
+
+
 def positive_seconds(path: str, seconds: object) -> float:
     """Return a number of seconds above 0. Raises InvalidValue."""
     given = seconds_of(path, seconds)
