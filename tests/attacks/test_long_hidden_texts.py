@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+import httpx
+import pytest
+
+from signoff.redaction.hidden import PLACEHOLDER, Hidden, shared
+from signoff.server import Server
+from signoff.stores.sqlite import SqliteStore
+from tests.support import in_asyncio
 
 MOST_KIB = 64 * 1024
+LONGEST_WAIT_SECONDS: Final = 10.0
 
 HIDE = """
 import re
@@ -32,3 +45,69 @@ print(resident() - before)
 def test_spellings_of_long_hidden_texts_are_not_kept() -> None:
     taken = subprocess.run([sys.executable, "-c", HIDE], check=True, capture_output=True, text=True).stdout
     assert int(taken) < MOST_KIB
+
+
+LONG: Final = 200_000
+
+TEXTS: Final = {
+    "in another letter case": ("Ab" * LONG + "1", "aB" * 2 * LONG + "1", "aB" * LONG + PLACEHOLDER),
+    "in groups": ("DE12" * 50, "x " + "de12 " * 50 + "x", f"x {PLACEHOLDER} x"),
+    "a letter of two small ones": ("\u0130" + "AB1" * 50, "x \u0130" + "ab1" * 50, f"x {PLACEHOLDER}"),
+    "beginnings": ("a" * 32 + "b" * LONG, ("a" * 32 + "c") * 10_000, f"{PLACEHOLDER}c" * 10_000),
+    "ends": ("b" * LONG + "a" * 32, ("c" + "a" * 32) * 10_000, f"c{PLACEHOLDER}" * 10_000),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_long_hidden_texts_are_found_however_they_are_written(kind: str) -> None:
+    secret, text, masked = TEXTS[kind]
+    assert Hidden([secret]).masked(text) == masked
+
+
+def test_what_is_compared_grows_with_what_is_shared() -> None:
+    compared = 0
+
+    def is_shared(begin: int, end: int) -> bool:
+        nonlocal compared
+        compared += end - begin
+        return end <= 40
+
+    assert shared(1_000_000, is_shared) == 40
+    assert compared < 400
+
+
+@in_asyncio
+async def test_the_loop_goes_on_while_a_long_text_is_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time that the long text is hidden waits for a turn of the loop, which would never come on the loop."""
+    loop = asyncio.get_running_loop()
+    went_on: list[bool] = []
+    masked = Hidden.masked
+
+    def waiting(self: Hidden, text: str) -> str:
+        if any(len(secret) > LONG // 2 for secret in self.secrets) and all(went_on):
+            turned = threading.Event()
+            loop.call_soon_threadsafe(turned.set)
+            went_on.append(turned.wait(LONGEST_WAIT_SECONDS))
+        return masked(self, text)
+
+    monkeypatch.setattr(Hidden, "masked", waiting)
+    secret = "é1 " * (LONG // 3)
+    served = SqliteStore(tmp_path / "signoff.db")
+    try:
+        async with (
+            Server(served, port=0, redact=["secret"]) as server,
+            httpx.AsyncClient(base_url=server.url, timeout=60) as http,
+        ):
+            new = {"id": "r", "workflow": "w", "kwargs": {"secret": secret, "note": f"it is {secret}"}}
+            started = await http.post("/v1/runs", json=new)
+            assert started.status_code == 201, started.text[:500]
+            for path in ("/v1/runs/r", "/v1/runs", "/v1/runs/r/journal"):
+                shown = await http.get(path)
+                assert shown.status_code == 200, path
+                assert "1 " * 1_000 not in shown.text
+    finally:
+        await served.close()
+    assert went_on
+    assert all(went_on)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from signoff.errors import SignoffError, WrongAnswer
@@ -15,6 +16,7 @@ from signoff.people.questions import Question
 from signoff.people.responders import Responder
 from signoff.records import Promise, PromiseState
 from signoff.redaction.answers import hidden_fields, restored, unquoted
+from signoff.redaction.beside import beside
 from signoff.redaction.redactor import Redactor
 from signoff.stores.base import Store
 
@@ -67,7 +69,8 @@ async def _meant(
     except SignoffError:
         return value  # it is refused, and that is recorded, where answers are checked
     asked: dict[str, Any] = read_object(question.data)
-    shown: dict[str, Any] = read_object(redactor.redaction.shown(question, secrets).data)
+    work = partial(redactor.redaction.shown, question, secrets)
+    shown: dict[str, Any] = read_object((await beside(work, question, secrets)).data)
     meant, wrong = restored(redactor.redaction.start, asked, plain, shown)
     if not wrong:
         return meant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from inspect import iscoroutinefunction
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from signoff.people.responders import Responder
 from signoff.people.resumptions import Response
 from signoff.people.search import QuestionSearch
 from signoff.records import CallKind, Entry, EntryKind, LiveText, Promise
+from signoff.redaction.beside import beside
 from signoff.redaction.paths import PLACEHOLDER
 from signoff.redaction.records import Redaction
 from signoff.redaction.redactor import Redactor
@@ -48,14 +49,14 @@ class RedactedBackend(LocalBackend):
     ) -> Sequence[Entry]:
         entries = await super().read_journal(run_id, after=after, limit=limit)
         shown = await self._journal(run_id)
-        return [shown.entry(entry) for entry in entries]
+        return [await shown.entry(entry) for entry in entries]
 
     async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
         shown = await self._journal(run_id)
         async for entry in super().follow(run_id, after=after):
             if entry.seq > shown.known_to:
                 shown = await self._journal(run_id, shown)
-            yield shown.entry(entry)
+            yield await shown.entry(entry)
 
     async def _journal(self, run_id: str, former: _Journal | None = None) -> _Journal:
         """Return what shows a run's journal as far as it is written by now."""
@@ -151,8 +152,9 @@ class _Journal:
         self.known_to = known_to
         self.asked = asked
 
-    def entry(self, entry: Entry) -> Entry:
-        shown = self._redaction.entry(entry, self._workflow, self._secrets)
+    async def entry(self, entry: Entry) -> Entry:
+        work = partial(self._redaction.entry, entry, self._workflow, self._secrets)
+        shown = await beside(work, entry, self._secrets)
         if entry.call is not CallKind.QUESTION:
             return shown
         if entry.kind is EntryKind.OPENED:

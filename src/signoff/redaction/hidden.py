@@ -7,7 +7,8 @@ import html
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, cast
 from urllib.parse import quote, quote_plus
@@ -106,9 +107,9 @@ class Hidden:
             if spelling in masked:
                 self.count += 1
                 masked = masked.replace(spelling, PLACEHOLDER)
-        for pattern in _rewritten(masked, self.secrets):
+        for written, is_spread in _rewritten(masked, self.secrets):
             self.count += 1
-            masked = pattern.sub(PLACEHOLDER, masked)
+            masked = _without(masked, written, is_spread)
         whole = _without_pieces(masked, spellings)
         self.count += whole != masked
         return whole
@@ -192,15 +193,18 @@ _BETWEEN: Final = r"[\s\-\u2010-\u2015.,'\u2019/_]"
 _BETWEEN_ANY: Final = re.compile(_BETWEEN)
 
 
-def _rewritten(text: str, secrets: frozenset[str]) -> Iterator[re.Pattern[str]]:
-    """Yield patterns for hidden texts that stand in `text` in another letter case, or in groups."""
-    if len(text) < SHORTEST_SPREAD:
-        return
+def _rewritten(text: str, secrets: frozenset[str]) -> Iterator[tuple[str, bool]]:
+    """Yield the hidden texts that stand in `text` in another letter case, or in groups: as ``_rewritings`` has them."""
+    if len(text) >= SHORTEST_SPREAD:
+        yield from _rewritten_of(text, _rewritings(secrets))
+
+
+def _rewritten_of(text: str, rewritings: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
     lowered = text.lower()
     joined = _BETWEEN_ANY.sub("", lowered)
-    for written, is_spread in _rewritings(secrets):
+    for written, is_spread in rewritings:
         if written in (joined if is_spread else lowered):
-            yield _finder(written, is_spread)
+            yield written, is_spread
 
 
 def _rewritings(secrets: frozenset[str]) -> tuple[tuple[str, bool], ...]:
@@ -225,17 +229,53 @@ _rewritten_as = lru_cache(maxsize=256)(_rewrite)
 _rewritten_as_long = lru_cache(maxsize=1)(_rewrite)
 
 
-def _finder(written: str, is_spread: bool) -> re.Pattern[str]:
-    """Return a pattern for a text in another letter case, or in groups."""
-    return (_found if len(written) <= LONGEST_PATTERN else _find)(written, is_spread)
+def _without(text: str, written: str, is_spread: bool) -> str:
+    """Return a text without a hidden one in another letter case, or in groups."""
+    if len(written) <= LONGEST_PATTERN:
+        return _pattern_of(written, is_spread).sub(PLACEHOLDER, text)
+    return _replaced(text, _places_of(text, written, is_spread))
 
 
-def _find(written: str, is_spread: bool) -> re.Pattern[str]:
+@lru_cache(maxsize=1024)
+def _pattern_of(written: str, is_spread: bool) -> re.Pattern[str]:
     between = f"{_BETWEEN}*" if is_spread else ""
     return re.compile(between.join(map(re.escape, written)), re.IGNORECASE)
 
 
-_found = lru_cache(maxsize=1024)(_find)
+def _places_of(text: str, written: str, is_spread: bool) -> list[tuple[int, int]]:
+    """Return where a long hidden text stands, as patterns find short ones, in a time that grows with both lengths."""
+    small, places_in_text = text.lower(), cast("Sequence[int]", range(len(text)))
+    if len(small) != len(text):  # of some letters the small one is two
+        small = "".join(letter.lower() for letter in text)
+        places_in_text = array("l", (at for at, letter in enumerate(text) for _ in letter.lower()))
+    if is_spread:
+        kept, begin = array("l"), 0
+        for separator in _BETWEEN_ANY.finditer(small):
+            kept.extend(places_in_text[begin : separator.start()])
+            begin = separator.end()
+        kept.extend(places_in_text[begin:])
+        small, places_in_text = _BETWEEN_ANY.sub("", small), kept
+    # Which small sigma a letter has depends on what is after it.
+    small, sought = small.replace("ς", "σ"), written.replace("ς", "σ")
+    places: list[tuple[int, int]] = []
+    begin = small.find(sought)
+    while begin >= 0:
+        end = begin + len(sought)
+        places.append((places_in_text[begin], places_in_text[end - 1] + 1))
+        begin = small.find(sought, end)
+    if not places and next(_rewritten_of(text, [(written, is_spread)]), None) is not None:
+        return [(0, len(text))]  # written with letters whose small ones depend on others
+    return places
+
+
+def _replaced(text: str, places: Iterable[tuple[int, int]]) -> str:
+    """Return a text with placeholders for some places in it, in their order."""
+    parts: list[str] = []
+    begin = 0
+    for start, end in places:
+        parts += (text[begin:start], PLACEHOLDER)
+        begin = end
+    return "".join([*parts, text[begin:]])
 
 
 _QUOTES: Final[tuple[Callable[[str], str], ...]] = (
@@ -263,9 +303,7 @@ def _without_pieces(text: str, spellings: Iterable[str]) -> str:
                 spans.append((end, ended))
         if is_long and len(spelling) > SHORTEST_PIECE:
             spans += _long_pieces(text, spelling)
-    for start, end in _merged(spans):
-        text = f"{text[:start]}{PLACEHOLDER}{text[end:]}"
-    return text
+    return _replaced(text, _merged(spans))
 
 
 def _begins_before(text: str, end: int, spelling: str) -> int | None:
@@ -293,33 +331,58 @@ def _long_pieces(text: str, spelling: str) -> Iterator[tuple[int, int]]:
     first, last = spelling[:SHORTEST_PIECE], spelling[-SHORTEST_PIECE:]
     at = -1
     while (at := text.find(first, at + 1)) >= 0:
-        end = at + _shared(text[at : at + len(spelling)], spelling)
+        end = at + _begun(text, at, spelling)
         yield at, end
         at = end - 1
     end = len(text)
     while (at := text.rfind(last, 0, end)) >= 0:
         end = at + SHORTEST_PIECE
-        before = text[max(0, end - len(spelling)) : end]
-        start = end - _shared(before[::-1], spelling[::-1])
+        start = end - _ended(text, end, spelling)
         yield start, end
         end = start
 
 
-def _shared(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
+def _begun(text: str, at: int, spelling: str) -> int:
+    """Return how many characters a hidden text and a text from a place on begin with alike."""
+    return shared(len(spelling), lambda begin, end: text.startswith(spelling[begin:end], at + begin))
+
+
+def _ended(text: str, at: int, spelling: str) -> int:
+    """Return how many characters a hidden text and a text up to a place end with alike."""
+    size = len(spelling)
+
+    def is_shared(begin: int, end: int) -> bool:
+        return text.endswith(spelling[size - end : size - begin], 0, at - begin)
+
+    return shared(size, is_shared)
+
+
+def shared(most: int, is_shared: Callable[[int, int], bool]) -> int:
+    """Return how many characters are shared, with comparisons that are as long as what is shared.
+
+    Args:
+        most: How many there may be.
+        is_shared: Whether those from one number up to another one are.
+    """
+    shared, step = 0, SHORTEST_PIECE
+    while shared < most and is_shared(shared, min(shared + step, most)):
+        shared, step = min(shared + step, most), 2 * step
+    while step > 1:
+        step //= 2
+        if shared + step <= most and is_shared(shared, shared + step):
+            shared += step
+    return shared
 
 
 def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join places that overlap; the last comes first."""
+    """Join places that overlap; the first comes first."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
             merged.append((start, end))
-    return merged[::-1]
+    return merged
 
 
 def marker(where: Pointer) -> str:

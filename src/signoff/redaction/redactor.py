@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from signoff.errors import NotFound
 from signoff.records import AuditEvent, CallKind, EntryKind, Promise, Rule, Run, RunState
+from signoff.redaction.beside import beside
 from signoff.redaction.hidden import PLACEHOLDER
 from signoff.redaction.records import Redaction
 from signoff.redaction.remembered import Known
@@ -51,11 +53,11 @@ class Redactor:
             return record
         run_id = _run_of(record)
         if run_id is None:
-            return self.redaction.shown(record)
+            return await beside(partial(self.redaction.shown, record), record)
         secrets = await self.secrets(run_id, record if isinstance(record, Run) else None)
         if secrets is None:
-            return self._of_a_deleted_run(record)
-        return self.redaction.shown(record, secrets)
+            return await beside(partial(self._of_a_deleted_run, record), record)
+        return await beside(partial(self.redaction.shown, record, secrets), record, secrets)
 
     async def shown_in(self, result: Any) -> Any:
         """Return a result, with the records in it as ``shown`` returns them."""
@@ -126,11 +128,11 @@ class Redactor:
             known = Known(run.workflow, run.created_at, run.parent_id, run.session_id)
         if known.is_over:
             return known
-        secrets = set(known.secrets | self.redaction.secrets_in(run))
+        secrets = set(known.secrets | await beside(partial(self.redaction.secrets_in, run), run))
         children, seq = set(known.children), known.seq
         while entries := await self._store.read_journal(run_id, after=seq, limit=AT_ONCE):
             for entry in entries:
-                secrets |= self.redaction.secrets_in(entry, run.workflow)
+                secrets |= await beside(partial(self.redaction.secrets_in, entry, run.workflow), entry)
                 if entry.kind is EntryKind.OPENED and entry.call is CallKind.CHILD:
                     children.add(str(entry.fact("id")))
             seq = entries[-1].seq
