@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from signoff.people.pattern_effort import pattern_size, pattern_states
+from signoff.people.pattern_effort import open_size, pattern_size, pattern_states
 from signoff.people.schemas import problems, schema_problem
 
 MOST_SECONDS = 10  # of processor time, imports and a slow machine included; the attacks took hours
@@ -280,6 +280,8 @@ def tree(levels: int, leaf: Any) -> Any:
         ),
         (TREE, tree(40, 1), tree(3, "x"), "left.left.left"),
         ({"items": {"pattern": "^.{0,5000}$"}}, ["a"] * 1_000, ["\n"], "0"),
+        ({"items": {"pattern": "^.{0,10000}$"}}, ["a" * 10_000], ["a\n"], "0"),
+        ({"items": {"pattern": r"^\S[\s\S]{0,9000}\S$"}}, ["a" * 9_000], [" a"], "0"),
         (
             {
                 "items": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/a"}]},
@@ -319,6 +321,32 @@ def test_ordinary_forms_that_hold_much_are_checked_and_explained(
 )
 def test_what_a_pattern_repeats_is_counted_as_often(pattern: str, states: int) -> None:
     assert states <= pattern_size(pattern) <= states * 1.2 + 405
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_sequence"),
+    [
+        ("^.{0,10000}$", True),
+        (r"^[\s\S]{1,10000}$", True),
+        (r"^[^\]<>]{0,9000}", True),
+        (r"^\S.{0,9998}\S$", True),
+        (r"^\d{5000}$", True),
+        (".{0,10000}$", False),
+        ("^.{0,5000}.{0,5000}$", False),
+        ("^a*.{0,5000}$", False),
+        ("^a?.{0,5000}$", False),
+        ("^(?:.{0,100}){0,100}$", False),
+        ("^a|.{0,5000}$", False),
+        ("^.{0,50}{0,50}$", False),
+        ("^.{0,5000}a{3000}$", False),
+        (r"^\b{0,5000}$", False),
+        ("^[a-z&&[^b]]{0,5000}$", False),
+    ],
+)
+def test_only_a_sequence_in_which_one_character_is_repeated_has_few_positions_open(
+    pattern: str, is_sequence: bool
+) -> None:
+    assert (open_size(pattern) < 10) is is_sequence
 
 
 def test_a_class_of_many_characters_has_many_states() -> None:

@@ -11,6 +11,13 @@ LONGEST_COMPARED: Final = 10_000
 _MOST_STATES: Final = 10**9
 _REPEATED: Final = re.compile(r"\{(\d{1,9})(?:,(\d{0,9}))?\}")
 
+_CHARACTER: Final = r"(?:\\[dDsSwW]|\\[pP]\{\w+\}|\\\W|\[\^?\]?(?:[^\]\[\\]|\\.)*+\]|[^\\\[\](){}|*+?^$])"
+_FIXED: Final = rf"(?:{_CHARACTER}(?!\{{\d+,)(?:\{{\d+\}})?+)*+"
+_ONE_REPEATED: Final = re.compile(
+    rf"\^{_FIXED}(?:{_CHARACTER}\{{\d+,\d*\}})?+(?P<after>{_FIXED})\$?", re.DOTALL
+)
+_LONGEST_SEQUENCE: Final = 1_000
+
 _PROPERTY: Final = 200
 """The states of a class such as ``\\p{L}``: it has thousands of ranges, each of up to four bytes."""
 
@@ -34,8 +41,18 @@ def steps_of(pattern: str, length: int) -> int:
     Where many states are open at once, each takes 5 to 8 nanoseconds a character. A pattern that may go back does so
     up to 10,000 times, each time over the rest of the text.
     """
-    steps = length * (20 + pattern_size(pattern)) // 2
+    steps = length * (20 + open_size(pattern)) // 2
     return steps + (300 * length * (400 + length) // 400 if may_go_back(pattern) else 0)
+
+
+def open_size(pattern: str) -> int:
+    """Return the approximate number of positions of a regular expression that are open at once.
+
+    That is all of them, except where one character of an anchored sequence is repeated, as in ``^.{0,10000}$``: there
+    the text itself says how often it was repeated.
+    """
+    sequence = _ONE_REPEATED.fullmatch(pattern) if len(pattern) <= _LONGEST_SEQUENCE else None
+    return pattern_size(pattern) if sequence is None else 2 + pattern_size(sequence["after"])
 
 
 def pattern_states(pattern: str) -> int:
