@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +29,7 @@ LONGEST_WAIT_SECONDS: Final = 10.0
 
 
 @asynccontextmanager
-async def serving(folder: Path) -> AsyncIterator[tuple[Server, SqliteStore, httpx.AsyncClient]]:
+async def serving(folder: Path) -> AsyncGenerator[tuple[Server, SqliteStore, httpx.AsyncClient]]:
     served = SqliteStore(folder / "signoff.db")
     try:
         async with Server(served, port=0, worker_keys=worker_keys.KEYS) as server:

@@ -324,6 +324,25 @@ def test_what_a_pattern_repeats_is_counted_as_often(pattern: str, states: int) -
 
 
 @pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"pattern": r"^\p{L}{0,300}$"}, "pattern: "),
+        ({"properties": {"a": {"pattern": "("}}}, "properties.a.pattern: "),
+        ({"allOf": [{"if": {}, "then": {"pattern": "("}}]}, "allOf.0.then.pattern: "),
+        ({"properties": {"pattern": {"type": "x"}}}, "properties.pattern.type: "),
+    ],
+)
+def test_a_refusal_names_the_place_in_the_schema_as_it_was_given(schema: Schema, problem: str) -> None:
+    assert (schema_problem(schema) or "").startswith(problem)
+
+
+def test_a_reference_with_a_number_of_thousands_of_digits_leads_to_nothing() -> None:
+    said = schema_problem({"allOf": [True], "$ref": "#/allOf/" + "1" * 5_000})
+    assert said is not None
+    assert "deep" not in said
+
+
+@pytest.mark.parametrize(
     ("pattern", "is_sequence"),
     [
         ("^.{0,10000}$", True),

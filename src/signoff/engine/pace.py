@@ -22,7 +22,7 @@ class Pace:
     """Lets runs wait for the next turns of the loop after some have computed for long.
 
     They go on in two orders: runs that have something to take in beside steps that end and runs that begin. So the
-    values of runs under way do not pile up, and no run waits for ever for others that compute again and again.
+    values of runs under way do not pile up, and runs that compute again and again keep no other run waiting.
 
     Args:
         loop: The worker's loop.

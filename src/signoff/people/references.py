@@ -9,6 +9,8 @@ from urllib.parse import unquote, urldefrag, urljoin
 MOST_PARTS: Final = 20_000
 """How many parts a schema may have. Each takes about 3 KB of memory, and 15 microseconds to compile."""
 
+_LONGEST_INDEX: Final = 9
+
 SCHEMAS_BY_NAME: Final = (
     "properties",
     "patternProperties",
@@ -124,7 +126,8 @@ class References:
             name = step.replace("~1", "/").replace("~0", "~")
             if isinstance(target, list):
                 items = cast("list[Any]", target)
-                target = items[int(name)] if name.isdecimal() and int(name) < len(items) else {}
+                is_index = name.isdecimal() and len(name) <= _LONGEST_INDEX
+                target = items[int(name)] if is_index and int(name) < len(items) else {}
             else:
                 target = members_of(target).get(name, {})
         self._by_uri[uri] = target

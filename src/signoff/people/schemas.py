@@ -150,8 +150,11 @@ def _compiled(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
     try:
         return _validator(schema)
     except jsonschema_rs.ValidationError as error:
-        said = ": ".join(part for part in (_field(error.instance_path), shorten(error.message)) if part)
-        raise _Refused(said) from None
+        path, message = list(error.instance_path), shorten(error.message)
+        if path[-1:] == ["pattern"] and path[-2:-1] == ["then"]:
+            del path[-4:-1]  # where ``_bounded`` has put it
+            message += ", or repeats too much"
+        raise _Refused(": ".join(part for part in (_field(path), message) if part)) from None
     except (
         RecursionError,
         ValueError,
