@@ -207,7 +207,7 @@ async def _run(call: StepCall, number: int, threads: StepThreads, pace: Pace) ->
             value = await call.function(*call.args, **call.kwargs)  # as ``_invoke`` does: most steps
         else:
             value = await _invoke(call, threads)
-        if pace.is_behind:
+        if pace.is_behind and call.step_options.effect != "once":  # whose outcome no cancellation may lose
             await pace.turn()
         began = pace.time()
         attempt = _attempt_with(call, number, value)
