@@ -97,6 +97,27 @@ async def test_three_dispatchers_that_begin_at_once_tell_of_each_open_question_o
         assert Counter(told(server)) == expected
 
 
+@rule
+async def test_events_with_many_recipients_are_written_in_parts_and_each_is_sent_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "MADE_AT_ONCE", 2)
+    for number in range(7):
+        await ask(scene, f"q{number}")
+    await seal_events(scene.store)
+    expand, sizes = scene.store.expand, list[int]()
+
+    async def counted(channel: str, expected: int | None, seq: int, made: Sequence[NewDelivery]) -> bool:
+        sizes.append(len(made))
+        return await expand(channel, expected, seq, made)
+
+    monkeypatch.setattr(scene.store, "expand", counted)
+    async with web() as server, dispatching(scene, hook(server, begin="open"), begins=False) as dispatcher:
+        await caught_up(scene, dispatcher)
+        assert Counter(told(server)) == {("question.asked", f"q{number}"): 1 for number in range(7)}
+    assert max(sizes) == 2
+
+
 @pytest.mark.parametrize("dies_at", [1, 2, 3], ids=["before it begins", "half begun", "at its first events"])
 @rule
 async def test_whoever_dies_while_a_channel_begins_has_others_begin_it(

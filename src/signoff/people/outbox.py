@@ -31,6 +31,8 @@ from signoff.telemetry import DeliveryAttempted
 log = own_logger("signoff.notifications")
 
 AT_ONCE = 100
+MADE_AT_ONCE = 1_000
+"""Deliveries in one write, beside those of one event."""
 PAGES_AT_ONCE = 20
 """So many pages of events become deliveries of one channel before the others have their turn."""
 LEASE_MARGIN_SECONDS = 30.0
@@ -135,10 +137,13 @@ class Dispatcher:
             if not links:
                 return False
             made: list[NewDelivery] = []
+            end = line.cursor
             for seal, event in links:
                 if event is not None:
                     made += await self._made_if_readable(line, event, seal.seq)
-            end = links[-1][0].seq
+                end = seal.seq
+                if len(made) >= MADE_AT_ONCE:
+                    break
             line.cursor = end if await self._store.expand(name, line.cursor, end, made) else None
         return True
 

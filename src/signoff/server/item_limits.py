@@ -6,18 +6,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from signoff.errors import InvalidValue
+from signoff.stores.remote import RECORDS_AT_ONCE
 
 MOST_IDS: Final = 100_000
 """Ids or names in one operation, such as the runs of a heartbeat."""
 
 MOST_WRITTEN: Final = 80_000
-"""Entries of one write of a run. A worker's body has more than 750,000 parts from some 75,000 entries on."""
+"""Entries of one write of a run, or calls that are retried.
+
+A worker's body has more than 750,000 parts from some 75,000 entries on.
+"""
 
 MOST_OPENED: Final = 40_000
-"""Promises or child runs of one write of a run. A worker writes an entry for each."""
+"""Promises or child runs of one write of a run, of which a worker writes an entry for each; deliveries of a channel."""
 
-MOST_EVENTS: Final = 1_000
-"""Records of any other operation. Workers send one or a few at a time."""
+MOST_EVENTS: Final = RECORDS_AT_ONCE
+"""Records of any other operation. Workers send one or a few at a time, and ``RemoteStore.record`` splits more."""
 
 MOST_PIECES: Final = 10_000
 """Pieces of live text, of which a worker sends fewer at a time, and people who are asked."""
@@ -27,9 +31,9 @@ MOST_ITEMS: Final = 40_000
 """
 
 _LIMITS: Final[Mapping[str, int]] = {
-    **dict.fromkeys(("run_ids", "held", "workflows", "kinds"), MOST_IDS),
-    **dict.fromkeys(("entries", "closes", "cancels", "taken", "unpublishes"), MOST_WRITTEN),
-    **dict.fromkeys(("opens", "starts"), MOST_OPENED),
+    **dict.fromkeys(("run_ids", "held", "workflows", "kinds", "besides"), MOST_IDS),
+    **dict.fromkeys(("entries", "closes", "cancels", "taken", "unpublishes", "open"), MOST_WRITTEN),
+    **dict.fromkeys(("opens", "starts", "deliveries"), MOST_OPENED),
     **dict.fromkeys(("pieces", "assignees"), MOST_PIECES),
 }
 

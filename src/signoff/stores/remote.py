@@ -70,6 +70,8 @@ from signoff.stores.remote_server import RemoteServer
 from signoff.stores.retries import Retry
 
 ENTRIES_AT_ONCE: Final = 1000
+RECORDS_AT_ONCE: Final = 1_000
+"""Events in one operation: a server takes no more."""
 PIECES_AT_ONCE: Final = 1_000
 """Pieces of live text in one operation. Servers refuse ten times as many."""
 
@@ -347,7 +349,8 @@ class RemoteStore:
 
     async def record(self, events: Sequence[NewAuditEvent]) -> None:
         check_events(events)
-        await self._ask("record", events=events)
+        for begin in range(0, len(events), RECORDS_AT_ONCE):
+            await self._ask("record", events=events[begin : begin + RECORDS_AT_ONCE])
 
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100
