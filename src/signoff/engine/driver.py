@@ -188,7 +188,7 @@ class Driver:
                 entries = await self._read()
                 if await self._leaves_version(entries):
                     return
-                if self._pace.is_behind:
+                if self._pace.is_behind:  # journals of many runs may have come in one turn
                     await self._pace.turn()
                 began = self._pace.time()
                 self.execution = await self._rebuild(entries)

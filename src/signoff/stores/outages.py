@@ -58,7 +58,7 @@ class Outages:
             self._reached_at = self._ended_at
 
     def now(self) -> float:
-        """Return the time by which outages are measured, in seconds."""
+        """Return the monotonic time, in seconds, in which outages are measured."""
         return time.monotonic()
 
     def hold_if_late(self, asked_at: float, lease_seconds: float) -> None:

@@ -200,13 +200,16 @@ def claim_each(
     claims: list[Claim] = []
     failures: list[Failure] = []
     size = 0
+    may_be_more = True
     _pass_over(tx, namespace, group, beside)
 
-    def lease_next(found: list[Claim]) -> bool:
-        """Lease the next run. Returns whether there may be more."""
+    def lease_next(found: list[Claim]) -> None:
+        """Lease the next run, and note whether there may be more."""
+        nonlocal may_be_more
+        may_be_more = False
         room = groups.room(tx, namespace, group, 1)
         if room.runs == 0:
-            return False
+            return
         level, _ = _suspects(tx, namespace, worker_id, group, workflows, beside)
         for which in (None,) if level is None else (level, None):
             chosen, full = _choose(tx, namespace, group, workflows, room, which, beside)
@@ -216,18 +219,17 @@ def claim_each(
                 leased = _of_run(number, partial(states.claim, tx, worker_id, lease_until, [number], token))
                 found += [_of_run(number, partial(read, run)) for run in leased]
             if chosen or full:
-                return True
-        return False
+                may_be_more = True
+                return
 
     while len(claims) < limit and len(failures) < AT_ONCE and size < PAGE_BYTES:
         found: list[Claim] = []
-        more: list[bool] = []
-        error = tx.attempt(lambda: more.append(lease_next(found)))  # noqa: B023
+        error = tx.attempt(partial(lease_next, found))
         if error is None:
             claims += found
             size += bytes_of([part for claim in found for part in (claim.run, *claim.messages)])
             is_suspect = any(claim.run.takeovers >= suspects.SUSPECT_TAKEOVERS for claim in found)
-            if is_suspect or not more[0]:
+            if is_suspect or not may_be_more:
                 break  # a suspect begins alone
         elif isinstance(error, CannotClaim) and isinstance(error.__cause__, Exception):
             id = tx.db.execute(ID_OF, (error.number,)).fetchone()[0].decode(errors="replace")
@@ -251,7 +253,7 @@ def _pass_over(tx: Transaction, namespace: str, group: str, run_ids: Sequence[st
     for workflow, key, limit in tx.db.execute(KEYS_OF, (namespace, json.dumps(run_ids), group)).fetchall():
         slots = Slots(namespace, group, workflow, key.decode(errors="replace"))
         if keys.taken(tx, slots, limit) < limit:
-            tx.attempt(lambda: keys.unblock_next(tx, slots))  # noqa: B023
+            tx.attempt(partial(keys.unblock_next, tx, slots))
 
 
 def _of_run(number: int, do: Callable[[], T]) -> T:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from signoff.stores.deferred import JOB, Kind
@@ -61,13 +62,14 @@ def make_each(tx: Transaction, kinds: dict[Kind, Make], skipped: Sequence[Key]) 
     """Make changes one by one, in every namespace, but for those to pass over. What fails leaves nothing behind."""
     rows = tx.db.execute(NEXT_DEFERRED, {"skipped": json.dumps(skipped), "limit": AT_ONCE + 1}).fetchall()
     failures: list[Failure] = []
-    for number, namespace, id, kind, n, details in rows[:AT_ONCE]:
 
-        def make() -> None:
-            tx.db.execute(MADE, (number,))  # noqa: B023
-            kinds[kind](tx, namespace, id, n, json.loads(details))  # noqa: B023
+    def make(number: int, namespace: str, id: str, kind: Kind, n: int, details: str) -> None:
+        tx.db.execute(MADE, (number,))
+        kinds[kind](tx, namespace, id, n, json.loads(details))
 
-        error = tx.attempt(make)
+    for row in rows[:AT_ONCE]:
+        _, namespace, id, *_ = row
+        error = tx.attempt(partial(make, *row))
         if error is not None:
             failures.append(Failure(JOB, (namespace, id), error))
     return Done(None, failures, is_all=len(rows) <= AT_ONCE)

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from signoff.errors import NotFound
@@ -182,7 +183,7 @@ def due_each(
             if at > ends:
                 times.append(tx.now + at - ends)
                 break
-            error = tx.attempt(lambda: do(tx, namespace, id, number))  # noqa: B023
+            error = tx.attempt(partial(do, tx, namespace, id, number))
             if error is not None:
                 failures.append(Failure(job, (namespace, id), error))
         else:

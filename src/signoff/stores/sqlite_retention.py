@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Final
 
 from signoff.stores.one_by_one import AT_ONCE, Done, Failure, Skipped
@@ -108,7 +109,7 @@ def delete_each(tx: Transaction, namespace: str, before: float, limit: int, skip
         if not rows:
             return Done(deleted, failures, is_all=True)
         for number, run_id in rows:
-            error = tx.attempt(lambda: _delete(tx, namespace, number, run_id))  # noqa: B023
+            error = tx.attempt(partial(_delete, tx, namespace, number, run_id))
             if error is None:
                 deleted += 1
             else:

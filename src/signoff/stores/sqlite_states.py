@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from signoff.records import NewRun, Run, RunState
@@ -391,21 +392,19 @@ def release(tx: Transaction, worker_id: str, *, dead: bool) -> int:
 
     Where that fails it is done run by run: the leases of the others run out.
     """
-    statement = RELEASE_DEAD if dead else RELEASE
-    freed: list[int] = []
-    error = tx.attempt(
-        lambda: freed.append(_let_go(tx, tx.db.execute(statement, (tx.now, worker_id)).fetchall()))
-    )
-    if error is None:
-        return freed[0]
-    one = FREE if dead else RELEASE_ONE
+    freed = 0
+
+    def let_go(statement: str, which: str | int) -> None:
+        nonlocal freed
+        freed += _let_go(tx, tx.db.execute(statement, (tx.now, which)).fetchall())
+
+    if tx.attempt(partial(let_go, RELEASE_DEAD if dead else RELEASE, worker_id)) is None:
+        return freed
     for number, namespace, id in tx.db.execute(HELD, (worker_id,)).fetchall():
-        error = tx.attempt(
-            lambda: freed.append(_let_go(tx, tx.db.execute(one, (tx.now, number)).fetchall()))  # noqa: B023
-        )
+        error = tx.attempt(partial(let_go, FREE if dead else RELEASE_ONE, number))
         if error is not None:
             log_unreleased(id.decode(errors="replace"), namespace, error)
-    return sum(freed)
+    return freed
 
 
 def end(

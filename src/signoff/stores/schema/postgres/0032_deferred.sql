@@ -339,7 +339,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_now constant double precision := coalesce(p_now, extract(epoch FROM clock_timestamp()));
     change signoff.deferred;
-    told jsonb;
+    touched jsonb;
     tried integer := 0;
     made jsonb := '[]';
     failures jsonb := '[]';
@@ -352,11 +352,11 @@ BEGIN
     LOOP
         tried := tried + 1;
         BEGIN
-            told := signoff.make_deferred(change, v_now);
-            IF told IS NOT NULL THEN
+            touched := signoff.make_deferred(change, v_now);
+            IF touched IS NOT NULL THEN
                 DELETE FROM signoff.deferred
                 WHERE id = change.id AND namespace = change.namespace AND kind = change.kind AND n = change.n;
-                made := made || jsonb_build_array(jsonb_build_array(change.namespace, told));
+                made := made || jsonb_build_array(jsonb_build_array(change.namespace, touched));
             END IF;
         EXCEPTION WHEN OTHERS THEN
             IF NOT signoff.is_of_row(SQLSTATE) THEN
