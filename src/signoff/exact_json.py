@@ -48,8 +48,8 @@ def _is_finite(value: object) -> bool:
     return True
 
 
-_LARGE: Final = re.compile("[eE][+]?0*[0-9]{3}|[0-9]{300}")
-"""What a number has that may be too large for a float."""
+_LARGE: Final = re.compile(r"(?:^|[\[:,\s])-?+(?:[0-9]{200}|[0-9]++(?:\.[0-9]++)?[eE]\+?0*+[0-9]{3})")
+"""A number that may be too large for a float. It follows what a digest in quotes does not, such as ``"9e904"``."""
 
 
 def read_object(written: str | None) -> dict[str, Any]:

@@ -6,6 +6,9 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
+from unittest.mock import Mock
 
 import pytest
 
@@ -76,6 +79,34 @@ async def test_the_wait_for_a_thread_is_no_part_of_a_timeout(
             for run in runs:
                 (entry,) = await journaled(app, run.id, EntryKind.COMPLETED)
                 assert entry.at - entry.fact("started_at") < LIMIT
+
+
+@in_asyncio
+async def test_steps_that_wait_for_less_than_a_second_cause_no_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool, looks, let_go = threads.StepThreads(2), list[Callable[[], None]](), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def call_later(_seconds: float, look: Callable[..., None], *given: object) -> Mock:
+        looks.append(partial(look, *given))
+        return Mock()
+
+    monkeypatch.setattr(loop, "call_later", call_later)
+    with caplog.at_level(logging.WARNING, "signoff.worker"):
+        first = [pool.run_step("s", let_go.wait, None, list[float]().append) for _ in range(3)]
+        looks.pop()()  # so early, the third has waited for less than that
+        assert not caplog.messages
+        now = loop.time() + threads.WARN_AFTER_SECONDS
+        monkeypatch.setattr(loop, "time", lambda: now)
+        looks.pop()()
+        [message] = caplog.messages
+        assert "all 2 threads for plain steps are taken, and 1 steps wait" in message
+        let_go.set()
+        await asyncio.gather(*first)
+        looks.pop()()
+        assert not looks, "nothing waits, and nothing is left to look at"
+    pool.close()
 
 
 @in_asyncio

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from math import isfinite
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from pydantic import JsonValue
 
@@ -38,18 +38,18 @@ def is_plain(value: Any, depth: int = 0) -> bool:
 
     Most results are such. It looks at each container, and leaves the rest to C.
     """
-    items: Collection[Any] = value
+    items: Any = value
     if type(value) is dict:
         if not _TEXT.issuperset(map(type, items)):
             return False
-        items = cast("dict[str, Any]", value).values()
+        items = items.values()
     kinds = {*map(type, items)} - scalars.EXACT
     if not kinds:
         return depth < MAX_DEPTH
     if depth >= MAX_DEPTH or not kinds <= _JSON:
         return False
     for item in items:  # stops at the first: a list that holds itself twice has no end otherwise
-        kind = cast("object", type(item))
+        kind: object = type(item)  # pyright: ignore[reportUnknownVariableType]
         if (kind is dict or kind is list) and not is_plain(item, depth + 1):
             return False
         if kind is float and not isfinite(item):

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import inspect
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from signoff.engine.loop import calling_line, line_in
 from signoff.errors import NotAwaited
@@ -93,7 +93,8 @@ class Built(Awaited):
         self._setbacks = execution.setbacks
         execution.unbegun += 1
         # No loop, for its time, and no name for a frame here: that would keep what was built.
-        frame = cast("Any", inspect.currentframe()).f_back.f_back
+        frame: Any = inspect.currentframe()
+        frame = frame.f_back.f_back
         if self.own_depth == 4:
             frame = frame.f_back.f_back
         # not by its code, whose reading CPython announces to audit hooks

@@ -91,7 +91,7 @@ class RunLoad:
 
     def read(self, entries: Sequence[Entry]) -> None:
         """Count the journal, too."""
-        self._journal = sum(len(entry.value or "") for entry in entries)
+        self._journal = sum([len(entry.value) for entry in entries if entry.value is not None])
         self._count()
 
     def _count(self) -> None:

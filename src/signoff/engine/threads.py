@@ -15,6 +15,8 @@ from signoff.own_logs import own_logger
 
 log = own_logger("signoff.worker")
 
+WARN_AFTER_SECONDS = 1.0
+"""How long a step waits for a thread before the log says so. Short steps that start together wait for less."""
 WARN_EVERY_SECONDS = 60.0
 SHOWN = 5
 START_AGAIN_SECONDS = 1.0
@@ -36,11 +38,13 @@ class _Place:
     """A step's place in the queue for a thread.
 
     Attributes:
+        asked_at: When it was taken, by the clock of the worker's loop.
         future: The step's.
         work: What a thread calls, if it is to be submitted again. It refers to the place until it is called.
         outcome: Where the outcome goes if the executor returned no future, though it has queued the work.
     """
 
+    asked_at: float
     future: asyncio.Future[Any] | None = None
     work: Callable[[], Any] | None = None
     outcome: Future[Any] | None = None
@@ -68,12 +72,15 @@ class StepThreads:
         self._counting = threading.RLock()  # the executor of a simulated loop runs work where it is submitted
         self._running: dict[int, tuple[str, float]] = {}  # by thread: what it does, and since when
         self._queue: dict[_Place, None] = {}
+        self._looking: asyncio.TimerHandle | None = None
         self._warned_at = float("-inf")
         _at_work.add(self)
 
     def close(self) -> None:
         """Begin nothing any more and cancel what waits. Functions that run go on."""
         _at_work.discard(self)
+        if self._looking is not None:
+            self._looking.cancel()
         with self._counting:
             for place in self._starved():
                 if place.outcome is not None:
@@ -111,15 +118,14 @@ class StepThreads:
             begun: Called in the thread when the function is about to begin.
             waited: Called there before that, with the seconds for which it has waited, if all threads were taken.
         """
-        place = _Place()
         loop = asyncio.get_running_loop()
-        asked_at = loop.time()
+        place = _Place(loop.time())
         has_to_wait = False
 
         def run() -> T:
             try:
                 if has_to_wait:
-                    waited(loop.time() - asked_at)
+                    waited(loop.time() - place.asked_at)
                 if begun is not None:
                     begun()
                 return function()
@@ -148,7 +154,7 @@ class StepThreads:
             self._queue[place] = None
             has_to_wait = self._is_full()
             if has_to_wait:
-                self._warn()
+                self._look_later(loop)
             try:
                 place.future = loop.run_in_executor(self._pool, work)
             except (RuntimeError, MemoryError) as error:
@@ -220,6 +226,21 @@ class StepThreads:
         for each in given_up:
             del self._queue[each]
         return place is not None
+
+    def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._looking is None and self in _at_work:
+            self._looking = loop.call_later(WARN_AFTER_SECONDS, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Warn if a step has waited for long; look again while any waits."""
+        with self._counting:
+            self._looking = None
+            if not self._is_full():
+                return
+            longest = next(place for place in self._queue if not place.is_given_up)
+            if loop.time() - longest.asked_at >= WARN_AFTER_SECONDS:
+                self._warn()
+            self._look_later(loop)
 
     def _warn(self, cause: str = "") -> None:
         """Warn that steps wait for a thread, once a minute, and name the steps that hold the threads."""

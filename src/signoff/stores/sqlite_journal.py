@@ -120,7 +120,7 @@ def read_few(
             return entries, len(entries) == limit
         entry = _entry(row, run_id)
         entries.append(entry)
-        size += sum(len(text) for text in (entry.value, entry.error, row[8]) if text is not None)
+        size += len(entry.value or "") + len(entry.error or "") + len(row[8] or "")
     return entries, True
 
 
