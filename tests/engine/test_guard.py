@@ -287,7 +287,7 @@ def test_code_that_is_not_given_the_processor_is_warned_of_and_not_taken_for_bus
         look(5.0)
     assert watched.busy == []
     [warned] = caplog.messages
-    assert "holds its worker up for 6.0 s" in warned
+    assert "holds its worker up for 6.0 s, in which it has computed for 0.0 s" in warned
     clock[0] = 1031.0
     look(5.0)
     goes_on.set()
@@ -295,25 +295,49 @@ def test_code_that_is_not_given_the_processor_is_warned_of_and_not_taken_for_bus
     assert watched.busy == [31.0]
 
 
-@pytest.mark.parametrize(("computed", "is_busy"), [(0.0, False), (35.0, True)])
+class _Stops(threading.Event):
+    """Never set. Each wait takes as long as it was asked to, and is followed by a stop of the process."""
+
+    def __init__(self, clock: list[float], stop_seconds: float) -> None:
+        super().__init__()
+        self._clock = clock
+        self._stop_seconds = stop_seconds
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._clock[0] += (timeout or 0.0) + self._stop_seconds
+        return False
+
+
+@pytest.mark.parametrize(
+    ("times", "stop", "computed", "is_busy"),
+    [
+        *((1, 35.0, 0.0, False), (1, 35.0, 35.0, True)),  # the second is in C, which holds the interpreter
+        *((30, 4.0, 4.8, False), (30, 4.0, 5.2, True)),
+        *((310, 0.9, 0.0, True), (290, 0.9, 0.0, False)),  # code that blocks has an end all the same
+        *((1000, 0.0, 4.9, True), (950, 0.0, 4.9, False)),  # a processor's twentieth, as containers get
+    ],
+)
 def test_time_in_which_the_process_is_stopped_is_not_computing(
-    look: Look, monkeypatch: pytest.MonkeyPatch, computed: float, is_busy: bool
+    look: Look, monkeypatch: pytest.MonkeyPatch, times: int, stop: float, computed: float, is_busy: bool
 ) -> None:
-    watched, begun, goes_on, clock, times = _Watched(), threading.Event(), threading.Event(), [1000.0], [0.0]
+    watched, begun, goes_on, clock, used = _Watched(), threading.Event(), threading.Event(), [1000.0], [0.0]
 
     def compute() -> None:
         begun.set()
         goes_on.wait()
 
+    monkeypatch.setattr(guard, "_watch", guard._Watch())  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(guard, "_processor_time", lambda thread: times[0])
+    monkeypatch.setattr(guard, "_processor_time", lambda thread: used[0])
     thread = threading.Thread(target=guard.drive, args=(watched, compute))
     thread.start()
     begun.wait()
-    for clock[0] in (1000.0, 1002.0):
-        look(5.0)
-    clock[0], times[0] = 1037.0, computed  # stopped, or in C, which holds the interpreter
     look(5.0)
+    stops = _Stops(clock, stop)
+    for _ in range(times):
+        guard.wait(stops, 0.1)
+        used[0] += computed / times
+        look(5.0)
     goes_on.set()
     thread.join()
     assert bool(watched.busy) is is_busy

@@ -170,7 +170,7 @@ def _interrupting_busy_code() -> Generator[None]:
     done = threading.Event()
 
     def look() -> None:
-        while not done.wait(BUSY_SECONDS / 5):
+        while not guard.wait(done, BUSY_SECONDS / 5):
             guard.interrupt_busy(BUSY_SECONDS)
 
     thread = threading.Thread(target=look, name="signoff replay guard", daemon=True)

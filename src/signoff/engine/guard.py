@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
 import threading
 import time
@@ -48,6 +47,10 @@ _BLOCKING = {
 # Code that computes nothing all the while, since the machine is busy elsewhere or it waits outside of asyncio,
 # is given so many times as long.
 _IDLE_PATIENCE = 6
+# Code that gets this part of a processor or more, as in a container with a limit, has its limit in computing alone.
+_LEAST_SHARE = 0.05
+
+_PULSE_SECONDS = 0.1  # a process that sleeps for longer at once was stopped
 
 # A gather of 100,000 calls takes some seconds until it first waits. Each task and call adds so much to what code may
 # compute, up to six times as much as without. So code that makes them without end has an end.
@@ -100,14 +103,22 @@ class _Watch:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.looked_at = math.inf
+        self._pulse_at = 0.0
+        self._stopped_seconds = 0.0  # since the last look
         forks.in_child(self)
 
-    def seconds_missed(self, now: float, limit_seconds: float) -> float:
-        """Return the seconds since the last look, if they are so many that the process was stopped; else 0."""
-        missed = now - self.looked_at
-        self.looked_at = now
-        return missed if missed >= limit_seconds else 0.0
+    def note_pulse(self, since: float) -> None:
+        """Note that the process was to sleep for a pulse since then, and wakes now: what is beyond that, it missed."""
+        with self.lock:
+            now = time.monotonic()
+            late = now - max(since, self._pulse_at) - _PULSE_SECONDS
+            self._stopped_seconds += max(0.0, late)
+            self._pulse_at = now
+
+    def take_stopped(self) -> float:
+        """Return for how many seconds the process was stopped since the last look."""
+        stopped, self._stopped_seconds = self._stopped_seconds, 0.0
+        return stopped
 
     def forked(self) -> None:
         """Forget the parent's drives: the child may give the numbers of their threads to its own."""
@@ -181,22 +192,32 @@ def _end(thread: int, mine: _Drive, outer: _Drive | None) -> None:
         pass
 
 
+def wait(event: threading.Event, seconds: float) -> bool:
+    """Wait between two looks at what is busy, as ``event.wait``, and notice when the process is stopped meanwhile."""
+    end = time.monotonic() + seconds
+    while (now := time.monotonic()) < end:
+        if event.wait(min(_PULSE_SECONDS, end - now)):
+            return True
+        _watch.note_pulse(now)
+    return event.is_set()
+
+
 def interrupt_busy(limit_seconds: float) -> None:
     """Interrupt every drive of this process that has computed for longer than ``limit_seconds``.
 
     It is to be called more often than that: what a drive computed before it was first looked at does not count.
     What it makes meanwhile, tasks and calls, adds to the limit.
     One that computes little, as it blocks, or on a machine that does not get to it, is warned of by then, and
-    interrupted when it lasted six times as long. Time in which the process was stopped does not count.
+    interrupted when it lasted six times as long. Time in which the process was stopped, and time of which it gets a
+    twentieth or more, do not count. The caller uses ``wait`` between its calls.
     One that goes on after that is interrupted at each of its steps, until it has ended. What computes in C and never
     comes back to Python (``sum(itertools.count())``, a regular expression that backtracks) cannot be interrupted.
     """
     now = time.monotonic()
     with _watch.lock:
-        missed = _watch.seconds_missed(now, limit_seconds)
+        stopped = _watch.take_stopped()
         for thread, busy in list(_drives.items()):
-            if missed:
-                busy.since = min(busy.since + missed, now)
+            busy.since = min(busy.since + stopped, now)
             frame = private_names.frame_of(thread)
             if frame is None:  # the thread is gone: to ask for its time could end the process
                 del _drives[thread]
@@ -206,19 +227,22 @@ def interrupt_busy(limit_seconds: float) -> None:
                 busy.computed_before = computed
                 busy.made_before = busy.watched.made
             lasted = now - busy.since
-            if max(lasted, computed - busy.computed_before) < limit_seconds:
+            has_computed = computed - busy.computed_before
+            if max(lasted, has_computed) < limit_seconds:
                 continue
             where = calling_line(frame)
             made_seconds = (busy.watched.made - busy.made_before) * _SECONDS_OF_EACH
             may_compute = min(limit_seconds + made_seconds, limit_seconds * _MAKING_PATIENCE)
-            if computed - busy.computed_before < may_compute and lasted < may_compute * _IDLE_PATIENCE:
+            may_last = max(may_compute * _IDLE_PATIENCE, has_computed / _LEAST_SHARE)
+            if has_computed < may_compute and lasted < may_last:
                 if not busy.warned:
                     busy.warned = True
                     log_aside(
                         logging.WARNING,
-                        "workflow code holds its worker up for %.1f s, at %s: does it block, or make very many calls "
-                        "at once?",
+                        "workflow code holds its worker up for %.1f s, in which it has computed for %.1f s, at %s: "
+                        "does it block, make very many calls at once, or get little of a processor?",
                         lasted,
+                        has_computed,
                         where,
                     )
                 continue

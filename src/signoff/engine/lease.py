@@ -175,13 +175,21 @@ class LeaseKeeper:
         next_beat = time.monotonic() + self._beat_seconds
         look_seconds = min(self._beat_seconds, self._busy_seconds / 2, self._stalled_seconds / 2)
         with asyncio.Runner() as runner:
-            while not self._stopped.wait(look_seconds):
+            while not self._wait(look_seconds):
                 guard.interrupt_busy(self._busy_seconds)
                 self._ask_for_a_turn()
                 if time.monotonic() >= next_beat:
                     next_beat = time.monotonic() + self._beat_seconds
                     if not self._stalled():
                         runner.run(self._leases.extend())
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait before a look. Returns whether to end."""
+        began = time.monotonic()
+        is_stopped = guard.wait(self._stopped, seconds)
+        now = time.monotonic()
+        self._turned_at = min(now, self._turned_at + max(0.0, now - began - seconds))  # nor did the loop run
+        return is_stopped
 
     def _ask_for_a_turn(self) -> None:
         now = time.monotonic()
