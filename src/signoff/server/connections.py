@@ -10,6 +10,7 @@ import asyncio
 import weakref
 from typing import Any, Final
 
+import h11
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from signoff.own_logs import own_logger
@@ -66,6 +67,8 @@ class BoundedConnections(_Protocol):
     body_of: Any = None  # the request whose body is waited for
     body_began_at = 0.0
     body_bytes = 0
+    has_begun_head = False  # as httptools' parser says
+    has_begun_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)  # pyright: ignore[reportUnknownMemberType]
@@ -91,18 +94,51 @@ class BoundedConnections(_Protocol):
         self._stop()
         super().connection_lost(exc)  # pyright: ignore[reportUnknownMemberType]
 
+    def on_message_begin(self) -> None:
+        super().on_message_begin()  # pyright: ignore[reportUnknownMemberType]
+        self.has_begun_head = True
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()  # pyright: ignore[reportUnknownMemberType]
+        self.has_begun_head, self.has_begun_body = False, True
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()  # pyright: ignore[reportUnknownMemberType]
+        self.has_begun_body = False
+
+    def _reading(self) -> tuple[bool, bool]:
+        """Return whether a part of a head has arrived, and whether a part of a body is still to come."""
+        if (parser := getattr(self, "conn", None)) is not None:  # uvicorn's protocol that parses with h11
+            return parser.trailing_data[0] != b"", parser.their_state is h11.SEND_BODY
+        return self.has_begun_head, self.has_begun_body
+
     def _look(self) -> None:
         """Begin to wait for a head or a body, or have waited for one."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
-            if self.timer is None:
-                self.timer = self.loop.call_later(HEAD_SECONDS, self._end_head)
+            self._look_after_response()
         elif not cycle.more_body:
             self._stop()
         elif self.body_of is not cycle:
             self._stop()
             self.body_of, self.body_began_at, self.body_bytes = cycle, self.loop.time(), 0
             self.timer = self.loop.call_later(BODY_SECONDS, self._end_body)
+
+    def _look_after_response(self) -> None:
+        """Wait for the rest of a body that was refused unread, then for as long as between any requests."""
+        has_head, has_body = self._reading()
+        if self.body_of is not None:
+            if has_body:
+                return
+            self._stop()
+        if self.cycle is None or has_head:
+            if self.timer is None:
+                self.timer = self.loop.call_later(HEAD_SECONDS, self._end_head)
+        elif self.timeout_keep_alive_task is None and not self.transport.is_closing():
+            # uvicorn has stopped its own with the last bytes.
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def _stop(self) -> None:
         self.body_of = None
