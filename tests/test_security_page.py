@@ -1,4 +1,4 @@
-"""Each claim of docs/security.md names the tests that show it, and those tests exist."""
+"""Each claim of docs/security.md names the tests that show it, and tests that a page of docs names exist."""
 
 from __future__ import annotations
 
@@ -128,3 +128,10 @@ def test_a_page_that_names_no_test_or_none_that_exists_is_found_out(
 def test_a_page_without_the_table_is_found_out(page: str) -> None:
     with pytest.raises(AssertionError):
         rows(page)
+
+
+@pytest.mark.parametrize("page", sorted((TESTS.parent / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_tests_that_other_pages_name_exist(page: Path) -> None:
+    named = NAME.findall(page.read_text())
+    missing = [(file, name) for file, name in named if name not in functions(TESTS / file)]
+    assert missing == []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import resource
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from signoff import process_limits
 from signoff.server import Server
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.sqlite import SqliteStore
-from tests.cli.commands import ORDERS, PATIENCE_SECONDS, Running, until
+from tests.attacks.deployment import KINDS, Deployment, deployed
+from tests.cli.commands import PATIENCE_SECONDS, Running, until
 from tests.postgres.server import FAST, PostgresServer
-from tests.server.conftest import kind
+from tests.server.conftest import kind as kind_of
 from tests.support import in_asyncio
 
 NO_THREADS = """
@@ -46,49 +48,10 @@ COUNT = f"SELECT count(*) {CLIENTS}"
 END_OTHERS = f"SELECT pg_terminate_backend(pid) {CLIENTS} AND NOT pid = ANY(%s)"
 
 
-class Deployment:
-    """A server and a worker as processes, and a connection to the server that was made before."""
-
-    def __init__(self, folder: Path, server: Running, worker: Running) -> None:
-        self.folder = folder
-        self.server = server
-        self.worker = worker
-        self.port: int = server.wait_for("listening")["port"]
-        self.worker_url: str = worker.wait_for("metrics")["url"]
-        worker.wait_for("working")
-        self.http = httpx.Client(
-            base_url=f"http://127.0.0.1:{self.port}",
-            trust_env=False,
-            timeout=PATIENCE_SECONDS,
-            limits=httpx.Limits(max_connections=1, keepalive_expiry=None),
-        )
-
-    def start(self, id: str) -> bool:
-        """Start a run. Returns whether it was acknowledged; if not, it was refused with a reason."""
-        reply = self.http.post("/v1/runs", json={"workflow": "add", "args": [1], "id": id})
-        assert reply.status_code in (200, 201, 503), reply.text
-        return reply.status_code != 503
-
-    def ready(self) -> tuple[int, str]:
-        reply = self.http.get("/ready")
-        return reply.status_code, reply.json().get("reason", "")
-
-    def ends(self, id: str) -> bool:
-        reply = self.http.get(f"/v1/runs/{id}")
-        return reply.status_code == 200 and reply.json()["state"] == "succeeded"
-
-
-@contextmanager
-def deployed(folder: Path) -> Iterator[Deployment]:
-    (folder / "orders.py").write_text(NO_THREADS + ORDERS)
-    with (
-        Running("server", "orders:app", "--port", "0", cwd=folder) as server,
-        Running("worker", "orders:app", "--metrics-port", "0", cwd=folder) as worker,
-    ):
-        deployment = Deployment(folder, server, worker)
-        with closing(deployment.http):
-            assert deployment.ready() == (200, "")
-            yield deployment
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """How a deployment stores and works, see ``deployed``."""
+    return request.param
 
 
 @contextmanager
@@ -103,10 +66,18 @@ def no_handle_left(process: Running) -> Iterator[None]:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
+def _end_once(deployment: Deployment, ids: Iterable[str]) -> None:
+    """Wait for the ends of runs, and check that the step of each was executed once."""
+    for id in ids:
+        until(lambda id=id: deployment.ends(id))
+    marks = collections.Counter(deployment.marks())
+    assert {id: marks[id] for id in ids} == dict.fromkeys(ids, 1)
+
+
 def test_a_server_without_a_file_handle_serves_whom_it_has_and_says_that_it_is_not_ready(
-    tmp_path: Path,
+    tmp_path: Path, kind: str
 ) -> None:
-    with deployed(tmp_path) as deployment:
+    with deployed(tmp_path, kind) as deployment:
         with no_handle_left(deployment.server):
             status, reason = deployment.ready()
             assert (status, "no file handle left" in reason) == (503, True)
@@ -120,39 +91,30 @@ def test_a_server_without_a_file_handle_serves_whom_it_has_and_says_that_it_is_n
         assert "Traceback" not in deployment.server.err
         until(lambda: deployment.ready() == (200, ""))
         assert deployment.start("after")
-        for id in {*acknowledged, "after"}:
-            until(lambda id=id: deployment.ends(id))
+        _end_once(deployment, {*acknowledged, "after"})
 
 
-def test_a_worker_without_a_file_handle_says_so_and_loses_nothing(tmp_path: Path) -> None:
-    with (
-        deployed(tmp_path) as deployment,
-        httpx.Client(base_url=deployment.worker_url, trust_env=False) as probe,
-    ):
-        assert probe.get("/ready").status_code == 200
+def test_a_worker_without_a_file_handle_says_so_and_loses_nothing(tmp_path: Path, kind: str) -> None:
+    with deployed(tmp_path, kind) as deployment:
         with no_handle_left(deployment.worker):
-            assert "no file handle left" in probe.get("/ready").json()["detail"]
+            status, reason = deployment.worker_ready()
+            assert (status, "no file handle left" in reason) == (503, True)
             assert all(deployment.start(id) for id in ("a", "b"))
-        until(lambda: probe.get("/ready").status_code == 200)
-        for id in ("a", "b"):
-            until(lambda id=id: deployment.ends(id))
+        until(lambda: deployment.worker_ready() == (200, ""))
+        _end_once(deployment, ("a", "b"))
 
 
-def test_without_threads_neither_is_ready_and_steps_wait(tmp_path: Path) -> None:
-    with (
-        deployed(tmp_path) as deployment,
-        httpx.Client(base_url=deployment.worker_url, trust_env=False) as probe,
-    ):
+def test_without_threads_neither_is_ready_and_steps_wait(tmp_path: Path, kind: str) -> None:
+    with deployed(tmp_path, kind, preamble=NO_THREADS) as deployment:
         (tmp_path / "no-threads").touch()
         assert "thread" in deployment.ready()[1]
-        assert "no thread left" in probe.get("/ready").json()["detail"]
+        assert "no thread left" in deployment.worker_ready()[1]
         acknowledged = [id for id in ("a", "b", "c") if deployment.start(id)]
         assert acknowledged
         until(lambda: "the system has no thread left" in deployment.worker.err)
         (tmp_path / "no-threads").unlink()
-        until(lambda: deployment.ready() == (200, ""))
-        for id in acknowledged:
-            until(lambda id=id: deployment.ends(id))
+        until(lambda: deployment.ready() == (200, "") and deployment.worker_ready() == (200, ""))
+        _end_once(deployment, acknowledged)
         journal = deployment.http.get(f"/v1/runs/{acknowledged[0]}/journal").text
         assert "can't start new thread" not in journal, "a step that has not begun has not failed"
 
@@ -268,7 +230,7 @@ async def test_a_database_without_a_free_connection_is_not_ready_and_goes_on_aft
                 await _until_ready(http)
                 hogs = await asyncio.to_thread(_take_all, database.url())
                 refused = await http.get("/ready")
-                assert (refused.status_code, kind(refused)) == (503, "StoreUnavailable")
+                assert (refused.status_code, kind_of(refused)) == (503, "StoreUnavailable")
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     while "too many clients" not in (await http.get("/ready")).json()["detail"]:
                         await asyncio.sleep(0.05)
