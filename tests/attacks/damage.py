@@ -69,11 +69,13 @@ class Damaged:
             "EXECUTE FUNCTION public.poison()",
         )
 
-    def ignore(self, table: str, *, when: str) -> None:
-        """Have the database leave rows of a table as they are without an error, as a policy of rows does."""
-        self.refuse(table, when=when)
+    def ignore(
+        self, table: str, *, on: str = "UPDATE", row: str = "NEW", when: str = "namespace = 'evil'"
+    ) -> None:
+        """Have the database leave rows of a table as they are without an error, as a trigger may."""
+        self.refuse(table, on=on, row=row, when=when)
         self.run(
-            f"DROP TRIGGER poison_{table}; CREATE TRIGGER poison_{table} BEFORE UPDATE ON {table} WHEN NEW.{when} "
+            f"DROP TRIGGER poison_{table}; CREATE TRIGGER poison_{table} BEFORE {on} ON {table} WHEN {row}.{when} "
             "BEGIN SELECT RAISE(IGNORE); END",
             "CREATE OR REPLACE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS "
             "$$ BEGIN RETURN NULL; END $$",

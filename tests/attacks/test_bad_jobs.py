@@ -26,12 +26,12 @@ from tests.support import in_asyncio
 NEW = NewSchedule("s", WORKFLOW, GROUP, '{"args": []}', "* * * * *", "UTC", next_at=1_000_001.0)
 
 
-async def _ask(scene: Scene, id: str = "q") -> None:
+async def ask(scene: Scene, id: str = "q") -> None:
     new = replace(question("r", id=id, act_at=1_000_001.0, data='{"text": "Pay?"}'), run_id=None, n=None)
     await scene.store.create_promise(new)
 
 
-async def _record(scene: Scene, id: str) -> None:
+async def record(scene: Scene, id: str) -> None:
     await scene.store.record([NewAuditEvent(id, AuditKind.COMMENTED, "q", None, "user:ana", '{"text":"hi"}')])
 
 
@@ -47,7 +47,7 @@ async def test_a_question_and_a_schedule_whose_key_is_lost_keep_no_other_from_be
         for name, key in (("evil", old), ("zoo", new)):
             scene = Scene(encrypted(raw, Ciphers([key])).within(name), clock, damage.scene.lease_clock)
             await scene.store.put_schedule(NEW)
-            await _ask(scene)
+            await ask(scene)
         clock.advance(61)
         store = encrypted(raw, Ciphers([new]))
         aside, questions = new_schedules_aside(), new_set_aside()
@@ -74,8 +74,8 @@ async def test_rows_that_cannot_be_read_keep_no_other_from_being_served(tmp_path
     async with damaged("sqlite", tmp_path) as damage:
         scene = damage.scene
         for name in ("evil", "zoo"):
-            await _ask(scene.within(name))
-            await _record(scene.within(name), "e")
+            await ask(scene.within(name))
+            await record(scene.within(name), "e")
         damage.run(
             "UPDATE promises SET assignees = '5' WHERE namespace = 'evil';"
             "DROP TRIGGER audit_is_not_changed;"
@@ -97,7 +97,7 @@ async def test_a_question_that_this_version_cannot_serve_is_set_aside_and_not_ch
 ) -> None:
     async with damaged("sqlite", tmp_path) as damage:
         scene = damage.scene
-        await _ask(scene)
+        await ask(scene)
         damage.run("UPDATE promises SET data = '[1]', progress = '[2]'")
         scene.clock.advance(5)
         aside = new_set_aside()
@@ -122,9 +122,9 @@ async def test_a_namespace_whose_events_cannot_be_sealed_fills_no_page(
     async with damaged(database, tmp_path) as damage:
         scene = damage.scene
         for number in range(12):
-            await _record(scene.within("evil"), f"e{number}")
+            await record(scene.within("evil"), f"e{number}")
         for number in range(12):
-            await _record(scene.within("zoo"), f"z{number}")
+            await record(scene.within("zoo"), f"z{number}")
         damage.refuse("seals", on="INSERT")
         trail = Sealing()
         for _ in range(6):
@@ -154,7 +154,7 @@ async def test_large_events_that_cannot_be_sealed_fill_no_page(tmp_path: Path, d
         for number in range(12):
             event = NewAuditEvent(f"e{number}", AuditKind.COMMENTED, "q", None, "user:ana", large)
             await scene.within(f"evil{number // 2}").store.record([event])
-        await _record(scene.within("zoo"), "z")
+        await record(scene.within("zoo"), "z")
         damage.refuse("seals", on="INSERT", when="namespace LIKE 'evil%'")
         trail = Sealing()
         for _ in range(6):
@@ -178,7 +178,7 @@ async def test_one_event_that_cannot_be_sealed_stops_no_other_of_its_namespace(
     async with damaged(database, tmp_path) as damage:
         scene = damage.scene
         for number in range(6):
-            await _record(scene, f"e{number}")
+            await record(scene, f"e{number}")
         damage.refuse("seals", on="INSERT", when="event_id = 'e2'")
         trail = Sealing()
         await seal_events(scene.store, trail)
@@ -202,8 +202,8 @@ async def test_events_that_were_removed_before_they_were_sealed_fill_no_page(
     async with damaged(database, tmp_path) as damage:
         scene = damage.scene
         for number in range(12):
-            await _record(scene.within("evil"), f"e{number}")
-        await _record(scene.within("zoo"), "z")
+            await record(scene.within("evil"), f"e{number}")
+        await record(scene.within("zoo"), "z")
         damage.run(
             "DROP TRIGGER audit_is_not_deleted; DELETE FROM audit WHERE namespace = 'evil'",
             "ALTER TABLE signoff.audit DISABLE TRIGGER audit_is_not_changed; "

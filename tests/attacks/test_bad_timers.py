@@ -88,7 +88,7 @@ ITEMS: dict[str, tuple[Make, Fired, str]] = {
 }
 
 
-def _failing(damage: Damaged) -> dict[str, list[str]]:
+def failing(damage: Damaged) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for aside in at_work():
         if aside.location == damage.scene.store.location:
@@ -97,7 +97,7 @@ def _failing(damage: Damaged) -> dict[str, list[str]]:
     return found
 
 
-def _advance(scene: Scene, seconds: float) -> None:
+def advance(scene: Scene, seconds: float) -> None:
     scene.clock.advance(seconds)
     scene.lease_clock.advance(seconds)
 
@@ -117,11 +117,11 @@ async def test_an_item_that_the_database_refuses_keeps_no_other_from_firing(
         await make(zoo)
         is_delete = item == "worker"
         damage.refuse(table, on="DELETE" if is_delete else "UPDATE", row="OLD" if is_delete else "NEW")
-        _advance(scene, 9.0 if item == "rate" else FORGET_SECONDS + 10)
+        advance(scene, 9.0 if item == "rate" else FORGET_SECONDS + 10)
         next_at = await scene.store.due()
         assert await has_fired(zoo)
         assert not await has_fired(evil)
-        assert list(_failing(damage)) == [job]
+        assert list(failing(damage)) == [job]
         assert next_at is not None
         assert next_at > scene.clock.now(), "or the loop of timers would spin"
 
@@ -131,10 +131,10 @@ async def test_an_item_that_the_database_refuses_keeps_no_other_from_firing(
         await scene.store.due()
         assert await _promise_fired(later)
         damage.allow(table)
-        _advance(scene, 2.0)
+        advance(scene, 2.0)
         next_at = await scene.store.due()
         assert await has_fired(evil)
-        assert _failing(damage) == {}
+        assert failing(damage) == {}
         assert next_at is None or next_at > scene.clock.now()
 
 
@@ -156,11 +156,11 @@ async def test_a_message_that_is_there_already_keeps_no_other_promise_from_timin
             "UPDATE runs SET wakes = 0 WHERE namespace = 'evil'",
             "UPDATE signoff.runs SET wakes = 0 WHERE namespace = 'evil'",
         )
-        _advance(scene, 11)
+        advance(scene, 11)
         await scene.store.due()
         assert await _promise_fired(scene.within("zoo"), "r.1")
         assert not await _promise_fired(scene.within("evil"), "r.1")
-        assert _failing(damage) == {"promise": ["evil/r.1"]}
+        assert failing(damage) == {"promise": ["evil/r.1"]}
         assert len(await scene.within("evil").messages()) == 1, "nothing of the failed one is left"
 
 
@@ -171,10 +171,10 @@ async def test_a_promise_that_cannot_be_read_keeps_no_other_from_timing_out(tmp_
         for name in ("evil", "zoo"):
             await _promise(scene.within(name))
         damage.run("UPDATE promises SET assignees = '{' WHERE namespace = 'evil'")
-        _advance(scene, 11)
+        advance(scene, 11)
         await scene.store.due()
         assert await _promise_fired(scene.within("zoo"))
-        assert _failing(damage) == {"promise": ["evil/p"]}
+        assert failing(damage) == {"promise": ["evil/p"]}
 
 
 @pytest.mark.parametrize("database", DATABASES)
@@ -192,14 +192,14 @@ async def test_more_timers_than_are_tried_at_once_keep_no_other_from_firing(
         for number in range(25):
             await scene.within("zoo").store.create_promise(NewPromise(f"p{number}", due_at=DUE))
         damage.refuse("promises")
-        _advance(scene, 11)
+        advance(scene, 11)
         looks = 0
         while (next_at := await scene.store.due()) is not None and next_at <= scene.clock.now():
             looks += 1
             assert looks < 10
         for number in range(25):
             assert await _promise_fired(scene.within("zoo"), f"p{number}")
-        assert len(_failing(damage)["promise"]) == 25
+        assert len(failing(damage)["promise"]) == 25
 
 
 @pytest.mark.parametrize("database", DATABASES)
@@ -216,7 +216,7 @@ async def test_what_is_due_is_done_in_one_transaction_while_nothing_fails(
         monkeypatch.setattr(scene.store, "_due_each", refuse)
         for number in range(3):
             await _promise(scene, f"p{number}")
-        _advance(scene, 11)
+        advance(scene, 11)
         await scene.store.due()
         assert await _promise_fired(scene, "p2")
 

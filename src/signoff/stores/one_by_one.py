@@ -23,8 +23,16 @@ Skipped = Mapping[str, Sequence[Key]]
 """The items to pass over, by job."""
 
 
+BUSY_SECONDS: Final = 1.0
+"""How long an item is left alone whose row another transaction has locked."""
+
+
 class ItemFailed(StoreError):
     """The database refused one item."""
+
+
+class LeftUndone(StoreError):
+    """A batch left items as they were that it was to do: a trigger kept their rows, or others have locked them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +52,13 @@ class Done(Generic[T]):
         result: What the batch would have returned.
         failures: The items that failed. Nothing of them was written.
         is_all: Whether all that was to be done was tried; else there are more.
+        busy: The items that other transactions have locked, by job.
     """
 
     result: T
     failures: Sequence[Failure]
     is_all: bool
+    busy: Sequence[tuple[str, Key]] = ()
 
 
 class OneByOne:
@@ -64,6 +74,7 @@ class OneByOne:
     ) -> None:
         self._log = log
         self._asides = {job: SetAside(job, log) for job in jobs}
+        self._busy: dict[tuple[str, Key], float] = {}  # until when each is left alone
 
     async def do(
         self,
@@ -73,7 +84,7 @@ class OneByOne:
         *,
         namespace: str | None = None,
     ) -> T:
-        """Do a batch: at once, or one by one if that failed, or if items of it are set aside.
+        """Do a batch: at once, or one by one if that failed or left some undone, or if items of it are set aside.
 
         Args:
             store: Where the items are.
@@ -97,8 +108,13 @@ class OneByOne:
                 failed = error
         now = store.clock.now()
         skipped = {job: list(filter(is_ours, aside.waiting(now))) for job, aside in self._asides.items()}
+        self._busy = self._still_busy(now)
+        for job, key in self._busy:
+            if is_ours(key):
+                skipped[job].append(key)
         done = await each(skipped)
-        if failed is not None and not done.failures:
+        self._busy.update(dict.fromkeys(done.busy, now + BUSY_SECONDS))
+        if failed is not None and not done.failures and not isinstance(failed, LeftUndone):
             self._log.warning("a batch failed, but none of its items did: %s", failed)
         for job, aside in self._asides.items():
             failures = [failure for failure in done.failures if failure.job == job]
@@ -111,7 +127,13 @@ class OneByOne:
 
     def next_try(self, now: float) -> float | None:
         """Return when the next item that failed is tried again, in unix seconds; None without one."""
-        return earliest(*(aside.next_try(now) for aside in self._asides.values()))
+        return earliest(
+            *self._still_busy(now).values(), *(aside.next_try(now) for aside in self._asides.values())
+        )
+
+    def _still_busy(self, now: float) -> dict[tuple[str, Key], float]:
+        """Return the items to leave alone, each until its time; no longer than that if the clock was set back."""
+        return {item: at for item, at in self._busy.items() if now < at <= now + BUSY_SECONDS}
 
 
 def earliest(*times: float | None) -> float | None:

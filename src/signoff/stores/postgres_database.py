@@ -20,7 +20,7 @@ from signoff.stores import postgres_retention as retention
 from signoff.stores.claims import Claims
 from signoff.stores.deferred import DeferredChanges
 from signoff.stores.listeners import Listeners
-from signoff.stores.one_by_one import Done, OneByOne, Skipped, earliest
+from signoff.stores.one_by_one import LEFT_AS_IT_WAS, Done, LeftUndone, OneByOne, Skipped, earliest
 from signoff.stores.outages import OUTAGE_SECONDS, Outages, is_absence
 from signoff.stores.postgres_clock import DatabaseClock
 from signoff.stores.postgres_link import Link
@@ -211,13 +211,20 @@ class Database:
         return await self._readers.call(lambda: self._call_here(work))
 
     async def due(self, limit: int, lease_seconds: float) -> float | None:
-        """Do what time has brought. The contract is in ``signoff.stores.base.Store``, for all namespaces."""
+        """Do what time has brought. The contract is in ``signoff.stores.base.Store``, for all namespaces.
+
+        Raises:
+            LeftUndone: Some items were left as they were. The others are done.
+        """
         asked_at = self.outages.now()
         sent_at = time.monotonic()
         reply = await self.call(
             lambda db: leases.due(db, self.now(), self._lease_time(db, lease_seconds, asked_at), limit)
         )
-        return self._took(reply, sent_at, lease_seconds)
+        next_at = self._took(reply, sent_at, lease_seconds)
+        if not reply.is_all:
+            raise LeftUndone(LEFT_AS_IT_WAS)
+        return next_at
 
     async def due_each(self, limit: int, skipped: Skipped, lease_seconds: float) -> Done[float | None]:
         """Do what time has brought one by one, but for some items."""
@@ -228,7 +235,8 @@ class Database:
                 db, self.now(), self._lease_time(db, lease_seconds, asked_at), limit, skipped
             )
         )
-        return Done(self._took(done.result, sent_at, lease_seconds), done.failures, done.is_all)
+        next_at = self._took(done.result, sent_at, lease_seconds)
+        return Done(next_at, done.failures, done.is_all, done.busy)
 
     def _lease_time(self, db: reads.Connection, lease_seconds: float, asked_at: float) -> leases.LeaseTime:
         """Return the time by which the leases have run out that may be freed, once runs can be written."""

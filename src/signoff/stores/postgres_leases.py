@@ -84,11 +84,19 @@ RELEASE_EACH = RELEASE.replace(
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What time brought: when the next thing is due, the database's time, and what was touched."""
+    """What time brought.
+
+    Attributes:
+        next_at: When the next thing is due, in unix seconds.
+        now: The database's time.
+        touched: What was touched.
+        is_all: Whether no item was left as it was, but for the limit's sake.
+    """
 
     next_at: float | None
     now: float
     touched: Touched
+    is_all: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +232,8 @@ def due_each(
         Failure(job, (namespace, id), ItemFailed(f"{text_of_postgres(code, reason)} (SQLSTATE {code})"))
         for job, namespace, id, code, reason in told["failures"]
     ]
-    return Done(_due(told), failures, told["is_all"])
+    busy = [(job, (namespace, id)) for job, namespace, id in told["busy"]]
+    return Done(_due(told), failures, told["is_all"], busy)
 
 
 def claim_each(
@@ -275,7 +284,7 @@ def _due(told: Mapping[str, Any]) -> Due:
         touched.ready.add(namespace)
     touched.ready.update(told["opened"])
     next_at = told["next"]
-    return Due(None if next_at is None else float(next_at), told["now"], touched)
+    return Due(None if next_at is None else float(next_at), told["now"], touched, told["is_all"])
 
 
 def release(db: Connection, worker_id: str, now: float | None, *, dead: bool) -> tuple[int, Touched]:

@@ -87,7 +87,7 @@ from signoff.stores.limits import (
 )
 from signoff.stores.listed import bytes_of
 from signoff.stores.listeners import Listeners
-from signoff.stores.one_by_one import Done, OneByOne, Skipped, earliest
+from signoff.stores.one_by_one import LEFT_AS_IT_WAS, Done, LeftUndone, OneByOne, Skipped, earliest
 from signoff.stores.outages import Outages
 from signoff.stores.paging import (
     AuditFilter,
@@ -498,7 +498,10 @@ class SqliteStore:
         next_at = await self._file.read_soon(lambda db: overdue.next_due(db, now, self._lease_clock.now()))
         if next_at is None or next_at > now:
             return next_at
-        return await self._write(overdue.due, limit, self._hold_of(asked_at))
+        next_at, is_all = await self._write(overdue.due, limit, self._hold_of(asked_at))
+        if not is_all:
+            raise LeftUndone(LEFT_AS_IT_WAS)
+        return next_at
 
     async def _due_each(self, limit: int, skipped: Skipped, asked_at: float) -> Done[float | None]:
         return await self._write(overdue.due_each, limit, skipped, self._hold_of(asked_at))

@@ -12,6 +12,7 @@ from signoff.origins import from_text, text_of
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Seal
 from signoff.stores.listed import Listing, read_page, size_in_sqlite
 from signoff.stores.paging import AuditFilter, Page, page_number
+from signoff.stores.sqlite_schema import left_as_it_was
 from signoff.stores.sqlite_transaction import Transaction
 from signoff.stores.unreadable import read_each
 
@@ -150,7 +151,8 @@ def seal(tx: Transaction, namespace: str, seals: Sequence[Seal]) -> bool:
             tx.db.execute("ROLLBACK TO seal")
             tx.db.execute("RELEASE seal")
             return False
-        tx.db.execute(SEAL, (namespace, each.seq, each.event_id, each.hash))
+        if tx.db.execute(SEAL, (namespace, each.seq, each.event_id, each.hash)).rowcount == 0:
+            raise left_as_it_was()
     tx.db.execute("RELEASE seal")
     return True
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from signoff.stores.deferred import JOB, Kind
 from signoff.stores.one_by_one import AT_ONCE, Done, Failure
 from signoff.stores.set_aside import Key
+from signoff.stores.sqlite_schema import left_as_it_was
 from signoff.stores.sqlite_transaction import Transaction
 
 DEFER = "INSERT OR IGNORE INTO deferred (namespace, id, kind, n, details) VALUES (?, ?, ?, ?, ?)"
@@ -64,7 +65,8 @@ def make_each(tx: Transaction, kinds: dict[Kind, Make], skipped: Sequence[Key]) 
     failures: list[Failure] = []
 
     def make(number: int, namespace: str, id: str, kind: Kind, n: int, details: str) -> None:
-        tx.db.execute(MADE, (number,))
+        if tx.db.execute(MADE, (number,)).rowcount != 1:
+            raise left_as_it_was()
         kinds[kind](tx, namespace, id, n, json.loads(details))
 
     for row in rows[:AT_ONCE]:

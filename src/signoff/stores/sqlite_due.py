@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,7 @@ from signoff.stores.base import FORGET_SECONDS
 from signoff.stores.deferred import Kind
 from signoff.stores.one_by_one import AT_ONCE, Done, Failure, Skipped
 from signoff.stores.set_aside import Key
+from signoff.stores.sqlite_schema import left_as_it_was
 from signoff.stores.sqlite_transaction import Transaction
 
 FORGET_SILENT = "DELETE FROM workers WHERE seen_at <= ?"
@@ -45,31 +46,68 @@ SELECT
 SKIPPED = "(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:skipped))"
 
 
-def _items(source: str, where: str, at: str, *, id: str = "id", number: str = "number") -> str:
-    """Return the statement that lists (namespace, id, number, time) of a job's items but some, the first due first."""
-    return f"""
-        SELECT namespace, {id}, {number}, {at} FROM {source}
-        WHERE {where} AND (namespace, {id}) NOT IN {SKIPPED}
-        ORDER BY {at} LIMIT :limit
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Items of one kind that time makes due.
+
+    Attributes:
+        source: Their table.
+        index: The index by which those are found that are due.
+        where: Which of the rows wait for their time.
+        at: The column of that time.
+        id: The column of their id.
+        number: The column of the row's number.
     """
 
+    source: str
+    index: str
+    where: str
+    at: str
+    id: str = "id"
+    number: str = "number"
 
-ITEMS: Final = {
-    "promise": _items(
-        "promises INDEXED BY promises_due", "state = 'pending' AND due_at IS NOT NULL", "due_at"
-    ),
-    "timer": _items("runs INDEXED BY runs_timers", "state = 'paused' AND wake_at IS NOT NULL", "wake_at"),
-    "deadline": _items(
-        "runs INDEXED BY runs_deadlines",
+    @property
+    def items(self) -> str:
+        """The statement that lists (namespace, id, number, time) of items but some, the first due first."""
+        return f"""
+            SELECT namespace, {self.id}, {self.number}, {self.at} FROM {self.source} INDEXED BY {self.index}
+            WHERE {self.where} AND (namespace, {self.id}) NOT IN {SKIPPED}
+            ORDER BY {self.at} LIMIT :limit
+        """
+
+    @property
+    def is_due(self) -> str:
+        """The statement that says whether an item is due."""
+        return f"""
+            SELECT 1 FROM {self.source}
+            WHERE namespace = :namespace AND {self.id} = :id AND {self.where} AND {self.at} <= :until
+        """
+
+    @property
+    def any_due(self) -> str:
+        """The statement that says whether any item is due."""
+        return f"""
+            SELECT 1 FROM {self.source} INDEXED BY {self.index} WHERE {self.where} AND {self.at} <= ? LIMIT 1
+        """
+
+
+JOBS: Final = {
+    "promise": Job("promises", "promises_due", "state = 'pending' AND due_at IS NOT NULL", "due_at"),
+    "timer": Job("runs", "runs_timers", "state = 'paused' AND wake_at IS NOT NULL", "wake_at"),
+    "deadline": Job(
+        "runs",
+        "runs_deadlines",
         "deadline_at IS NOT NULL AND deadline_passed = 0 AND ended_at IS NULL",
         "deadline_at",
     ),
-    "lease": _items("runs INDEXED BY runs_leases", "state = 'running'", "lease_until"),
-    "rate": _items(
-        "groups INDEXED BY groups_opening", "opens_at IS NOT NULL", "opens_at", id="name", number="NULL"
-    ),
-    "worker": _items("workers INDEXED BY workers_seen", "true", "seen_at", number="NULL"),
+    "lease": Job("runs", "runs_leases", "state = 'running'", "lease_until"),
+    "rate": Job("groups", "groups_opening", "opens_at IS NOT NULL", "opens_at", id="name", number="NULL"),
+    "worker": Job("workers", "workers_seen", "true", "seen_at", number="NULL"),
 }
+
+ITEMS: Final = {name: job.items for name, job in JOBS.items()}
+IS_DUE: Final = {name: job.is_due for name, job in JOBS.items()}
+ANY_DUE: Final = {name: job.any_due for name, job in JOBS.items()}
 
 _Do = Callable[[Transaction, str, str, int], object]
 
@@ -121,25 +159,51 @@ class Hold:
 
 def due(
     tx: Transaction, namespace: str, limit: int, hold: Callable[[Transaction], Hold | None]
-) -> float | None:
-    """Do what time has brought. Returns when the next thing is due.
+) -> tuple[float | None, bool]:
+    """Do what time has brought.
 
     Args:
         tx: The transaction.
         namespace: Any: it is done for all.
         limit: Maximum items of each kind.
         hold: Returns how leases are held; None: they are not.
+
+    Returns:
+        When the next thing is due; and whether no item was left as it was, but for the limit's sake.
     """
     held = hold(tx)
-    promises.time_out_due(tx, limit)
-    states.wake_timers(tx, limit)
-    runs.pass_deadlines(tx, limit)
-    until = tx.lease_now if held is None else held.but_until
-    if until is not None:
-        states.free_lost(tx, until, limit)
-    groups.open_due(tx, limit)
-    tx.db.execute(FORGET_SILENT, (tx.lease_now - FORGET_SECONDS,))
-    return next_due(tx.db, tx.now, tx.lease_now, 0.0 if held is None else held.seconds)
+    until = _until(tx, held)
+    done = {
+        "promise": promises.time_out_due(tx, limit),
+        "timer": states.wake_timers(tx, limit),
+        "deadline": runs.pass_deadlines(tx, limit),
+    }
+    lease_until = until["lease"]
+    if lease_until is not None:
+        done["lease"] = states.free_lost(tx, lease_until, limit)
+    done["rate"] = groups.open_due(tx, limit)
+    tx.db.execute(FORGET_SILENT, (until["worker"],))
+    done["worker"] = 0
+    next_at = next_due(tx.db, tx.now, tx.lease_now, 0.0 if held is None else held.seconds)
+    is_all = next_at is None or next_at > tx.now or not _any_left(tx, done, until, limit)
+    return next_at, is_all
+
+
+def _any_left(
+    tx: Transaction, done: Mapping[str, int], until: Mapping[str, float | None], limit: int
+) -> bool:
+    """Whether items are still due of a job that had room for them."""
+    return any(
+        count < limit and tx.db.execute(ANY_DUE[job], (until[job],)).fetchone() is not None
+        for job, count in done.items()
+    )
+
+
+def _until(tx: Transaction, held: Hold | None) -> dict[str, float | None]:
+    """Return by when items are due, by job: by the business clock or by that of leases; None: none is."""
+    lease_until = tx.lease_now if held is None else held.but_until
+    times: dict[str, float | None] = dict.fromkeys(JOBS, tx.now)
+    return times | {"lease": lease_until, "worker": tx.lease_now - FORGET_SECONDS}
 
 
 def next_due(db: sqlite3.Connection, now: float, lease_now: float, held_for: float = 0.0) -> float | None:
@@ -166,15 +230,19 @@ def due_each(
     """Do what time has brought one by one, but for some items. What fails leaves nothing behind; see ``due``."""
     limit = min(limit, AT_ONCE)
     held = hold(tx)
-    lease_until = tx.lease_now if held is None else held.but_until
-    until = {"lease": lease_until, "worker": tx.lease_now - FORGET_SECONDS}
+    until = _until(tx, held)
     failures: list[Failure] = []
     times: list[float] = []
     is_all = True
-    for job, do in DO.items():
+
+    def do(job: str, namespace: str, id: str, number: int, ends: float) -> None:
+        DO[job](tx, namespace, id, number)
+        if tx.db.execute(IS_DUE[job], {"namespace": namespace, "id": id, "until": ends}).fetchone():
+            raise left_as_it_was()
+
+    for job, ends in until.items():
         if job == "lease" and held is not None:
             times.append(tx.now + held.seconds)
-        ends = until.get(job, tx.now)
         if ends is None:
             continue
         values = {"skipped": json.dumps(skipped.get(job, ())), "limit": limit + 1}
@@ -183,7 +251,7 @@ def due_each(
             if at > ends:
                 times.append(tx.now + at - ends)
                 break
-            error = tx.attempt(partial(do, tx, namespace, id, number))
+            error = tx.attempt(partial(do, job, namespace, id, number, ends))
             if error is not None:
                 failures.append(Failure(job, (namespace, id), error))
         else:

@@ -98,7 +98,8 @@ def line_up(tx: Transaction, slots: Slots, limit: int, priority: int, ready_at: 
 
 def block(tx: Transaction, numbers: Sequence[int]) -> None:
     """Have claims pass over these ready runs until a slot of their key is freed."""
-    tx.db.execute(BLOCK, (json.dumps(numbers),))
+    if tx.db.execute(BLOCK, (json.dumps(numbers),)).rowcount != len(numbers):  # a trigger has said so
+        raise ItemFailed(LEFT_AS_IT_WAS)
 
 
 def slot_freed(tx: Transaction, slots: Slots) -> None:

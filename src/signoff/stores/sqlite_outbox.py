@@ -11,6 +11,7 @@ from signoff.errors import NotFound
 from signoff.records import AuditKind
 from signoff.stores.listed import Listing, read_page, size_in_sqlite
 from signoff.stores.paging import LAST_NUMBER, DeliveryFilter, Page, page_number
+from signoff.stores.sqlite_schema import left_as_it_was
 from signoff.stores.sqlite_transaction import Transaction
 
 COLUMNS = """namespace, id, channel, recipient, event_id, seq, kind, question_id, state, created_at, run_id, due_at,
@@ -125,6 +126,8 @@ def expand(
     else:
         moved = tx.db.execute(MOVE_ON, (seq, namespace, channel, expected)).rowcount
     if not moved:
+        if read_cursor(tx.db, namespace, channel) == expected:
+            raise left_as_it_was()
         return False
     for new in deliveries:
         values = {
@@ -154,10 +157,17 @@ def claim(
     """Take due deliveries, and say when the next other one is due."""
     numbers = sorted(row[0] for row in tx.db.execute(DUE, (namespace, channel, tx.now, limit)).fetchall())
     until = tx.now + lease_seconds
-    taken = [_delivery(tx.db.execute(TAKE, (until, number)).fetchone()) for number in numbers]
+    taken = [_take(tx, number, until) for number in numbers]
     listed = f"[{','.join(map(str, numbers))}]"
     row = tx.db.execute(NEXT_DUE_OF_OTHERS, (namespace, channel, listed)).fetchone()
     return taken, None if row is None else row[0]
+
+
+def _take(tx: Transaction, number: int, until: float) -> Delivery:
+    row = tx.db.execute(TAKE, (until, number)).fetchone()
+    if row is None:
+        raise left_as_it_was()
+    return _delivery(row)
 
 
 def finish(tx: Transaction, namespace: str, delivery_id: str, attempt: int, report: Report) -> None:

@@ -19,6 +19,7 @@ from signoff.stores.listed import Listing, read_page, size_in_sqlite
 from signoff.stores.paging import LOOKED_THROUGH, Page, PromiseFilter, page_looked_for, page_number
 from signoff.stores.same import may_join, refusal_of, same_json
 from signoff.stores.sqlite_rows import PROMISE_COLUMNS, assignees_text, to_promise
+from signoff.stores.sqlite_schema import left_as_it_was
 from signoff.stores.sqlite_transaction import Refused, Transaction
 
 INSERT = f"""
@@ -234,16 +235,20 @@ def settle(
 
 def time_out(tx: Transaction, namespace: str, promise_id: str) -> Promise:
     """Time out a pending promise whose deadline has passed."""
-    late = to_promise(tx.db.execute(TIME_OUT, (tx.now, namespace, promise_id)).fetchone())
+    row = tx.db.execute(TIME_OUT, (tx.now, namespace, promise_id)).fetchone()
+    if row is None:
+        raise left_as_it_was()
+    late = to_promise(row)
     tell_all(tx, late)
     return late
 
 
-def time_out_due(tx: Transaction, limit: int) -> None:
-    """Time out the promises whose time has come, in every namespace."""
+def time_out_due(tx: Transaction, limit: int) -> int:
+    """Time out the promises whose time has come, in every namespace. Returns how many."""
     rows = tx.db.execute(TIME_OUT_DUE, {"now": tx.now, "limit": limit}).fetchall()
     for promise in _promises(rows):
         tell_all(tx, promise)
+    return len(rows)
 
 
 def get_promise(db: sqlite3.Connection, namespace: str, promise_id: str) -> Promise:

@@ -12,6 +12,7 @@ from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_rules as rules
 from signoff.stores.limits import check_amendment
 from signoff.stores.sqlite_rows import PROMISE_COLUMNS, PROMISE_WIDTH, assignees_text, to_promise
+from signoff.stores.sqlite_schema import left_as_it_was
 from signoff.stores.sqlite_transaction import Transaction
 
 AMEND = f"""
@@ -62,7 +63,10 @@ def amend(
     )
     row = tx.db.execute(AMEND, values).fetchone()
     if row is None:
-        return _not_amended(tx, namespace, question_id)
+        question, _ = _not_amended(tx, namespace, question_id)
+        if question.state is PromiseState.PENDING and question.version == amendment.version:
+            raise left_as_it_was()
+        return question, False
     question = to_promise(row)
     if token is not None:
         tx.db.execute(NOTE, (row[PROMISE_WIDTH], token))

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from signoff.stores.one_by_one import AT_ONCE, Done, Failure, Skipped
+from signoff.stores.sqlite_schema import left_as_it_was
 from signoff.stores.sqlite_transaction import Transaction
 
 JOB: Final = "ended run"
@@ -71,6 +72,8 @@ DELETE_DEFERRED_CHANGES = (
 
 DELETE_REQUESTS = "DELETE FROM requests WHERE namespace = :namespace AND run_id = :run_id"
 
+HAS_JOURNAL = "SELECT 1 FROM journal WHERE namespace = ? AND run_id = ? LIMIT 1"
+
 DELETE_RUN = "DELETE FROM runs WHERE number = ?"
 
 WHAT_IS_THEIRS = (
@@ -121,5 +124,8 @@ def delete_each(tx: Transaction, namespace: str, before: float, limit: int, skip
 def _delete(tx: Transaction, namespace: str, number: int, run_id: str) -> None:
     for statement in WHAT_IS_THEIRS:
         tx.db.execute(statement, {"namespace": namespace, "run_id": run_id})
-    tx.db.execute(DELETE_RUN, (number,))
+    is_gone = tx.db.execute(DELETE_RUN, (number,)).rowcount == 1
+    # A journal that stays would be read as that of the next run of the id.
+    if not is_gone or tx.db.execute(HAS_JOURNAL, (namespace, run_id)).fetchone() is not None:
+        raise left_as_it_was()
     tx.touch(namespace, run_id)

@@ -313,10 +313,16 @@ def _recorded(tx: Transaction, namespace: str, run: Run | None, event: NewAuditE
     return run
 
 
-def pass_deadlines(tx: Transaction, limit: int) -> None:
-    """Tell runs that their deadline has passed, in every namespace; end those that were never begun."""
-    for namespace, run_id in tx.db.execute(PASS_DEADLINES, (tx.now, limit)).fetchall():
+def pass_deadlines(tx: Transaction, limit: int) -> int:
+    """Tell runs that their deadline has passed, in every namespace; end those that were never begun.
+
+    Returns:
+        How many were told or ended.
+    """
+    rows = tx.db.execute(PASS_DEADLINES, (tx.now, limit)).fetchall()
+    for namespace, run_id in rows:
         _deadline_passed(tx, namespace, run_id)
+    return len(rows)
 
 
 def pass_deadline(tx: Transaction, namespace: str, run_id: str) -> None:

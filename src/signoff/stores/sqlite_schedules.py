@@ -10,6 +10,7 @@ from signoff.records import CatchUp, Due, NewRun, NewSchedule, Schedule
 from signoff.stores import sqlite_states as states
 from signoff.stores.listed import Listing, read_page, size_in_sqlite
 from signoff.stores.paging import Page
+from signoff.stores.sqlite_schema import left_as_it_was
 from signoff.stores.sqlite_transaction import Transaction
 
 COLUMNS = """namespace, id, workflow, group_name, arguments, cron, timezone, catch_up, next_at, priority,
@@ -52,6 +53,8 @@ NEXT_DUE = "SELECT min(next_at) FROM schedules INDEXED BY schedules_due WHERE is
 FIRE = """
 UPDATE schedules SET next_at = ? WHERE namespace = ? AND id = ? AND next_at = ? AND is_paused = 0
 """
+
+IS_AT = "SELECT 1 FROM schedules WHERE namespace = ? AND id = ? AND next_at = ? AND is_paused = 0"
 
 NOTE_RUN = "UPDATE schedules SET last_at = ?, last_run_id = ? WHERE namespace = ? AND id = ?"
 
@@ -104,6 +107,8 @@ def fire(
 ) -> bool:
     """Move a schedule on from the time that is expected, and start its runs; False if somebody else did."""
     if tx.db.execute(FIRE, (next_at, namespace, schedule_id, expected)).rowcount == 0:
+        if tx.db.execute(IS_AT, (namespace, schedule_id, expected)).fetchone() is not None:
+            raise left_as_it_was()
         return False
     tx.due = True
     for new in runs:

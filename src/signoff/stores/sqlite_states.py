@@ -361,9 +361,9 @@ def wake(tx: Transaction, namespace: str, run_id: str) -> int | None:
     return wakes
 
 
-def wake_timers(tx: Transaction, limit: int) -> None:
-    """Make paused runs ready whose time has come, in every namespace."""
-    _wake_these(tx, tx.db.execute(WAKE_TIMERS, {"now": tx.now, "limit": limit}).fetchall())
+def wake_timers(tx: Transaction, limit: int) -> int:
+    """Make paused runs ready whose time has come, in every namespace. Returns how many."""
+    return _wake_these(tx, tx.db.execute(WAKE_TIMERS, {"now": tx.now, "limit": limit}).fetchall())
 
 
 def wake_timer(tx: Transaction, number: int) -> None:
@@ -371,15 +371,16 @@ def wake_timer(tx: Transaction, number: int) -> None:
     _wake_these(tx, tx.db.execute(WAKE_TIMER, {"now": tx.now, "number": number}).fetchall())
 
 
-def _wake_these(tx: Transaction, rows: Sequence[tuple[str, str, str | None]]) -> None:
+def _wake_these(tx: Transaction, rows: Sequence[tuple[str, str, str | None]]) -> int:
     for namespace, run_id, key in rows:
         ready = key is None or _line_up_again(tx, namespace, run_id)
         tx.touch(namespace, run_id, ready=ready)
+    return len(rows)
 
 
-def free_lost(tx: Transaction, until: float, limit: int) -> None:
-    """Make running runs ready whose lease ran out by ``until``, in every namespace."""
-    _let_go(tx, tx.db.execute(FREE_LOST, (tx.now, until, limit)).fetchall())
+def free_lost(tx: Transaction, until: float, limit: int) -> int:
+    """Make running runs ready whose lease ran out by ``until``, in every namespace. Returns how many."""
+    return _let_go(tx, tx.db.execute(FREE_LOST, (tx.now, until, limit)).fetchall())
 
 
 def free(tx: Transaction, number: int) -> None:
