@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -302,6 +303,9 @@ async def test_a_change_that_another_process_made_is_set_aside_no_more(tmp_path:
         damage.allow("runs")
         async with _opened_again(damage) as other:
             await other.due()
+            assert await scene.state("bad") is RunState.PAUSED, "it has just failed, if in another process"
+            scene.clock.advance(2)
+            await other.due()
             assert await scene.state("bad") is RunState.READY
             await scene.store.due()
             assert _aside(scene) == {}
@@ -400,3 +404,67 @@ async def _opened_again(damage: Damaged) -> AsyncIterator[Store]:
         yield store
     finally:
         await store.close()
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_more_changes_that_fail_than_a_process_remembers_make_no_job_spin(
+    tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that fail are left alone for a while by every process, and one that can be made waits for none of them."""
+    monkeypatch.setattr("signoff.stores.set_aside.MOST", 50)
+    for module in ("one_by_one", "sqlite_deferred", "postgres_leases"):
+        monkeypatch.setattr(f"signoff.stores.{module}.AT_ONCE", 10, raising=False)
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        columns = "(namespace, id, kind, n, details)"
+        damage.run(
+            f"""
+            WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 120)
+            INSERT INTO deferred {columns} SELECT 'evil', 's' || n, 'turn', -1, '{{}}' FROM numbers
+            """,
+            f"INSERT INTO signoff.deferred {columns} "
+            "SELECT 'evil', 's' || n, 'turn', -1, '{}' FROM generate_series(1, 120) AS n",
+        )
+        damage.refuse("deferred", on="DELETE", row="OLD")
+        calls = await _do_what_is_due(scene.store)
+        assert calls <= 20
+        failed = "SELECT count(*) FROM deferred WHERE failures = 1"
+        assert damage.find(failed) == 120
+        assert await _do_in_another_process(damage) == 1
+        gc.collect()  # its list of failures
+        assert damage.find(failed) == 120, "another process leaves them alone too"
+        assert len(_aside(scene)) > 20
+
+        do = await _turn(scene)
+        damage.refuse("runs", when="id = 'bad'")
+        await do()
+        await _do_what_is_due(scene.store)
+        damage.allow("runs")
+        scene.clock.advance(2)
+        await _do_what_is_due(scene.store)
+        for _ in range(20):
+            scene.clock.advance(1)
+            await _do_what_is_due(scene.store)
+        assert await scene.state("bad") is RunState.READY
+
+        damage.allow("deferred")
+        for _ in range(5):
+            scene.clock.advance(300)
+            await _do_what_is_due(scene.store)
+        assert damage.find("SELECT count(*) FROM deferred") == 0
+        assert _aside(scene) == {}
+
+
+async def _do_in_another_process(damage: Damaged) -> int:
+    async with _opened_again(damage) as other:
+        return await _do_what_is_due(other)
+
+
+async def _do_what_is_due(store: Store) -> int:
+    """Do what is due, as timers do, until the next thing is due later. Returns how many calls that took."""
+    for calls in range(1, 100):
+        next_at = await store.due()
+        if next_at is None or next_at > store.clock.now():
+            return calls
+    raise AssertionError("it is due at once, again and again")

@@ -453,11 +453,7 @@ class PostgresStore:
             lambda: self._database.due(limit, self.lease_seconds),
             lambda skipped: self._due_each(limit, skipped),
         )
-        changes_at = None
-        if self._database.has_deferred:
-            changes_at = await self._database.deferred.make(self, self._database.make_deferred)
-        else:
-            self._database.deferred.none_left()
+        changes_at = await self._database.make_deferred(self)
         return earliest(next_at, aside.next_try(self.clock.now()), changes_at)
 
     async def _due_each(self, limit: int, skipped: Skipped) -> Done[float | None]:

@@ -12,13 +12,15 @@ import psycopg
 from signoff import forks
 from signoff.clock import Clock
 from signoff.errors import InvalidValue, StoreUnavailable
+from signoff.failed_items import SetAsideItem
 from signoff.own_logs import own_logger
 from signoff.records import Run
 from signoff.stores import postgres_leases as leases
 from signoff.stores import postgres_reads as reads
 from signoff.stores import postgres_retention as retention
+from signoff.stores.base import Store
 from signoff.stores.claims import Claims
-from signoff.stores.deferred import DeferredChanges
+from signoff.stores.deferred import DeferredChanges, Made, Times
 from signoff.stores.listeners import Listeners
 from signoff.stores.one_by_one import LEFT_AS_IT_WAS, Done, LeftUndone, OneByOne, Skipped, earliest
 from signoff.stores.outages import OUTAGE_SECONDS, Outages, is_absence
@@ -39,7 +41,6 @@ from signoff.stores.postgres_schema import (
 )
 from signoff.stores.postgres_writer import RETRY_LATER, RETRY_SOON, Writer
 from signoff.stores.readers import Readers
-from signoff.stores.set_aside import Key
 from signoff.stores.touched import Touched
 from signoff.stores.write_checks import WriteCheck
 
@@ -75,7 +76,7 @@ class Database:
         prune_aside: Deletes ended runs, and remembers which failed.
         claims: Claims runs, and remembers which failed.
         deferred: Makes deferred changes, and remembers which failed.
-        has_deferred: Whether there were some at the last look for what is due.
+        deferred_times: When deferred changes are to be tried, as of the last look for what is due; None: none is.
         outages: When it could not be reached.
         lookups: Looks runs up.
     """
@@ -102,7 +103,7 @@ class Database:
         self.prune_aside = OneByOne([retention.JOB], log)
         self.claims = Claims(log)
         self.deferred = DeferredChanges(log)
-        self.has_deferred = False
+        self.deferred_times: Times | None = None
         self.outages = Outages()
         self.clock: Clock = clock or DatabaseClock()
         self.listen_options = None if listen_address == "" else connection_options(listen_address or address)
@@ -241,7 +242,7 @@ class Database:
     def _lease_time(self, db: reads.Connection, lease_seconds: float, asked_at: float) -> leases.LeaseTime:
         """Return the time by which the leases have run out that may be freed, once runs can be written."""
         began_at = time.monotonic()
-        self.has_deferred = leases.wait_for_locks(db)
+        self.deferred_times = leases.wait_for_locks(db)
         if time.monotonic() - began_at >= OUTAGE_SECONDS:
             self.outages.waiting(began_at)
         self.outages.reached()
@@ -266,12 +267,27 @@ class Database:
         held_for = self.outages.held_for(lease_seconds)
         return earliest(reply.next_at, self.clock.now() + held_for if held_for > 0 else None)
 
-    async def make_deferred(self, skipped: Sequence[Key]) -> Done[None]:
-        """Make deferred changes one by one, in every namespace, but for those to pass over."""
-        now = self.now()
-        done, touched = await self.call(lambda db: leases.make_deferred(db, now, skipped))
-        self.tell(touched)
-        return done
+    async def make_deferred(self, store: Store) -> float | None:
+        """Make deferred changes whose time has come, in every namespace. Returns when to make others."""
+        found = self.deferred_times  # of the look for what is due just now
+
+        async def times() -> Times | None:
+            nonlocal found
+            known, found = found, None
+            return known or await self.call(leases.deferred_times)
+
+        async def make_some() -> Made:
+            now = self.now()
+            made, touched = await self.call(lambda db: leases.make_deferred(db, now))
+            self.tell(touched)
+            return made
+
+        async def list_failed(limit: int) -> Sequence[SetAsideItem]:
+            return await self.call(lambda db: leases.list_failed_changes(db, limit))
+
+        if found is None:
+            return self.deferred.none_left(self.location)
+        return await self.deferred.make(store, times, make_some, list_failed)
 
     async def release(self, worker_id: str, *, dead: bool, each: bool = False) -> int:
         """Take a worker off the register, and return how many runs became ready, at once or one by one."""

@@ -10,11 +10,13 @@ from pydantic_core import to_json
 
 from signoff.codec import encode_error
 from signoff.errors import RunTimeout
+from signoff.failed_items import SetAsideItem
 from signoff.records import WorkerInfo
 from signoff.stores.base import FORGET_SECONDS, Claim
 from signoff.stores.claims import JOB as CLAIM_JOB
 from signoff.stores.claims import ClaimedEach
 from signoff.stores.deferred import JOB as DEFERRED_JOB
+from signoff.stores.deferred import Made, Times
 from signoff.stores.failure_texts import text_of_postgres
 from signoff.stores.heartbeats import log_unreleased
 from signoff.stores.limits import check_worker
@@ -23,7 +25,7 @@ from signoff.stores.one_by_one import AT_ONCE, Done, Failure, ItemFailed, Skippe
 from signoff.stores.postgres_operations import claim_of
 from signoff.stores.postgres_reads import Connection
 from signoff.stores.postgres_rows import WORKER_COLUMNS
-from signoff.stores.set_aside import Key
+from signoff.stores.set_aside import LONGEST_SECONDS, Key
 from signoff.stores.touched import Touched
 
 ENLIST = f"""
@@ -56,10 +58,17 @@ HOLD = "SELECT signoff.hold_leases(%s, %s, %s)"
 
 WAIT_FOR_LOCKS = """
 WITH waited AS (UPDATE signoff.runs SET state = state WHERE false)
-SELECT EXISTS (SELECT FROM signoff.deferred)
+SELECT first_at, last_at FROM signoff.deferred_times()
 """
 
-MAKE_DEFERRED = "SELECT signoff.make_deferred_each(%s, %s, %s::jsonb)"
+DEFERRED_TIMES = "SELECT first_at, last_at FROM signoff.deferred_times()"
+
+LIST_FAILED_CHANGES = """
+SELECT namespace, id, failures, first_at, next_at, code, error FROM signoff.deferred
+WHERE failures > 0 ORDER BY next_at, number LIMIT %s
+"""
+
+MAKE_DEFERRED = "SELECT signoff.make_deferred_each(%s, %s, %s)"
 
 JOBS: Final = ("promise", "timer", "deadline", "lease", "rate", "worker")
 """Whose items ``due`` does."""
@@ -152,21 +161,40 @@ def heartbeat(
     return set(held) - kept
 
 
-def wait_for_locks(db: Connection) -> bool:
+def wait_for_locks(db: Connection) -> Times | None:
     """Return when no transaction keeps others from writing runs, such as one that builds an index.
 
     Returns:
-        Whether there are deferred changes.
+        When deferred changes are to be tried; None: there are none.
     """
-    row = db.execute(WAIT_FOR_LOCKS).fetchone()
-    assert row is not None
-    return row[0]
+    return _times(db.execute(WAIT_FOR_LOCKS).fetchone())
 
 
-def make_deferred(db: Connection, now: float | None, skipped: Sequence[Key]) -> tuple[Done[None], Touched]:
-    """Make deferred changes one by one, but for those to pass over. What fails leaves nothing behind."""
-    passed_over = to_json({_name(key): True for key in skipped}).decode()
-    row = db.execute(MAKE_DEFERRED, (now, AT_ONCE, passed_over)).fetchone()
+def deferred_times(db: Connection) -> Times | None:
+    """Return when deferred changes are to be tried; None: there are none."""
+    return _times(db.execute(DEFERRED_TIMES).fetchone())
+
+
+def _times(row: tuple[float | None, float | None] | None) -> Times | None:
+    first, last = row or (None, None)
+    return None if first is None or last is None else Times(first, last)
+
+
+def list_failed_changes(db: Connection, limit: int) -> list[SetAsideItem]:
+    """Return deferred changes that have failed, of all namespaces."""
+    return [_failed_change(*row) for row in db.execute(LIST_FAILED_CHANGES, (limit,)).fetchall()]
+
+
+def _failed_change(
+    namespace: str, id: str, failures: int, first_at: float, next_at: float, code: str, reason: str
+) -> SetAsideItem:
+    error = f"{text_of_postgres(code, reason)} (SQLSTATE {code})"
+    return SetAsideItem(DEFERRED_JOB, namespace, id, failures, error, first_at, next_at)
+
+
+def make_deferred(db: Connection, now: float | None) -> tuple[Made, Touched]:
+    """Make deferred changes one by one whose time has come. What fails leaves nothing behind."""
+    row = db.execute(MAKE_DEFERRED, (now, AT_ONCE, LONGEST_SECONDS)).fetchone()
     assert row is not None
     reply = row[0]
     touched = Touched()
@@ -177,13 +205,8 @@ def make_deferred(db: Connection, now: float | None, skipped: Sequence[Key]) -> 
             touched.touch_woken(namespace, run_id, ready=True)
         for run_id in made.get("ended") or ():
             touched.touch_ended(namespace, run_id)
-    failures = [
-        Failure(
-            DEFERRED_JOB, (namespace, id), ItemFailed(f"{text_of_postgres(code, reason)} (SQLSTATE {code})")
-        )
-        for namespace, id, code, reason in reply["failures"]
-    ]
-    return Done(None, failures, reply["is_all"]), touched
+    failures = [_failed_change(*failed) for failed in reply["failures"]]
+    return Made(len(reply["made"]), failures, reply["is_all"]), touched
 
 
 def hold(db: Connection, lease_now: float | None, served: float, lease_seconds: float) -> float | None:

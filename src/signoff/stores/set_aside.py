@@ -26,6 +26,11 @@ Key = tuple[str, str]
 """The item's namespace and id."""
 
 
+def pause_after(failures: int) -> float:
+    """Return for how many seconds an item is left alone that has failed so often in a row."""
+    return min(FIRST_SECONDS * 2 ** min(failures - 1, 20), LONGEST_SECONDS)
+
+
 _lock = threading.Lock()
 _at_work: WeakSet[SetAside] = WeakSet()
 """Those of this process, for its metrics."""
@@ -97,19 +102,38 @@ class SetAside:
         self._failures += 1
         before = self._items.pop(key, None)
         failures = 1 if before is None else before.failures + 1
-        pause = min(FIRST_SECONDS * 2 ** min(failures - 1, 20), LONGEST_SECONDS)
+        pause = pause_after(failures)
         first_at = now if before is None else before.first_at
         self._items[key] = SetAsideItem(self._noun, *key, failures, text_of(error), first_at, now + pause)
         if len(self._items) > MOST:
             del self._items[next(iter(self._items))]
-        if failures & (failures - 1) == 0 and (failures >= REPEATED or not may_pass(error)):
+        if failures >= REPEATED or not may_pass(error):
+            self._log_at_doubling(key, failures, str(error))
+
+    def log_failure(self, item: SetAsideItem) -> None:
+        """Count and log a failure of an item that is remembered elsewhere."""
+        self._failures += 1
+        self._log_at_doubling((item.namespace, item.id), item.failures, item.error)
+
+    def show(self, location: str, items: Sequence[SetAsideItem]) -> None:
+        """List these items, which are remembered elsewhere, instead of those that were.
+
+        Args:
+            location: The store's.
+            items: Items of this job.
+        """
+        self._location = location
+        self._items = {(item.namespace, item.id): item for item in items}
+
+    def _log_at_doubling(self, key: Key, failures: int, error: str) -> None:
+        if failures & (failures - 1) == 0:
             self._log.error(
                 "%s %s of namespace %s failed %d times, and is tried again in %d s: %s",
                 self._noun,
                 key[1],
                 key[0],
                 failures,
-                pause,
+                pause_after(failures),
                 error,
             )
 

@@ -484,13 +484,12 @@ class SqliteStore:
             lambda: self._due_at_once(limit, asked_at),
             lambda skipped: self._due_each(limit, skipped, asked_at),
         )
-        changes_at = None
-        if await self._file.read_soon(deferred.any_left):
-            changes_at = await self._file.deferred.make(
-                self, lambda skipped: self._write(overdue.make_deferred, skipped)
-            )
-        else:
-            self._file.deferred.none_left()
+        changes_at = await self._file.deferred.make(
+            self,
+            lambda: self._file.read_soon(deferred.times),
+            lambda: self._write(overdue.make_deferred),
+            lambda limit: self._file.read(lambda db: deferred.list_failed(db, limit)),
+        )
         return earliest(next_at, aside.next_try(self.clock.now()), changes_at)
 
     async def _due_at_once(self, limit: int, asked_at: float) -> float | None:

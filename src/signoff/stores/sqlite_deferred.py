@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from signoff.stores.deferred import JOB, Kind
-from signoff.stores.one_by_one import AT_ONCE, Done, Failure
-from signoff.stores.set_aside import Key
+from signoff.failed_items import SetAsideItem
+from signoff.stores.deferred import JOB, Kind, Made, Times
+from signoff.stores.failure_texts import text_of
+from signoff.stores.one_by_one import AT_ONCE
+from signoff.stores.set_aside import LONGEST_SECONDS, pause_after
 from signoff.stores.sqlite_schema import left_as_it_was
 from signoff.stores.sqlite_transaction import Transaction
 
 DEFER = "INSERT OR IGNORE INTO deferred (namespace, id, kind, n, details) VALUES (?, ?, ?, ?, ?)"
 
-# A queue: its beginning is read, in the order of its key.
-ANY_DEFERRED = "SELECT 1 FROM deferred LIMIT 1"
+TIMES = "SELECT min(next_at), max(next_at) FROM deferred INDEXED BY deferred_next"
 
 NEXT_DEFERRED = """
-SELECT number, namespace, id, kind, n, details FROM deferred
-WHERE (namespace, id) NOT IN (
-    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:skipped)
-)
-ORDER BY number LIMIT :limit
+SELECT number, namespace, id, kind, n, details, failures, first_at FROM deferred INDEXED BY deferred_next
+WHERE next_at <= :now OR next_at > :now + :longest
+ORDER BY next_at, number LIMIT :limit
+"""
+
+FAILED = """
+UPDATE deferred SET failures = ?, first_at = ?, next_at = ?, error = ? WHERE number = ?
+"""
+
+LIST_FAILED = """
+SELECT namespace, id, failures, error, first_at, next_at FROM deferred INDEXED BY deferred_next
+WHERE failures > 0 ORDER BY next_at, number LIMIT ?
 """
 
 MADE = "DELETE FROM deferred WHERE number = ?"
@@ -54,24 +62,38 @@ def make_or_defer(
     return False
 
 
-def any_left(db: sqlite3.Connection) -> bool:
-    """Whether there are changes to make."""
-    return db.execute(ANY_DEFERRED).fetchone() is not None
+def times(db: sqlite3.Connection) -> Times | None:
+    """Return when changes are to be tried; None: there are none."""
+    first, last = db.execute(TIMES).fetchone()
+    return None if first is None else Times(first, last)
 
 
-def make_each(tx: Transaction, kinds: dict[Kind, Make], skipped: Sequence[Key]) -> Done[None]:
-    """Make changes one by one, in every namespace, but for those to pass over. What fails leaves nothing behind."""
-    rows = tx.db.execute(NEXT_DEFERRED, {"skipped": json.dumps(skipped), "limit": AT_ONCE + 1}).fetchall()
-    failures: list[Failure] = []
+def list_failed(db: sqlite3.Connection, limit: int) -> list[SetAsideItem]:
+    """Return changes that have failed, of all namespaces."""
+    return [SetAsideItem(JOB, *row) for row in db.execute(LIST_FAILED, (limit,)).fetchall()]
+
+
+def make_some(tx: Transaction, kinds: dict[Kind, Make]) -> Made:
+    """Make changes one by one whose time has come, in every namespace. What fails leaves nothing behind."""
+    values = {"now": tx.now, "longest": LONGEST_SECONDS, "limit": AT_ONCE + 1}
+    rows = tx.db.execute(NEXT_DEFERRED, values).fetchall()
+    failures: list[SetAsideItem] = []
+    count = 0
 
     def make(number: int, namespace: str, id: str, kind: Kind, n: int, details: str) -> None:
         if tx.db.execute(MADE, (number,)).rowcount != 1:
             raise left_as_it_was()
         kinds[kind](tx, namespace, id, n, json.loads(details))
 
-    for row in rows[:AT_ONCE]:
-        _, namespace, id, *_ = row
-        error = tx.attempt(partial(make, *row))
-        if error is not None:
-            failures.append(Failure(JOB, (namespace, id), error))
-    return Done(None, failures, is_all=len(rows) <= AT_ONCE)
+    for number, namespace, id, kind, n, details, failed, first_at in rows[:AT_ONCE]:
+        error = tx.attempt(partial(make, number, namespace, id, kind, n, details))
+        if error is None:
+            count += 1
+            continue
+        failed += 1
+        first_at = tx.now if first_at is None else first_at
+        next_at = tx.now + pause_after(failed)
+        text = text_of(error)
+        tx.db.execute(FAILED, (failed, first_at, next_at, text, number))
+        failures.append(SetAsideItem(JOB, namespace, id, failed, text, first_at, next_at))
+    return Made(count, failures, is_all=len(rows) <= AT_ONCE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,9 +20,8 @@ from signoff.stores import sqlite_promises as promises
 from signoff.stores import sqlite_runs as runs
 from signoff.stores import sqlite_states as states
 from signoff.stores.base import FORGET_SECONDS
-from signoff.stores.deferred import Kind
+from signoff.stores.deferred import Kind, Made
 from signoff.stores.one_by_one import AT_ONCE, Done, Failure, Skipped
-from signoff.stores.set_aside import Key
 from signoff.stores.sqlite_schema import left_as_it_was
 from signoff.stores.sqlite_transaction import Transaction
 
@@ -139,9 +138,9 @@ CHANGES: Final[dict[Kind, deferred.Make]] = {
 }
 
 
-def make_deferred(tx: Transaction, namespace: str, skipped: Sequence[Key]) -> Done[None]:
+def make_deferred(tx: Transaction, namespace: str) -> Made:
     """Make changes that were refused before, one by one; see ``sqlite_deferred``."""
-    return deferred.make_each(tx, CHANGES, skipped)
+    return deferred.make_some(tx, CHANGES)
 
 
 @dataclass(frozen=True, slots=True)
