@@ -21,7 +21,7 @@ from signoff.stores.failure_texts import text_of_postgres
 from signoff.stores.heartbeats import log_unreleased
 from signoff.stores.limits import check_worker
 from signoff.stores.listed import PAGE_BYTES
-from signoff.stores.one_by_one import AT_ONCE, Done, Failure, ItemFailed, Skipped
+from signoff.stores.one_by_one import Done, Failure, ItemFailed, Skipped
 from signoff.stores.postgres_operations import claim_of
 from signoff.stores.postgres_reads import Connection
 from signoff.stores.postgres_rows import WORKER_COLUMNS
@@ -69,6 +69,9 @@ WHERE failures > 0 ORDER BY next_at, number LIMIT %s
 """
 
 MAKE_DEFERRED = "SELECT signoff.make_deferred_each(%s, %s, %s)"
+
+AT_ONCE: Final = 50
+"""Items in one transaction when they are done one by one: one with more than 64 subtransactions slows all others."""
 
 JOBS: Final = ("promise", "timer", "deadline", "lease", "rate", "worker")
 """Whose items ``due`` does."""

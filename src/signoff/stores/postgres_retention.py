@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from signoff.stores.failure_texts import text_of_postgres
-from signoff.stores.one_by_one import AT_ONCE, Done, Failure, ItemFailed, Skipped
+from signoff.stores.one_by_one import Done, Failure, ItemFailed, Skipped
+from signoff.stores.postgres_leases import AT_ONCE
 from signoff.stores.postgres_reads import Connection
 from signoff.stores.touched import Touched
 
