@@ -353,6 +353,60 @@ async def test_processes_that_begin_anew_again_and_again_take_no_run_from_a_work
 
 @STORES
 @in_asyncio
+async def test_a_lease_that_can_never_be_freed_keeps_no_other_from_being_freed_after_restarts(
+    tmp_path: Path, measured: Time, kind: str
+) -> None:
+    leases = VirtualClock()
+    async with _stores(kind, tmp_path, leases) as make, _holding(make()) as store:
+        _refuse_to_free(store, "r")
+        leases.advance(LONG_SECONDS)
+        await _serve_in_turn(make, measured, leases, 4)
+        for round in range(2):
+            await store.create_run(NewRun(f"late-{round}", "w", "g", "{}"))
+            [claim] = await store.claim("worker", "g", ["w"], 1)
+            leases.advance(LONG_SECONDS)
+            measured.now += LONG_SECONDS
+            await _serve_in_turn(make, measured, leases, 2)
+            assert (await store.get_run(claim.run.id)).state is RunState.RUNNING, "its worker may come back"
+            await _serve_in_turn(make, measured, leases, 6)
+            assert (await store.get_run(claim.run.id)).state is RunState.READY
+            [claim] = await store.claim("another", "g", ["w"], 1)
+            assert await store.heartbeat("another", {claim.run.id: claim.run.epoch}) == set()
+        assert await _state(store) is RunState.RUNNING
+
+
+async def _serve_in_turn(
+    make: Callable[[], AnyStore], measured: Time, leases: VirtualClock, processes: int
+) -> None:
+    """Have processes follow one another, each of which serves for less than a lease."""
+    for _ in range(processes):
+        begun = make()
+        await begun.open()
+        await _serve(begun, measured, leases, 4)
+        await begun.close()
+
+
+def _refuse_to_free(store: AnyStore, run_id: str) -> None:
+    """Have the database leave a run as it is that is to be freed, without an error."""
+    if isinstance(store, PostgresStore):
+        with psycopg.connect(store.conninfo, autocommit=True) as connection:
+            connection.execute(
+                "CREATE FUNCTION signoff.stays() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$"
+            )
+            connection.execute(
+                "CREATE TRIGGER stays BEFORE UPDATE ON signoff.runs FOR EACH ROW "
+                f"WHEN (NEW.id = '{run_id}' AND NEW.worker_id IS NULL) EXECUTE FUNCTION signoff.stays()".encode()
+            )
+    else:
+        with closing(sqlite3.connect(store.path)) as connection:
+            connection.execute(
+                f"CREATE TRIGGER stays BEFORE UPDATE ON runs WHEN NEW.id = '{run_id}' AND NEW.worker_id IS NULL "
+                "BEGIN SELECT RAISE(IGNORE); END"
+            )
+
+
+@STORES
+@in_asyncio
 async def test_outages_that_follow_one_another_free_a_dead_worker_s_runs(
     tmp_path: Path, measured: Time, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

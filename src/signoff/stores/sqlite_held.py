@@ -13,8 +13,10 @@ from signoff.stores.sqlite_transaction import Transaction
 HAS_RUN_OUT: Final = """
 SELECT EXISTS (SELECT 1 FROM runs INDEXED BY runs_leases WHERE state = 'running' AND lease_until <= ?)
 """
-READ: Final = "SELECT before, served, at FROM held_leases"
-WRITE: Final = "INSERT OR REPLACE INTO held_leases (one, before, served, at) VALUES (1, ?, ?, ?)"
+READ: Final = "SELECT before, served, at, but_until FROM held_leases"
+WRITE: Final = """
+INSERT OR REPLACE INTO held_leases (one, before, served, at, but_until) VALUES (1, ?, ?, ?, ?)
+"""
 
 
 def count(tx: Transaction, served: float, lease_seconds: float) -> float | None:
@@ -31,15 +33,20 @@ def count(tx: Transaction, served: float, lease_seconds: float) -> float | None:
     now = tx.lease_now
     if not _has_run_out(tx, now):
         return None
-    row: tuple[float, float, float] | None = tx.db.execute(READ).fetchone()
+    row: tuple[float, float, float, float | None] | None = tx.db.execute(READ).fetchone()
     if row is None or not _has_run_out(tx, min(row[0], now)):
-        tx.db.execute(WRITE, (now, 0.0, now))
+        tx.db.execute(WRITE, (now, 0.0, now, None))
         return None
-    before, served_before, at = row
+    before, served_before, at, but_until = row
     before = min(before, now)
     served_now = served_before + min(served, max(0.0, now - at))  # several processes may count the same time
-    tx.db.execute(WRITE, (before, served_now, now))
-    return before if served_now >= lease_seconds else None
+    if but_until is not None:
+        but_until = min(but_until, now)  # the clock may have been set back
+    if served_now >= lease_seconds:
+        # These are freed from now on. The others are counted anew: one of these may never be freed.
+        but_until, before, served_now = before, now, 0.0
+    tx.db.execute(WRITE, (before, served_now, now, but_until))
+    return but_until
 
 
 def _has_run_out(tx: Transaction, until: float) -> bool:
