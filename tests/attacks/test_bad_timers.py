@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from signoff.engine.schedules import fire_due
+from signoff.engine.schedules import new_set_aside as new_schedules_aside
 from signoff.records import NewPromise, PromiseState, Rate, RunState, WorkerInfo
 from signoff.stores.base import FORGET_SECONDS
 from signoff.stores.set_aside import at_work
 from tests.attacks.damage import DATABASES, Damaged, damaged
+from tests.attacks.test_bad_jobs import NEW
 from tests.stores.scene import GROUP, KEPT_FAILURE, Scene
 from tests.support import in_asyncio
 
@@ -200,6 +204,33 @@ async def test_more_timers_than_are_tried_at_once_keep_no_other_from_firing(
         for number in range(25):
             assert await _promise_fired(scene.within("zoo"), f"p{number}")
         assert len(failing(damage)["promise"]) == 25
+
+
+@pytest.mark.parametrize("database", DATABASES)
+@in_asyncio
+async def test_more_items_that_fail_than_a_process_remembers_make_no_job_spin(
+    tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("one_by_one", "sqlite_due", "postgres_leases"):
+        monkeypatch.setattr(f"signoff.stores.{module}.AT_ONCE", 10)
+    monkeypatch.setattr("signoff.stores.set_aside.MOST", 30)
+    async with damaged(database, tmp_path) as damage:
+        scene = damage.scene
+        evil = scene.within("evil").store
+        for number in range(50):
+            await evil.create_promise(NewPromise(f"p{number}", due_at=DUE))
+            await evil.put_schedule(replace(NEW, id=f"s{number}"))
+        damage.refuse("promises")
+        damage.refuse("schedules")
+        advance(scene, 70)
+        looks = 0
+        while (next_at := await scene.store.due()) is not None and next_at <= scene.clock.now():
+            looks += 1
+            assert looks < 10, "or the loop of timers would spin"
+        aside = new_schedules_aside()
+        async with asyncio.timeout(60):
+            assert await fire_due(scene.store, aside) is None
+        assert aside.failures >= 30
 
 
 @pytest.mark.parametrize("database", DATABASES)

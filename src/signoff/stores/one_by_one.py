@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 from signoff.errors import StoreError
 from signoff.stores.base import Store
-from signoff.stores.set_aside import Key, SetAside, raise_outage
+from signoff.stores.set_aside import FULL_SECONDS, Key, SetAside, raise_outage
 
 T = TypeVar("T")
 
@@ -125,8 +125,19 @@ class OneByOne:
                 aside.note(store.location, failure.key, failure.error, now)
         return done.result
 
-    def next_try(self, now: float) -> float | None:
-        """Return when the next item that failed is tried again, in unix seconds; None without one."""
+    def next_at(self, next_at: float | None, now: float) -> float | None:
+        """Return when to do the next batch, in unix seconds; None: it is not known.
+
+        Args:
+            next_at: When the next item is due that is not set aside.
+            now: The store's time.
+        """
+        found = earliest(next_at, self._next_try(now))
+        if found is not None and any(aside.is_full for aside in self._asides.values()):
+            return max(found, now + FULL_SECONDS)
+        return found
+
+    def _next_try(self, now: float) -> float | None:
         return earliest(
             *self._still_busy(now).values(), *(aside.next_try(now) for aside in self._asides.values())
         )

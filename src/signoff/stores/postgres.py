@@ -454,7 +454,7 @@ class PostgresStore:
             lambda skipped: self._due_each(limit, skipped),
         )
         changes_at = await self._database.make_deferred(self)
-        return earliest(next_at, aside.next_try(self.clock.now()), changes_at)
+        return earliest(aside.next_at(next_at, self.clock.now()), changes_at)
 
     async def _due_each(self, limit: int, skipped: Skipped) -> Done[float | None]:
         return await self._database.due_each(limit, skipped, self.lease_seconds)

@@ -17,7 +17,10 @@ from signoff.stores.failure_texts import text_of
 FIRST_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 300.0
 MOST: Final = 10_000
-"""Items that are remembered. Of more, the oldest are tried again at once."""
+"""Items that are remembered. Of more, the oldest are tried again without a back-off, and a page of them each second."""
+
+FULL_SECONDS: Final = 1.0
+"""That pause."""
 
 REPEATED: Final = 8
 """Log an unavailable store after this many failures (about four minutes), if it takes writes."""
@@ -80,6 +83,11 @@ class SetAside:
     def items(self) -> Sequence[SetAsideItem]:
         """The items that wait to be tried again, the first to fail first."""
         return tuple(self._items.values())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more items fail than are remembered: then a job makes a pause after each page of them."""
+        return len(self._items) >= MOST
 
     def waiting(self, now: float) -> list[Key]:
         """Return the items that are not to be tried before a later time than ``now`` (unix seconds)."""
@@ -178,7 +186,7 @@ class SetAside:
             if not ready:
                 return None if due else next_at
             served = [await self._serve(store, serve, item) for item in ready]
-            if not any(served):
+            if not any(served) or self.is_full:
                 return None
 
     async def _serve(self, store: Store, serve: Callable[[Due], Awaitable[bool]], item: Due) -> bool:

@@ -490,7 +490,7 @@ class SqliteStore:
             lambda: self._write(overdue.make_deferred),
             lambda limit: self._file.read(lambda db: deferred.list_failed(db, limit)),
         )
-        return earliest(next_at, aside.next_try(self.clock.now()), changes_at)
+        return earliest(aside.next_at(next_at, self.clock.now()), changes_at)
 
     async def _due_at_once(self, limit: int, asked_at: float) -> float | None:
         now = self.clock.now()
