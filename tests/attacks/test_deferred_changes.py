@@ -473,6 +473,21 @@ async def _do_what_is_due(store: Store) -> int:
 
 
 @in_asyncio
+async def test_a_deferred_change_that_cannot_be_read_keeps_no_other_from_being_made(tmp_path: Path) -> None:
+    async with damaged("sqlite", tmp_path) as damage:
+        scene = damage.scene
+        do = await _turn(scene)
+        columns = "(namespace, id, kind, n, details)"
+        damage.run(f"INSERT INTO deferred {columns} VALUES ('evil', CAST(x'ff' AS TEXT), 'turn', -1, '{{}}')")
+        damage.refuse("runs", when="id = 'bad'")
+        await do()
+        damage.allow("runs")
+        await _do_what_is_due(scene.store)
+        assert await scene.state("bad") is RunState.READY
+        assert _aside(scene) == {"evil/\ufffd": 1}
+
+
+@in_asyncio
 async def test_what_follows_from_one_change_is_one_subtransaction(tmp_path: Path) -> None:
     """A transaction of Postgres with more than 64 of them slows all others, of every tenant."""
     async with damaged("postgres", tmp_path) as damage:

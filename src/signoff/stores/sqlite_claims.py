@@ -17,7 +17,7 @@ from signoff.stores import suspects
 from signoff.stores.base import Claim
 from signoff.stores.claims import JOB
 from signoff.stores.listed import PAGE_BYTES, bytes_of
-from signoff.stores.one_by_one import AT_ONCE, Failure
+from signoff.stores.one_by_one import AT_ONCE, LEFT_AS_IT_WAS, Failure, ItemFailed
 from signoff.stores.sqlite_groups import Room
 from signoff.stores.sqlite_keys import Slots
 from signoff.stores.sqlite_rows import READ_RUN_COLUMNS, RUN_WIDTH, to_run
@@ -214,7 +214,7 @@ def claim_each(
         for which in (None,) if level is None else (level, None):
             chosen, full = _choose(tx, namespace, group, workflows, room, which, beside)
             for number in full:
-                _of_run(number, partial(keys.block, tx, [number]))
+                _of_run(number, partial(_block, tx, [number]))
             for number in chosen:
                 leased = _of_run(number, partial(states.claim, tx, worker_id, lease_until, [number], token))
                 found += [_of_run(number, partial(read, run)) for run in leased]
@@ -308,8 +308,14 @@ def _lease(
         leased += states.claim(tx, worker_id, lease_until, chosen, token)
         if not full:
             break
-        keys.block(tx, full)
+        _block(tx, full)
     return leased
+
+
+def _block(tx: Transaction, numbers: Sequence[int]) -> None:
+    """Have claims pass over ready runs. Raises ItemFailed where a trigger keeps one: a claim would look without end."""
+    if not keys.block(tx, numbers):
+        raise ItemFailed(LEFT_AS_IT_WAS)
 
 
 def _choose(

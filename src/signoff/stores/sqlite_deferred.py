@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from signoff.failed_items import SetAsideItem
 from signoff.stores.deferred import JOB, Kind, Made, Times
@@ -20,8 +20,11 @@ DEFER = "INSERT OR IGNORE INTO deferred (namespace, id, kind, n, details) VALUES
 
 TIMES = "SELECT min(next_at), max(next_at) FROM deferred INDEXED BY deferred_next"
 
+# As bytes: text of a damaged row that is not Unicode would end the list.
 NEXT_DEFERRED = """
-SELECT number, namespace, id, kind, n, details, failures, first_at FROM deferred INDEXED BY deferred_next
+SELECT number, CAST(namespace AS BLOB), CAST(id AS BLOB), CAST(kind AS BLOB), n, CAST(details AS BLOB), failures,
+    first_at
+FROM deferred INDEXED BY deferred_next
 WHERE next_at <= :now OR next_at > :now + :longest
 ORDER BY next_at, number LIMIT :limit
 """
@@ -31,7 +34,8 @@ UPDATE deferred SET failures = ?, first_at = ?, next_at = ?, error = ? WHERE num
 """
 
 LIST_FAILED = """
-SELECT namespace, id, failures, error, first_at, next_at FROM deferred INDEXED BY deferred_next
+SELECT CAST(namespace AS BLOB), CAST(id AS BLOB), failures, error, first_at, next_at
+FROM deferred INDEXED BY deferred_next
 WHERE failures > 0 ORDER BY next_at, number LIMIT ?
 """
 
@@ -70,7 +74,8 @@ def times(db: sqlite3.Connection) -> Times | None:
 
 def list_failed(db: sqlite3.Connection, limit: int) -> list[SetAsideItem]:
     """Return changes that have failed, of all namespaces."""
-    return [SetAsideItem(JOB, *row) for row in db.execute(LIST_FAILED, (limit,)).fetchall()]
+    rows = db.execute(LIST_FAILED, (limit,)).fetchall()
+    return [SetAsideItem(JOB, _shown(namespace), _shown(id), *rest) for namespace, id, *rest in rows]
 
 
 def make_some(tx: Transaction, kinds: dict[Kind, Make]) -> Made:
@@ -80,10 +85,10 @@ def make_some(tx: Transaction, kinds: dict[Kind, Make]) -> Made:
     failures: list[SetAsideItem] = []
     count = 0
 
-    def make(number: int, namespace: str, id: str, kind: Kind, n: int, details: str) -> None:
+    def make(number: int, namespace: bytes, id: bytes, kind: bytes, n: int, details: bytes) -> None:
         if tx.db.execute(MADE, (number,)).rowcount != 1:
             raise left_as_it_was()
-        kinds[kind](tx, namespace, id, n, json.loads(details))
+        kinds[cast("Kind", kind.decode())](tx, namespace.decode(), id.decode(), n, json.loads(details))
 
     for number, namespace, id, kind, n, details, failed, first_at in rows[:AT_ONCE]:
         error = tx.attempt(partial(make, number, namespace, id, kind, n, details))
@@ -95,5 +100,9 @@ def make_some(tx: Transaction, kinds: dict[Kind, Make]) -> Made:
         next_at = tx.now + pause_after(failed)
         text = text_of(error)
         tx.db.execute(FAILED, (failed, first_at, next_at, text, number))
-        failures.append(SetAsideItem(JOB, namespace, id, failed, text, first_at, next_at))
+        failures.append(SetAsideItem(JOB, _shown(namespace), _shown(id), failed, text, first_at, next_at))
     return Made(count, failures, is_all=len(rows) <= AT_ONCE)
+
+
+def _shown(name: bytes) -> str:
+    return name.decode(errors="replace")

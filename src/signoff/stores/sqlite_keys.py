@@ -96,10 +96,9 @@ def line_up(tx: Transaction, slots: Slots, limit: int, priority: int, ready_at: 
     return False
 
 
-def block(tx: Transaction, numbers: Sequence[int]) -> None:
-    """Have claims pass over these ready runs until a slot of their key is freed."""
-    if tx.db.execute(BLOCK, (json.dumps(numbers),)).rowcount != len(numbers):  # a trigger has said so
-        raise ItemFailed(LEFT_AS_IT_WAS)
+def block(tx: Transaction, numbers: Sequence[int]) -> bool:
+    """Have claims pass over these ready runs until a slot of their key is freed. Returns whether they all do."""
+    return tx.db.execute(BLOCK, (json.dumps(numbers),)).rowcount == len(numbers)
 
 
 def slot_freed(tx: Transaction, slots: Slots) -> None:
