@@ -316,3 +316,26 @@ async def test_items_that_other_transactions_have_locked_are_left_for_a_while(
         await _settle(scene, lambda: store.due(limit))
         assert await scene.state("locked-4") is RunState.READY
         assert failing(damage) == {}
+
+
+@in_asyncio
+async def test_an_item_that_failed_and_is_locked_when_its_time_comes_is_left_for_a_while(
+    tmp_path: Path,
+) -> None:
+    """As where another process tries it at the same time."""
+    async with damaged("postgres", tmp_path) as damage:
+        scene = damage.scene
+        await scene.paused("r", wake_at=1_000_008.0)
+        damage.refuse("runs", when="id = 'r'")
+        advance(scene, 11)
+        await _settle(scene, scene.store.due)
+        assert list(failing(damage)) == ["timer"]
+        damage.allow("runs")
+        advance(scene, 2)
+        with psycopg.connect(cast("PostgresStore", scene.store).conninfo) as other:
+            other.execute("SELECT FROM signoff.runs FOR UPDATE")
+            await _settle(scene, scene.store.due)
+        advance(scene, 2)
+        await _settle(scene, scene.store.due)
+        assert await scene.state("r") is RunState.READY
+        assert failing(damage) == {}

@@ -138,9 +138,11 @@ class OneByOne:
         return found
 
     def _next_try(self, now: float) -> float | None:
-        return earliest(
-            *self._still_busy(now).values(), *(aside.next_try(now) for aside in self._asides.values())
+        busy = self._still_busy(now)
+        tries = (
+            aside.next_try(now, {key for of, key in busy if of == job}) for job, aside in self._asides.items()
         )
+        return earliest(*busy.values(), *tries)
 
     def _still_busy(self, now: float) -> dict[tuple[str, Key], float]:
         """Return the items to leave alone, each until its time; no longer than that if the clock was set back."""

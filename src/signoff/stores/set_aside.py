@@ -93,9 +93,16 @@ class SetAside:
         """Return the items that are not to be tried before a later time than ``now`` (unix seconds)."""
         return [key for key in tuple(self._items) if self._is_waiting(key, now)]
 
-    def next_try(self, now: float) -> float | None:
-        """Return when the next item is tried again, in unix seconds; None without one."""
-        return min((min(each.next_at, now + LONGEST_SECONDS) for each in self.items), default=None)
+    def next_try(self, now: float, besides: Collection[Key] = ()) -> float | None:
+        """Return when the next item but for some is tried again, in unix seconds; None without one."""
+        return min(
+            (
+                min(each.next_at, now + LONGEST_SECONDS)
+                for each in self.items
+                if (each.namespace, each.id) not in besides
+            ),
+            default=None,
+        )
 
     def note(self, location: str, key: Key, error: Exception, now: float) -> None:
         """Set an item aside, or once more.
