@@ -8,6 +8,7 @@ import math
 import reprlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self, TypeVar
@@ -17,6 +18,7 @@ from signoff.deliveries import Delivery
 from signoff.engine.cron import next_time
 from signoff.engine.retention import unannounced_seconds
 from signoff.errors import InvalidValue, SignoffError
+from signoff.follow_room import LARGE_PAGE_BYTES, FollowRoom
 from signoff.names import check_by, check_named, check_text
 from signoff.people import comments, decisions, links, resumptions, rules
 from signoff.people.answers import answer, get_question
@@ -59,7 +61,7 @@ from signoff.returns import check_value
 from signoff.snapshots import Snapshot, load, save
 from signoff.start_options import check_delay, check_timeout, seconds_of
 from signoff.stores.base import Store
-from signoff.stores.listed import may_be_cut
+from signoff.stores.listed import bytes_of, may_be_cut
 from signoff.stores.paging import (
     AuditFilter,
     DeliveryFilter,
@@ -75,7 +77,7 @@ from signoff.stores.stated import stated
 from signoff.stores.views import unwrapped
 from signoff.watch import Watching
 
-_ENTRIES_AT_ONCE = 64  # each may be of a mebibyte, and each who follows has so many
+_ENTRIES_AT_ONCE = 64
 
 B = TypeVar("B")
 
@@ -109,6 +111,7 @@ class LocalBackend:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._watching = Watching(store)
+        self._room: FollowRoom | None = None
 
     def coming_from(self, origin: Origin) -> Self:
         """Return the same, whose every write states from where it comes. It is this one that is closed."""
@@ -118,6 +121,12 @@ class LocalBackend:
         """Return the same on a view of its store. It is this one that is closed."""
         backend = copy(self)
         backend._store = store
+        return backend
+
+    def sharing(self, room: FollowRoom) -> Self:
+        """Return the same, whose followers of journals share room with others."""
+        backend = copy(self)
+        backend._room = room
         return backend
 
     async def open(self) -> None:
@@ -167,41 +176,74 @@ class LocalBackend:
 
     async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
         """Yield journal entries from ``after`` on, live, until the run has ended."""
+        is_large = False
         with self._watching.watch().watching(run_id) as wait_for_change:
             while True:
-                is_final = (await self._store.get_run(run_id)).state.is_final
-                entries, is_cut = await self._entries(run_id, after)
-                while entries:
-                    after = entries[0].seq
-                    yield entries.popleft()
+                is_final = await self._has_ended(run_id)
+                async with self._page(run_id, after, after_large=is_large) as (entries, is_cut, is_large):
+                    while entries:
+                        after = entries[0].seq
+                        yield entries.popleft()
                 if is_cut:
                     continue
                 if is_final:
                     return
                 await wait_for_change()
 
-    async def _entries(self, run_id: str, after: int) -> tuple[deque[Entry], bool]:
-        """Return the next entries of a journal, and whether more may follow.
+    async def _has_ended(self, run_id: str) -> bool:
+        """Return whether a run has ended. Raises NotFound."""
+        async with self._reading():
+            return (await self._store.get_run(run_id)).state.is_final
 
-        A reader takes each out as it goes on: a page is let go before the next one is read.
+    @asynccontextmanager
+    async def _page(
+        self, run_id: str, after: int, *, after_large: bool
+    ) -> AsyncGenerator[tuple[deque[Entry], bool, bool]]:
+        """Give the next entries of a journal, whether more may follow, and whether they are large.
+
+        A reader takes each out as it goes on: a page is let go before the next one is read. Where room is shared, a
+        page of large entries has one of them, and waits until there is room. Small ones are given meanwhile.
         """
-        entries = await self._store.read_journal(run_id, after=after, limit=_ENTRIES_AT_ONCE)
-        return deque(map(veiled, entries)), may_be_cut(entries, _ENTRIES_AT_ONCE)
+        room = self._room
+        if room is None:
+            yield *await self._entries(run_id, after, _ENTRIES_AT_ONCE), False
+            return
+        limit = 1 if after_large or room.pages.locked() else _ENTRIES_AT_ONCE
+        entries, is_cut = await self._entries(run_id, after, limit)
+        if bytes_of(list(entries)) <= LARGE_PAGE_BYTES:
+            yield entries, is_cut, False
+            return
+        del entries
+        async with room.pages:
+            entries, _ = await self._entries(run_id, after, 1)
+            yield entries, True, True
+
+    async def _entries(self, run_id: str, after: int, limit: int) -> tuple[deque[Entry], bool]:
+        async with self._reading():
+            entries = await self._store.read_journal(run_id, after=after, limit=limit)
+        return deque(map(veiled, entries)), may_be_cut(entries, limit)
+
+    def _reading(self) -> AbstractAsyncContextManager[object]:
+        return nullcontext() if self._room is None else self._room.reads
 
     async def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText, None]:
         """As ``follow``, and what running steps say in between: first what there is of it so far, then the rest."""
-        epoch, heard = 0, -1
+        epoch, heard, is_large, is_behind = 0, -1, False, True
         with self._watching.watch().watching(run_id) as wait_for_change:
             while True:
-                is_final = (await self._store.get_run(run_id)).state.is_final
-                # Before the journal, so that no piece is ahead of the entries that led to it.
-                pieces = await self._store.read_live(run_id, epoch=epoch, after=heard)
-                entries, is_cut = await self._entries(run_id, after)
-                going_on = [piece for piece in pieces if not any(_ends(entry, piece) for entry in entries)]
-                while entries:
-                    after = entries[0].seq
-                    yield entries.popleft()
-                if is_cut:
+                is_final = await self._has_ended(run_id)
+                # Before the journal, so that no piece is ahead of the entries that led to it. Not while entries are
+                # still to come, which would keep the pieces in memory.
+                pieces = () if is_behind else await self._store.read_live(run_id, epoch=epoch, after=heard)
+                async with self._page(run_id, after, after_large=is_large) as (entries, is_cut, is_large):
+                    going_on = [
+                        piece for piece in pieces if not any(_ends(entry, piece) for entry in entries)
+                    ]
+                    while entries:
+                        after = entries[0].seq
+                        yield entries.popleft()
+                was_behind, is_behind = is_behind, is_cut
+                if was_behind or is_behind:
                     continue
                 if pieces:
                     epoch, heard = pieces[-1].epoch, pieces[-1].seq

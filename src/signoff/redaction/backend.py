@@ -57,6 +57,7 @@ class RedactedBackend(LocalBackend):
             if entry.seq > shown.known_to:
                 shown = await self._journal(run_id, shown)
             yield await shown.entry(entry)
+            del entry  # it may be large, and the next one may take long
 
     async def _journal(self, run_id: str, former: _Journal | None = None) -> _Journal:
         """Return what shows a run's journal as far as it is written by now."""
@@ -73,6 +74,7 @@ class RedactedBackend(LocalBackend):
         """Without what is said live: nobody knows what of a text is hidden."""
         async for entry in self.follow(run_id, after=after):
             yield entry
+            del entry
 
     async def answer(self, question_id: str, value: Any, **said: Any) -> Promise:
         """Answer a question that was shown without what is hidden: a placeholder means what it stands for."""

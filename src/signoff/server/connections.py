@@ -1,4 +1,4 @@
-"""Limits connections: how many a server holds, and how long one may take to send a request, head and body.
+"""Limits connections: how many a server holds, and how long one may take to send a request and to read the reply.
 
 uvicorn counts no connection that sends nothing. It has a time limit for connections that are idle between requests
 alone, and each byte that arrives ends it.
@@ -15,6 +15,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from signoff.own_logs import own_logger
 from signoff.process_limits import connection_limit, handle_limit
+from signoff.server.unread_replies import UnreadReplies
 
 HEAD_SECONDS: Final = 10.0
 """How long a request's head may take, from the connection or from its first byte on."""
@@ -60,7 +61,7 @@ _open: weakref.WeakSet[BoundedConnections] = weakref.WeakSet()
 
 
 class BoundedConnections(_Protocol):
-    """uvicorn's protocol, with limits on how long heads and bodies take to arrive. Answers may take longer."""
+    """uvicorn's protocol, with limits on how long heads and bodies take to arrive, and replies to be read."""
 
     timer: asyncio.TimerHandle | None = None
     is_refused = False
@@ -89,9 +90,18 @@ class BoundedConnections(_Protocol):
             self._look()
             self.body_bytes += len(data)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()  # pyright: ignore[reportUnknownMemberType]
+        UnreadReplies.of(self.loop).wait(self.transport)
+
+    def resume_writing(self) -> None:
+        UnreadReplies.of(self.loop).end(self.transport)
+        super().resume_writing()  # pyright: ignore[reportUnknownMemberType]
+
     def connection_lost(self, exc: Exception | None) -> None:
         _open.discard(self)
         self._stop()
+        UnreadReplies.of(self.loop).end(self.transport)
         super().connection_lost(exc)  # pyright: ignore[reportUnknownMemberType]
 
     def on_message_begin(self) -> None:

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Final, Literal, TypeVar
+from weakref import WeakValueDictionary
 
 from signoff.errors import TooManyRequests
+from signoff.follow_room import FollowRoom
 
 Kind = Literal["journal", "inbox", "changes", "wait"]
 """A run's journal, the inbox, a remote store's changes, or a request that waits for a run to end."""
@@ -25,6 +27,7 @@ class Streams:
 
     def __init__(self) -> None:
         self._open: Counter[tuple[Kind, str]] = Counter()
+        self._rooms: WeakValueDictionary[str, FollowRoom] = WeakValueDictionary()
 
     @property
     def by_kind(self) -> Mapping[Kind, int]:
@@ -38,6 +41,13 @@ class Streams:
         """Raise TooManyRequests if a caller has as many of a kind open as it may."""
         if self._open.get((kind, caller), 0) >= MOST[kind]:
             raise TooManyRequests(RETRY_AFTER_SECONDS)
+
+    def room(self, caller: str) -> FollowRoom:
+        """Return the room that all streams of journals of a caller share."""
+        room = self._rooms.get(caller)
+        if room is None:
+            room = self._rooms[caller] = FollowRoom()
+        return room
 
     @contextmanager
     def opened(self, kind: Kind, caller: str) -> Generator[None]:
@@ -59,3 +69,4 @@ class Streams:
             async with aclosing(events):
                 async for event in events:
                     yield event
+                    del event  # it may be large, and the next one may take long
