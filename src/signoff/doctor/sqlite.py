@@ -21,7 +21,7 @@ from signoff.stores.sqlite_space import space_of
 COMMITS: Final = 7
 BUSY_SECONDS: Final = 5.0
 SLOW_COMMIT_SECONDS: Final = 0.05
-LOOK_SECONDS: Final = 2.0  # for damage
+LOOK_SECONDS: Final = 1.0  # for damage: a read of more than 1.5 s keeps the log from being emptied
 LITTLE_BYTES: Final = 1 << 30
 TOO_LITTLE_BYTES: Final = 100 << 20
 MUCH_FREE_BYTES: Final = 256 << 20
