@@ -82,20 +82,24 @@ class Agenda:
             execution.numbers.grown.clear()
         issued, execution.issued = execution.issued, []
         for call in issued:
+            self._draft.may_be_cut()
             self._open(execution, call)
         if execution.abandoned:
             abandoned, execution.abandoned = execution.abandoned, []
             for call in abandoned:
+                self._draft.may_be_cut()
                 self._close(call)
         if execution.left_open:
             left_open, execution.left_open = execution.left_open, []
             for opened in left_open:
+                self._draft.may_be_cut()
                 self._close_opened(opened)
 
     def close_rest(self, execution: Execution) -> None:
         """Give up everything that is still open."""
         self.collect(execution)
         for call in list(execution.open.values()):
+            self._draft.may_be_cut()
             self._close(call)
 
     def clear(self) -> None:
@@ -135,6 +139,7 @@ class Agenda:
         """Draft the timers that the journal does not know: the run is about to pause on them."""
         for call in execution.open.values():
             if isinstance(call, TimerCall) and call.n not in execution.past.opened:
+                self._draft.may_be_cut()
                 opened = self._draft.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
                 execution.past.learn([opened])
 
@@ -142,6 +147,7 @@ class Agenda:
         """Draft the starts of the steps that must not happen twice."""
         for call in self.to_start:
             if call.step_options.effect == "once":
+                self._draft.may_be_cut()
                 self._draft.record(EntryKind.STEP_STARTED, call)
 
     # Opening and closing

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import takewhile
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import to_json
 
@@ -11,6 +13,13 @@ from signoff.engine.calls import Call
 from signoff.engine.inputs import KEY as INPUTS
 from signoff.records import CallKind, Entry, EntryKind, NewPromise, NewRun, Run
 from signoff.stores.base import Write
+
+PART_ITEMS: Final = 1_000
+PART_BYTES: Final = 1024 * 1024
+"""A long draft is written in parts of about so many items, or bytes of values: other writes go on between them."""
+
+_Lengths = tuple[int, int, int, int, int, int]
+"""How many entries, promises to open and to close, runs to start and to cancel, and messages there are."""
 
 _OF_STEPS = (EntryKind.STEP_STARTED, EntryKind.ATTEMPT_FAILED, EntryKind.COMPLETED)
 
@@ -30,6 +39,9 @@ class Draft:
         self.now = 0.0
         self.last_at = 0.0
         self._entries: list[Entry] = []
+        self._cuts: list[_Lengths] = []
+        self._items = 0  # before the last cut
+        self._bytes = 0  # since the last cut
         self.opens: list[NewPromise] = []
         self.closes: list[str] = []
         self.starts: list[NewRun] = []
@@ -48,6 +60,7 @@ class Draft:
     def put_back(self, write: Write) -> None:
         """Take back a write that was refused."""
         self._entries = [*write.entries, *self._entries]
+        self._begin_cuts()
 
     def drop_but_steps(self) -> None:
         """Forget what is not durable, but for what steps came to before anything else happened."""
@@ -60,6 +73,7 @@ class Draft:
         """Forget what is not durable."""
         self.seq = self._durable
         self._entries = []
+        self._begin_cuts()
         self._empty()
 
     @property
@@ -106,13 +120,35 @@ class Draft:
         self.seq += 1
         self.last_at = self.now
         self._entries.append(entry)
+        if entry.value is not None:
+            self._bytes += len(entry.value)
         return entry
 
-    def take(self, run: Run, first_seq: int | None = None) -> Write:
-        """Return all of it as one write of ``run``, and go on with an empty draft."""
+    def may_be_cut(self) -> None:
+        """Note that all that was drafted until now can be written before the rest, if that is much.
+
+        A replay of it comes to the same: each message is in it with its entry, and each call with all that it opens.
+        """
+        items = len(self._entries) + len(self.closes) + len(self.cancels)
+        if items - self._items >= PART_ITEMS or self._bytes >= PART_BYTES:
+            self._items, self._bytes = items, 0
+            self._cuts.append(
+                (
+                    len(self._entries),
+                    len(self.opens),
+                    len(self.closes),
+                    len(self.starts),
+                    len(self.cancels),
+                    len(self.taken),
+                )
+            )
+
+    def take(self, run: Run, first_seq: int | None = None) -> tuple[Write, list[_Lengths]]:
+        """Return all of it as one write of ``run``, and where ``parts`` cuts it. Go on with an empty draft."""
         entries, self._entries = self._entries, []
+        cuts = self._begin_cuts()
         if not (self._has_others or self.unpublishes):  # most: the collector looks at each list that is made
-            return Write(run.id, run.epoch, entries, first_seq=first_seq)
+            return Write(run.id, run.epoch, entries, first_seq=first_seq), cuts
         write = Write(
             run.id,
             run.epoch,
@@ -126,12 +162,47 @@ class Draft:
             self.unpublishes,
         )
         self._empty()
-        return write
+        return write, cuts
+
+    def _begin_cuts(self) -> list[_Lengths]:
+        cuts = self._cuts
+        if cuts:
+            self._cuts = []
+        self._items = self._bytes = 0
+        return cuts
 
     def _empty(self) -> None:
         """Begin anew with all but entries."""
         self.opens, self.closes, self.starts, self.cancels, self.taken = [], [], [], [], []
         self.unpublishes = []
+
+
+def parts(write: Write, cuts: list[_Lengths]) -> Iterator[Write]:
+    """Yield a long write in parts, to be written one after the other. The last one may be empty."""
+    before: _Lengths = (0, 0, 0, 0, 0, 0)
+    for cut in cuts:
+        entries, opens, closes, starts, cancels, taken = map(slice, before, cut)
+        yield Write(
+            write.run_id,
+            write.epoch,
+            write.entries[entries],
+            write.opens[opens],
+            write.closes[closes],
+            write.starts[starts],
+            write.cancels[cancels],
+            write.taken[taken],
+        )
+        before = cut
+    entries, opens, closes, starts, cancels, taken = before
+    yield replace(
+        write,
+        entries=write.entries[entries:],
+        opens=write.opens[opens:],
+        closes=write.closes[closes:],
+        starts=write.starts[starts:],
+        cancels=write.cancels[cancels:],
+        taken=write.taken[taken:],
+    )
 
 
 def _is_of_a_step(entry: Entry) -> bool:

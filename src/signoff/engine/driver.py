@@ -20,7 +20,7 @@ from signoff import codec
 from signoff.engine.agenda import Agenda, Interviewer
 from signoff.engine.branches import GROWN_FROM
 from signoff.engine.calls import SignalCall, StepCall, TimerCall
-from signoff.engine.draft import Draft
+from signoff.engine.draft import Draft, parts
 from signoff.engine.execution import Execution, Program
 from signoff.engine.failed_attempts import log_failed_attempt
 from signoff.engine.fatal import as_failure, encode_failure, ends_task, signal_of
@@ -292,6 +292,7 @@ class Driver:
         self._draft.now = max(self._draft.now, self._store.clock.now())
         self._collect(execution)
         while self._events and not execution.ended:
+            self._draft.may_be_cut()
             event = self._events.popleft()
             if isinstance(event, Attempt):
                 self._take_attempt(execution, event)
@@ -492,6 +493,7 @@ class Driver:
             call = self._agenda.take_due(execution, self._draft.now)
             if call is None:
                 return
+            self._draft.may_be_cut()
             if isinstance(call, TimerCall | SignalCall):
                 self._report.fired(execution, call, self._draft.now)
             if isinstance(call, TimerCall):
@@ -750,19 +752,37 @@ class Driver:
     async def _persist(
         self, operation: Callable[[Write], Awaitable[T]], *, first_seq: int | None = None
     ) -> T:
-        """Do a fenced write, waiting for as long as the store cannot be written. Written twice, it counts once."""
-        write = self._draft.take(self.run, first_seq)
+        """Do a fenced write, waiting for as long as the store cannot be written. Written twice, it counts once.
+
+        A long one is written in parts, the last of them by ``operation``.
+        """
+        write, cuts = self._draft.take(self.run, first_seq)
+        last = write
+        if cuts:
+            *ahead, last = parts(write, cuts)
+            await self._write_ahead(ahead, last)
         try:
-            done = await self._insist(operation, write)
+            done = await self._insist(operation, last)
         except Exception:
-            self._draft.put_back(write)
+            self._draft.put_back(last)
             raise
-        self._draft.written(write)
+        self._draft.written(last)
         self._report.written(write)
         if self.is_suspect and write.entries:
             self.is_suspect = False
             self._host.cleared(self)
         return done
+
+    async def _write_ahead(self, ahead: Sequence[Write], last: Write) -> None:
+        """Append the parts of a long write that come before its last one."""
+        for number, part in enumerate(ahead):
+            try:
+                await self._insist(self._store.append, part)
+            except Exception:
+                for unwritten in reversed([*ahead[number:], last]):
+                    self._draft.put_back(unwritten)
+                raise
+            self._draft.written(part)
 
     async def _insist(self, operation: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         wait = 0.05
