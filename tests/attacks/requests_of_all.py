@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from signoff.stores.operations import OPERATIONS, PATH
@@ -12,6 +13,7 @@ from tests.attacks.large_rows import (
     GROUP,
     LISTS,
     LONG_RUN,
+    MIB,
     PROMISE,
     QUESTION,
     RULE,
@@ -192,6 +194,53 @@ STORE_BODIES = {
     "text": _HEAD + b'"get_run","arguments":{"run_id":"' + b"x" * _LONGEST + b"\xf0\x9f\x92\xa9" + b'"}}]}',
     "ids": _HEAD + b'"ended","arguments":{"run_ids":[' + b",".join([b'"a"'] * (_LONGEST // 4)) + b"]}}]}",
 }
+
+
+def _written(value: str, run_id: str, epoch: int) -> bytes:
+    """A batch that appends one value to a journal."""
+    return _appended([{**entry_of(1), "value": value}], run_id, epoch)
+
+
+def _appended(entries: list[dict[str, Any]], run_id: str, epoch: int) -> bytes:
+    write = {"run_id": run_id, "epoch": epoch, "entries": entries}
+    asked = {"id": 1, **operation("append", write=write)}
+    return json.dumps({"client": "c", "floor": 0, "operations": [asked]}, ensure_ascii=False).encode()
+
+
+def entry_of(seq: int) -> dict[str, Any]:
+    return {"seq": seq, "at": 1.5, "kind": "completed", "n": seq, "call": "step", "value": "1"}
+
+
+def _list(unit: str, mebibytes: float) -> str:
+    return f"[{f'{unit},' * int(mebibytes * MIB / (len(unit) + 1))}1]"
+
+
+_OWN = b'{"client":"c","floor":0,"operations":[{"id":1,"namespace":"default","do":"get_run","arguments":{"run_id":'
+
+LONG_BATCHES: dict[str, Callable[[str, int], bytes]] = {
+    "text": partial(_written, f'"{"x" * 15 * MIB}"'),
+    "text with a euro": partial(_written, f'"{"x" * 10 * MIB}€"'),
+    "text with an emoji": partial(_written, f'"{"x" * 7 * MIB}\N{PILE OF POO}"'),
+    "text with an escaped emoji": partial(_written, f'"{"x" * 7 * MIB}\\ud83d\\udca9"'),
+    "texts": partial(_written, _list('"abcdefgh"', 5)),
+    "long texts": partial(_written, _list(f'"{"x" * 100}"', 13)),
+    "objects": partial(_written, _list('{"a":1}', 12)),
+    "nested objects": partial(_written, _list('{"a":{"":0}}', 8)),
+    "lists": partial(_written, _list("[]", 2)),
+    "numbers": partial(_written, _list("0.25", 3)),
+    "entries": partial(_appended, [entry_of(seq) for seq in range(1, 20_001)]),
+    "large entries": partial(
+        _appended, [{**entry_of(seq), "value": _list('{"":1}', 0.9)} for seq in range(1, 13)]
+    ),
+    "several": lambda run_id, epoch: batch(
+        [operation("signal", run_id=run_id, name="n", value=_list('{"a":1}', 1.5)) for _ in range(2)]
+    ),
+    "objects of its own": lambda run_id, epoch: _OWN + b"[" + b'{"a":1},' * 370_000 + b"0]}}]}",
+    "members of its own": lambda run_id, epoch: (
+        _OWN + b"{" + b",".join(b'"%017d":0' % n for n in range(700_000)) + b"}}}]}"
+    ),
+}
+"""Batches of the holder of a lease that take much memory for their length."""
 
 
 def _sent(content: bytes) -> dict[str, Any]:

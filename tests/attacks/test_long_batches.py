@@ -72,7 +72,7 @@ TOO_MANY: Final[dict[str, tuple[str, Operation]]] = {
     "pieces": ("pieces", ("publish", {"pieces": [{}] * (MOST_PIECES + 1)})),
     "workflows": ("workflows", ("announce", {"workflows": [{}] * (MOST_EVENTS + 1)})),
     "runs": ("runs", ("fire_schedule", {"schedule_id": "s", "runs": [{}] * (MOST_EVENTS + 1)})),
-    "deliveries": ("deliveries", ("expand", {"channel": "c", "deliveries": [{}] * (MOST_OPENED + 1)})),
+    "deliveries": ("deliveries", ("expand", {"channel": "c", "deliveries": [{}] * (MOST_ITEMS + 1)})),
     "events of an amendment": (
         "amendment.events",
         ("amend", {"question_id": "q", "amendment": {"events": [{}] * (MOST_EVENTS + 1)}}),

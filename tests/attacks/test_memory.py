@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -20,18 +22,31 @@ from signoff.stores.sqlite import SqliteStore
 from tests import worker_keys
 from tests.attacks.large_rows import LONG_RUN, fill
 from tests.attacks.measuring import Measured
-from tests.attacks.requests_of_all import Request, batch, get_requests, operation, posts, store_operations
+from tests.attacks.requests_of_all import (
+    LONG_BATCHES,
+    Request,
+    batch,
+    entry_of,
+    get_requests,
+    operation,
+    posts,
+    store_operations,
+)
 from tests.cli.commands import Running, signoff
 from tests.postgres.databases import fresh_database
 from tests.server.described import description
 
 MOST_KIB = 64 * 1024
+MOST_OF_POSTGRES_KIB = 2 * MOST_KIB
+"""Of a batch with a value of more than 8 MiB, which is copied more often on its way to Postgres."""
 ROWS = 24
 NAMES = ("sqlite", "postgres")
 STREAM_BYTES = 12 * 1024 * 1024
 """How much is read of what has no end."""
 LONG_SECONDS = 120.0
 WAITING = 60
+BATCHES = 8
+JSON = {"content-type": "application/json"}
 
 pytestmark = [
     pytest.mark.timeout(400),  # a store is filled with large rows first
@@ -90,6 +105,20 @@ class Served:
         ):  # imports, caches
             self.http.get(path)
 
+    def hold(self, run_id: str) -> tuple[str, int]:
+        """Start a run, hold its lease and write an entry. Returns its id and the epoch of the lease."""
+        new = {"id": run_id, "workflow": run_id, "group": "default", "arguments": '{"args":[]}'}
+        claim = {"worker_id": "w", "group": "default", "workflows": [run_id], "limit": 1}
+        self._ask(operation("create_run", new=new))
+        epoch = self._ask(operation("claim", **claim))[0]["run"]["epoch"]
+        self._ask(operation("append", write={"run_id": run_id, "epoch": epoch, "entries": [entry_of(0)]}))
+        return run_id, epoch
+
+    def _ask(self, asked: dict[str, Any]) -> Any:
+        content = batch([asked], f"client {uuid4()}")
+        headers = {**JSON, "authorization": f"Bearer {worker_keys.SECRET}"}
+        return self.http.post("/v1/store", content=content, headers=headers).json()["result"]
+
     def take(self, method: str, path: str, **more: Any) -> int:
         """Send a request and read its reply. Returns the status."""
         size = 0
@@ -104,6 +133,25 @@ class Served:
                 ):
                     break
             return reply.status_code
+
+
+@pytest.fixture(params=NAMES)
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+    """A server of an empty store, which does nothing but what it is asked."""
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            store: Store = SqliteStore(tmp_path / "signoff.db")
+            url = f"sqlite:///{tmp_path}/signoff.db"
+        else:
+            url = stack.enter_context(fresh_database())
+            store = PostgresStore(url)
+        asyncio.run(_make(store))
+        yield Served(stack, url, tmp_path)
+
+
+async def _make(store: Store) -> None:
+    await store.open()
+    await store.close()
 
 
 @pytest.fixture
@@ -136,6 +184,30 @@ def test_no_request_takes_much_of_a_server_s_memory(served: Served, which: str) 
         taken[name] = risen[0]
     assert len(taken) > 20
     assert {name: kib for name, kib in taken.items() if kib > MOST_KIB} == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", LONG_BATCHES)
+def test_no_batch_of_a_worker_takes_much_of_a_server_s_memory(
+    empty: Served, kind: str, request: pytest.FixtureRequest
+) -> None:
+    content = LONG_BATCHES[kind](*empty.hold(f"holds {kind}"))
+    with empty.memory.rise() as risen:
+        status = empty.take("POST", "/v1/store", content=content, headers=JSON)
+    assert status == (422 if "own" in kind else 200)
+    assert risen[0] <= (MOST_KIB if "sqlite" in request.node.name else MOST_OF_POSTGRES_KIB)
+
+
+@pytest.mark.long
+def test_batches_that_one_worker_key_sends_at_once_take_little_more_than_one(empty: Served) -> None:
+    contents = [LONG_BATCHES["text"](*empty.hold(f"held-{number}")) for number in range(BATCHES)]
+    with ThreadPoolExecutor(BATCHES) as senders, empty.memory.rise() as risen:
+        sent = [
+            senders.submit(empty.take, "POST", "/v1/store", content=content, headers=JSON)
+            for content in contents
+        ]
+        assert {each.result() for each in sent} == {200}
+    assert risen[0] <= 2 * MOST_KIB  # of 120 MiB that they are
 
 
 def test_replies_that_workers_may_ask_for_again_are_kept_up_to_a_bound(served: Served) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Coroutine
+from collections.abc import Awaitable, Callable, Container, Coroutine
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -21,6 +21,7 @@ from signoff.codec import MAX_BYTES
 from signoff.errors import InvalidValue, PayloadTooLarge
 from signoff.exact_json import read_exactly
 from signoff.request_ids import LONGEST_REQUEST_ID
+from signoff.server.long_bodies import LONG_BYTES
 from signoff.server.problems import problem
 from signoff.server.rights import path_of
 
@@ -28,13 +29,7 @@ LIMIT = MAX_BYTES + 64 * 1024
 """How long a body may be in bytes: the largest value, and what is around it."""
 
 BATCH_LIMIT = 20 * 1024 * 1024
-"""How long a batch of a remote store may be in bytes. What a run writes in one turn must fit in one, but for outcomes
-of steps, which are written in parts. The largest state of a flow fits if its JSON is escaped little.
-"""
-
-WIDE_LIMIT = 10 * 1024 * 1024
-"""The same, if it has characters of which each takes four bytes, such as emoji: in memory its texts are as much longer.
-"""
+"""How long a batch of a remote store may be in bytes, if ``long_json`` allows it. What it allows is 15 MiB of ASCII."""
 
 SNAPSHOT_LIMIT = 6 * 1024 * 1024
 """How long a snapshot may be in bytes that is saved or loaded through a server: it is made, and checked, in memory."""
@@ -47,9 +42,6 @@ MOST_PARTS = 750_000
 _PARTS_AT_ONCE = 1_000
 _PARTS = re.compile(rb'(?:(?:[^"\[{,]++|"(?:[^"\\]++|\\.)*+")*+[\[{,]){1,%d}+' % _PARTS_AT_ONCE, re.DOTALL)
 """The next parts: what separates them, outside of texts."""
-
-_WIDE = re.compile(rb"[\xf0-\xf4]|\\u[dD][89abAB]")
-"""A character of which one has a text take four bytes for each of its characters."""
 
 
 def _unicode(text: str) -> str:
@@ -137,16 +129,25 @@ class _ExactRequest(Request):
         return read_exactly(await self.body())
 
 
-async def read_batch(request: Request) -> bytearray:
-    """Read a long body. Raises PayloadTooLarge, InvalidValue."""
+async def read_batch(request: Request, enter: Callable[[int], Awaitable[None]]) -> bytearray:
+    """Read a long body.
+
+    Args:
+        request: The request.
+        enter: Waits for room for a body of so many bytes; called once it is known to be long.
+
+    Raises:
+        PayloadTooLarge: It is longer than ``BATCH_LIMIT``.
+    """
     body = bytearray()
+    has_entered = False
     async for part in request.stream():
         if len(body) + len(part) > BATCH_LIMIT:
             raise PayloadTooLarge("body", len(body) + len(part), BATCH_LIMIT)
         body += part
-    if len(body) > WIDE_LIMIT and _WIDE.search(body):
-        raise PayloadTooLarge("body", len(body), WIDE_LIMIT)
-    check_parts("body", body)
+        if len(body) > LONG_BYTES and not has_entered:
+            has_entered = True
+            await enter(max(len(body), int(request.headers.get("content-length", BATCH_LIMIT))))
     return body
 
 

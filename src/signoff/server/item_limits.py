@@ -9,16 +9,13 @@ from signoff.errors import InvalidValue
 from signoff.stores.remote import RECORDS_AT_ONCE
 
 MOST_IDS: Final = 100_000
-"""Ids or names in one operation, such as the runs of a heartbeat."""
+"""Ids, names or numbers of calls in one operation, such as the runs of a heartbeat."""
 
-MOST_WRITTEN: Final = 80_000
-"""Entries of one write of a run, or calls that are retried.
+MOST_WRITTEN: Final = 20_000
+"""Entries of one write of a run. Workers write some 1,000 at a time."""
 
-A worker's body has more than 750,000 parts from some 75,000 entries on.
-"""
-
-MOST_OPENED: Final = 40_000
-"""Promises or child runs of one write of a run, of which a worker writes an entry for each; deliveries of a channel."""
+MOST_OPENED: Final = 10_000
+"""Promises or child runs of one write of a run, of which workers write some 1,000 at a time."""
 
 MOST_EVENTS: Final = RECORDS_AT_ONCE
 """Records of any other operation. Workers send one or a few at a time, and ``RemoteStore.record`` splits more."""
@@ -27,13 +24,16 @@ MOST_PIECES: Final = 10_000
 """Pieces of live text, of which a worker sends fewer at a time, and people who are asked."""
 
 MOST_ITEMS: Final = 40_000
-"""Items of all operations in one request. Workers send at most 4 MiB, some 35,000 items, and a longer operation alone.
+"""Items of all operations in one request, or deliveries of a channel.
+
+Workers send at most 2 MiB, some 18,000 items, and a longer operation alone.
 """
 
 _LIMITS: Final[Mapping[str, int]] = {
-    **dict.fromkeys(("run_ids", "held", "workflows", "kinds", "besides"), MOST_IDS),
-    **dict.fromkeys(("entries", "closes", "cancels", "taken", "unpublishes", "open"), MOST_WRITTEN),
-    **dict.fromkeys(("opens", "starts", "deliveries"), MOST_OPENED),
+    **dict.fromkeys(("run_ids", "held", "workflows", "kinds", "besides", "open", "unpublishes"), MOST_IDS),
+    **dict.fromkeys(("entries", "closes", "cancels", "taken"), MOST_WRITTEN),
+    **dict.fromkeys(("opens", "starts"), MOST_OPENED),
+    "deliveries": MOST_ITEMS,
     **dict.fromkeys(("pieces", "assignees"), MOST_PIECES),
 }
 

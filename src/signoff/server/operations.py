@@ -14,13 +14,16 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from signoff.errors import AccessDenied, InvalidValue, TooManyRequests
+from signoff.codec import MAX_BYTES
+from signoff.errors import AccessDenied, InvalidValue, PayloadTooLarge, TooManyRequests
 from signoff.exact_json import read_exactly
 from signoff.records import Origin
 from signoff.server.access import Access, AccessOf, access_of, do_for
 from signoff.server.bodies import read_batch
 from signoff.server.feeds import PING_SECONDS, UNBUFFERED
 from signoff.server.item_limits import check_batch, check_items, count_items
+from signoff.server.long_bodies import LONG_BYTES, Place
+from signoff.server.long_json import read_long
 from signoff.server.payloads import check_payloads
 from signoff.server.remote_clients import Reply
 from signoff.server.replies import reply
@@ -39,6 +42,9 @@ ROOM: Final = 4
 MOST_OPERATIONS: Final = 1000
 """In one request."""
 
+MOST_BYTES_OF_SEVERAL: Final = 4 * 1024 * 1024 + 64 * 1024
+"""How long a request of several operations may be. Workers send at most 2 MiB, versions before this one 4 MiB."""
+
 T = TypeVar("T")
 
 LONGEST_CLIENT: Final = 200
@@ -53,10 +59,7 @@ READ_ON_LOOP: Final = 200
 """Operations of more items are read and checked in a thread."""
 
 BATCH_READ_ON_LOOP: Final = 5_000
-"""Of a request of more items all operations are read and checked in a thread."""
-
-BYTES_READ_ON_LOOP: Final = 256 * 1024
-"""A longer body is read in a thread."""
+"""Of a request of more items, or of more bytes than a value has, all operations are read and checked in a thread."""
 
 MOST_ENTRIES: Final = 10_000
 MOST_DUE: Final = set_aside.MOST + 1000
@@ -137,14 +140,22 @@ class _Replies(Response):
         begun: What each operation comes to, of those that have begun.
         waiting: The others: how much room each takes, and what begins it.
         now: Business time.
+        ended: Called when all have ended.
     """
 
-    def __init__(self, begun: Sequence[Awaitable[Reply]], waiting: Sequence[_Waiting], now: float) -> None:
+    def __init__(
+        self,
+        begun: Sequence[Awaitable[Reply]],
+        waiting: Sequence[_Waiting],
+        now: float,
+        ended: Callable[[], None],
+    ) -> None:
         super().__init__(media_type="application/x-ndjson", headers={NOW_HEADER: repr(now), **UNBUFFERED})
         del self.headers["content-length"]
         self._tasks: dict[asyncio.Future[Reply], int] = {asyncio.ensure_future(each): 0 for each in begun}
         self._waiting = deque(waiting)
         self._room = ROOM
+        self._ended = ended
 
     def _begin(self) -> None:
         while self._waiting and self._waiting[0][0] <= self._room:
@@ -155,8 +166,8 @@ class _Replies(Response):
                 self._room -= weight
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             self._begin()
             while self._tasks:
                 ended, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -173,6 +184,7 @@ class _Replies(Response):
         finally:
             for task in self._tasks:
                 task.cancel()
+            self._ended()
 
     def _taken(self, task: asyncio.Future[Reply]) -> bytes:
         del self._tasks[task]
@@ -190,14 +202,33 @@ async def greet(namespace: str, services: ServicesOf, access: AccessOf) -> Respo
 @router.post(PATH)
 async def operate(request: Request, services: ServicesOf, access: AccessOf) -> Response:
     """Do a batch of operations. They begin together; each is answered as soon as it has ended."""
-    body = await read_batch(request)
+    places: list[Place] = []
+
+    async def enter(size: int) -> None:
+        places.append(await services.long_bodies.enter(access.caller, size))
+
+    try:
+        return await _operate(await read_batch(request, enter), request, services, access, places)
+    except BaseException:
+        _leave(places)
+        raise
+
+
+async def _operate(
+    body: bytearray, request: Request, services: Services, access: Access, places: list[Place]
+) -> Response:
+    size = len(body)
     try:
         # The model's own JSON parser would first build a tree ten times as large.
-        read = await _off_loop(read_exactly, body) if len(body) > BYTES_READ_ON_LOOP else read_exactly(body)
+        read = await _off_loop(read_long, body) if size > LONG_BYTES else read_exactly(body)
         batch = Batch.model_validate(read)
+    except InvalidValue:
+        raise
     except (ValueError, RecursionError) as error:
         raise InvalidValue("body", f"it is not a batch of operations: {_said(error)}") from None
     del body, read
+    if size > MOST_BYTES_OF_SEVERAL and len(batch.operations) > 1:
+        raise PayloadTooLarge("body", size, MOST_BYTES_OF_SEVERAL)
     unknown = {asked.do for asked in batch.operations} - OPERATIONS.keys()
     if unknown:
         raise InvalidValue("do", f"{', '.join(unknown)}: no operation of this server; upgrade it")
@@ -205,27 +236,33 @@ async def operate(request: Request, services: ServicesOf, access: AccessOf) -> R
     client = services.remote_clients.find(access.caller, batch.client)
     client.raise_floor(batch.floor)
     origin = access.origin(services.address_of(request.scope))
+    is_long = items > BATCH_READ_ON_LOOP or size > MAX_BYTES
     begun: list[Awaitable[Reply]] = []
     waiting: list[_Waiting] = []
     for asked in batch.operations:
-        work = partial(_do, services, access, origin, asked, is_of_many=items > BATCH_READ_ON_LOOP)
+        work = partial(_do, services, access, origin, asked, is_of_long=is_long)
         begin = partial(client.begin, asked.id, OPERATIONS[asked.do], work)
         weight = _weight(asked.do)
         if weight:
             waiting.append((weight, begin))
         elif (reply := begin()) is not None:
             begun.append(reply)
-    return _Replies(begun, waiting, services.store.clock.now())
+    return _Replies(begun, waiting, services.store.clock.now(), partial(_leave, places))
+
+
+def _leave(places: Sequence[Place]) -> None:
+    for place in places:
+        place.leave()
 
 
 def _said(error: Exception) -> str:
     return error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error) or "nested too deep"
 
 
-async def _do(services: Services, access: Access, origin: Origin, asked: Asked, *, is_of_many: bool) -> Any:
+async def _do(services: Services, access: Access, origin: Origin, asked: Asked, *, is_of_long: bool) -> Any:
     """Do an operation. Where it comes from the server sees, whatever the caller says."""
     check_items(asked.do, asked.arguments)
-    is_long = is_of_many or asked.do == "load_run" or count_items(asked.arguments) > READ_ON_LOOP
+    is_long = is_of_long or asked.do == "load_run" or count_items(asked.arguments) > READ_ON_LOOP
     if is_long:
         said = await _off_loop(_read, asked)
     else:

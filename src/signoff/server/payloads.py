@@ -36,6 +36,7 @@ from signoff.records import (
     Settlement,
 )
 from signoff.server.bodies import check_parts
+from signoff.server.long_json import check_long
 from signoff.stores.base import Outcome
 from signoff.stores.base_snapshots import Saved
 from signoff.stores.limits import HIGHEST_LIMIT, MAX_DETAILS
@@ -66,8 +67,8 @@ _DECIDED_ON: Final = frozenset({NewPromise, Settlement, Amendment, NewAuditEvent
 _PEOPLE: Final = frozenset({"by", "started_by", "settled_by", "suspended_by", "created_by", "revoked_by"})
 """Fields and arguments that name the user who acts."""
 
-_CARRIED: Final[frozenset[object]] = frozenset({Entry, Outcome, NewRun})
-"""Records of what a run carries on, which may be large."""
+_CARRIED: Final[frozenset[object]] = frozenset({Entry, Outcome})
+"""Records of what a run carries on, such as the state of a flow, which may be large."""
 
 _VALUES: Final = frozenset({"value", "error"})
 """Arguments of operations that hold JSON themselves."""
@@ -170,6 +171,8 @@ def _names(kind: type) -> tuple[str, ...]:
 
 
 def _json(path: str, text: str, *, exactly: bool = False) -> Any:
+    if len(text) > MAX_BYTES and not exactly:
+        return check_long(path, text)
     if len(text) > MAX_BYTES:
         check_parts(path, text.encode())
     try:

@@ -23,6 +23,7 @@ from signoff.server.forwarding import Forwarding, address_of
 from signoff.server.inbox import Inboxes
 from signoff.server.keyring import Keyring
 from signoff.server.login_door import LoginDoor
+from signoff.server.long_bodies import LongBodies
 from signoff.server.readiness import Readiness
 from signoff.server.remote_clients import RemoteClients
 from signoff.server.scrape import Scrape
@@ -55,6 +56,7 @@ class Services:
         worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
         cursor_keys: Seal the cursors of lists.
         remote_clients: What remote stores have asked for lately.
+        long_bodies: Limits the long bodies of each caller that are read at once.
         wrong_secrets: Limits wrong keys, links and callbacks.
         streams: What callers keep open.
         feeds: What is told to remote stores.
@@ -86,6 +88,7 @@ class Services:
     timer_service: TimerService | None = None
     cursor_keys: CursorKeys = field(default_factory=CursorKeys)
     remote_clients: RemoteClients = field(default_factory=RemoteClients)
+    long_bodies: LongBodies = field(default_factory=LongBodies)
     streams: Streams = field(default_factory=Streams)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     readiness: Readiness = field(init=False)

@@ -34,7 +34,7 @@ Key = tuple[str, str, str]
 
 REQUESTS_AT_ONCE: Final = 8
 OPERATIONS_AT_ONCE: Final = 500  # in one request
-BYTES_AT_ONCE: Final = 4 * 1024 * 1024
+BYTES_AT_ONCE: Final = 2 * 1024 * 1024
 FIRST_PAUSE_SECONDS: Final = 0.05
 LONGEST_PAUSE_SECONDS: Final = 2.0
 GRACE_SECONDS: Final = 5.0  # for what is under way when the store is closed
