@@ -37,6 +37,12 @@ WALKS: Final = {
     ),
     "test_graph": ("test_a_chunk_that_waits_leads_to_its_question_and_goes_on_while_one_looks",),
     "test_groups_said": (),
+    "test_hostile_questions": (
+        "test_a_pattern_that_a_browser_is_never_done_with_is_checked_by_the_server[slow pattern]",
+        "test_what_is_too_much_for_a_form_is_answered_as_json[many values]",
+        "test_of_many_options_those_with_the_words_typed_are_shown[some of many]",
+        "test_a_proposal_of_many_rows_is_edited_as_json",
+    ),
     "test_live": None,
     "test_many_tabs": ("test_where_a_browser_has_no_locks_each_tab_has_its_own_stream",),
     "test_origins": ("test_a_questions_page_says_from_where_it_was_answered_and_claimed",),

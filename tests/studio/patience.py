@@ -7,8 +7,10 @@ from playwright.sync_api import BrowserContext, Page
 PATIENCE_MILLISECONDS = 60_000
 UNDO_MILLISECONDS = 5_000 + PATIENCE_MILLISECONDS
 """How far a page that is patient must jump until a decision is sent."""
+CHECK_MILLISECONDS = 2_000 + PATIENCE_MILLISECONDS
+"""How far it must jump until it leaves the check of a value to the server."""
 
-# "Copied" is said for 2 s, a leading tab answers within 3 s, a decision can be taken back for 5 s.
+# "Copied" is said and a value checked for 2 s, a leading tab answers within 3 s, a decision can be taken back for 5 s.
 WAITS_LONGER = f"""
 const wait = window.setTimeout;
 window.setTimeout = (then, delay, ...more) =>

@@ -76,6 +76,7 @@ function resolved(schema: Schema, root: Schema): Schema {
 
 export function shownSchema(schema: Schema, root: Schema = schema): Schema {
   const shown: Schema = { ...resolved(schema, root) };
+  delete shown.pattern; // a form only chooses alternatives by it, and a browser may never be done with one
   for (const keyword of TABLES) {
     const table = shown[keyword] as Record<string, Schema> | undefined;
     if (table === undefined) continue;

@@ -1,10 +1,12 @@
 /** The form by which a question is answered, of its input type. */
 
-import { lazy, useId, useState } from "react";
+import { lazy, useId, useRef, useState } from "react";
 import { Refused } from "../api/client";
 import { useKeys } from "../shell/keys";
 import type { Alike } from "./alike";
 import { Approval } from "./Approval";
+import { errorsOf } from "./checked";
+import type { Wrong } from "./checks";
 import { Choices } from "./Choices";
 import { forgetAnswer, useDraft, write } from "./drafts";
 import type { Question } from "./question";
@@ -18,11 +20,6 @@ export interface AnswerProps {
   refusal: Error | undefined;
 }
 
-interface Wrong {
-  field: string;
-  message: string;
-}
-
 export function AnswerForm({ question, onAnswer, refusal }: AnswerProps) {
   const draft = useDraft(question.id);
   const [wrong, setWrong] = useState<Wrong[]>([]);
@@ -33,9 +30,12 @@ export function AnswerForm({ question, onAnswer, refusal }: AnswerProps) {
     onAnswer(given, draft.note?.trim() || undefined, said, alike);
     forgetAnswer(question.id);
   };
+  const isChecking = useRef(false);
   const giveChecked = async (given: unknown, said: string, schema: object, checked: unknown) => {
-    const { wrongOf } = await import("./validator");
-    const found = wrongOf(schema, checked);
+    if (isChecking.current) return;
+    isChecking.current = true;
+    const found = await errorsOf(schema, checked);
+    isChecking.current = false;
     setWrong(found);
     if (found.length === 0) give(given, said);
   };

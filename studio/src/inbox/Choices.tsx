@@ -1,7 +1,10 @@
 /** Options of which one or several are chosen, and where it is allowed a text of one's own. */
 
-import { useId } from "react";
+import { useId, useState } from "react";
 import type { Question } from "./question";
+
+/** So many are shown at once. Of more, those that have the words that are typed. */
+const MOST_SHOWN = 100;
 
 interface ChoicesProps {
   question: Question;
@@ -18,15 +21,39 @@ export function Choices({ question, value, onChange }: ChoicesProps) {
   const listed = chosen.filter((each) => ownText(each) === undefined);
   const written = chosen.map(ownText).find((each) => each !== undefined);
   const choose = (next: unknown[]) => onChange(isOne ? next.at(-1) : next);
+  const [words, setWords] = useState("");
+  const isLong = options.length > MOST_SHOWN;
+  const matching = isLong ? options.filter((option) => hasAll(option, words)) : options;
+  const shown = new Set(matching.slice(0, MOST_SHOWN));
+  const isChosen = new Set(chosen);
+  const listedOptions = options
+    .filter((option) => shown.has(option) || isChosen.has(option.value))
+    .slice(0, isLong ? 2 * MOST_SHOWN : options.length);
   const box = { type: isOne ? "radio" : "checkbox", name, required: isOne };
   return (
     <fieldset className="options">
       <legend className="unseen">{text}</legend>
-      {options.map((option) => (
+      {isLong && (
+        <>
+          <label htmlFor={`${name}-words`}>Find options</label>
+          <input
+            id={`${name}-words`}
+            type="search"
+            value={words}
+            onChange={(event) => setWords(event.target.value)}
+          />
+          <p role="status">
+            {matching.length} of {options.length} match
+            {matching.length > MOST_SHOWN && `, the first ${MOST_SHOWN} are shown`}
+            {chosen.length > 0 && `; ${chosen.length} chosen`}
+          </p>
+        </>
+      )}
+      {listedOptions.map((option) => (
         <label key={option.value}>
           <input
             {...box}
-            checked={chosen.includes(option.value)}
+            checked={isChosen.has(option.value)}
             onChange={(event) =>
               choose(
                 event.target.checked
@@ -61,6 +88,14 @@ export function Choices({ question, value, onChange }: ChoicesProps) {
       )}
     </fieldset>
   );
+}
+
+function hasAll({ label, value, help }: Question["data"]["options"][number], words: string): boolean {
+  const text = `${label ?? value} ${help ?? ""}`.toLowerCase();
+  return words
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
 }
 
 function ownText(value: unknown): string | undefined {

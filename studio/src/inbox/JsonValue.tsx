@@ -10,11 +10,11 @@ interface JsonValueProps {
 
 export function JsonValue({ value, onChange, isReadOnly }: JsonValueProps) {
   const id = useId();
-  const [text, setText] = useState(() => JSON.stringify(value, null, 2));
+  const [text, setText] = useState(() => written(value));
   const trouble = troubleWith(text);
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => field.current?.setCustomValidity(trouble ?? ""), [trouble]);
-  const shown = isReadOnly ? JSON.stringify(value, null, 2) : text;
+  const shown = isReadOnly ? written(value) : text;
   return (
     <>
       <textarea
@@ -37,6 +37,11 @@ export function JsonValue({ value, onChange, isReadOnly }: JsonValueProps) {
       </p>
     </>
   );
+}
+
+/** A value as JSON; what nobody has given yet begins as an object without members. */
+function written(value: unknown): string {
+  return JSON.stringify(value === undefined ? {} : value, null, 2);
 }
 
 function troubleWith(text: string): string | undefined {

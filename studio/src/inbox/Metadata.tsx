@@ -4,9 +4,13 @@ import { rawNumber } from "../api/exact";
 import { Json } from "../shell/Json";
 import { visible } from "../shell/visible";
 
+const MOST_ENTRIES = 100;
+
 export function Metadata({ metadata }: { metadata: Record<string, unknown> }) {
-  const entries = Object.entries(metadata);
-  if (entries.length === 0) return null;
+  const all = Object.entries(metadata);
+  if (all.length === 0) return null;
+  const entries = all.slice(0, MOST_ENTRIES);
+  const rest = all.slice(MOST_ENTRIES);
   return (
     <dl className="metadata">
       {entries.map(([name, value]) => (
@@ -17,6 +21,14 @@ export function Metadata({ metadata }: { metadata: Record<string, unknown> }) {
           </dd>
         </div>
       ))}
+      {rest.length > 0 && (
+        <div>
+          <dt>{rest.length} more</dt>
+          <dd>
+            <Json value={Object.fromEntries(rest)} />
+          </dd>
+        </div>
+      )}
     </dl>
   );
 }

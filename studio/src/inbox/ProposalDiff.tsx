@@ -5,6 +5,7 @@ import { visible } from "../shell/visible";
 import { type Edit, editsBetween } from "./edits";
 
 const LONGEST_MILLISECONDS = 50;
+const MOST_EDITS = 100;
 const LONGEST_KEPT = 240;
 const KEPT_END = 100;
 
@@ -20,7 +21,7 @@ export function ProposalDiff({ proposal, edited }: DiffProps) {
       <h3>{edits.length === 0 ? "Nothing changed yet" : "Changes"}</h3>
       {edits.length > 0 && (
         <dl>
-          {edits.map((edit) => (
+          {edits.slice(0, MOST_EDITS).map((edit) => (
             <div key={`${edit.op} ${edit.path}`}>
               <dt>{placeOf(edit)}</dt>
               <dd>
@@ -30,6 +31,7 @@ export function ProposalDiff({ proposal, edited }: DiffProps) {
           ))}
         </dl>
       )}
+      {edits.length > MOST_EDITS && <p>… and {edits.length - MOST_EDITS} more changes</p>}
     </section>
   );
 }

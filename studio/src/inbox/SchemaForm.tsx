@@ -4,6 +4,7 @@ import Form from "@rjsf/core/lib/components/Form.js"; // the package itself brin
 import type { RJSFSchema, UiSchema } from "@rjsf/utils";
 import { useMemo, useState } from "react";
 import { Alternatives, AnythingField, BUTTONS, ListItem } from "../form/parts";
+import { fitsForm } from "../form/fits";
 import { type Schema, shownSchema } from "../form/shownSchema";
 import "../form/form.css";
 import { JsonValue } from "./JsonValue";
@@ -30,7 +31,8 @@ export default function SchemaForm({ schema, value, onChange, isReadOnly }: Sche
   const shown = useMemo(() => shownSchema(schema as Schema) as RJSFSchema, [schema]);
   const [alike] = useState(() => (saysNothing ? schemaLike(value) : undefined));
   const [fields] = useState(() => ({ ...UI, ...fieldsLike(value) }));
-  if (saysNothing && alike === undefined)
+  const [fits] = useState(() => fitsForm(schema as Schema, value));
+  if (!fits || (saysNothing && alike === undefined))
     return <JsonValue value={value} onChange={onChange} isReadOnly={isReadOnly} />;
   return (
     <Form

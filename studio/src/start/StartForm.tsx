@@ -8,15 +8,11 @@ import { freshId } from "../api/freshId";
 import type { Schema } from "../form/shownSchema";
 import { useDraft, write } from "../inbox/drafts";
 import SchemaForm from "../inbox/SchemaForm";
-import { wrongOf } from "../inbox/validator";
+import { errorsOf } from "../inbox/checked";
+import type { Wrong } from "../inbox/checks";
 import { useMe } from "../shell/me";
 import { type Call, callOf, checkedBy, readCall, valuesIn, valuesOf } from "./arguments";
 import { type Options, optionsIn, StartOptions } from "./StartOptions";
-
-interface Wrong {
-  field: string;
-  message: string;
-}
 
 /** What was typed and not sent. */
 interface Typed {
@@ -67,9 +63,13 @@ export default function StartForm({ name, group, parameters }: StartFormProps) {
     if (shown.length > 0) troubles.current?.focus();
   }, [shown.length, refusal, wrong]);
 
-  const send = () => {
+  const isChecking = useRef(false);
+  const send = async () => {
+    if (isChecking.current) return;
+    isChecking.current = true;
     start.reset();
-    const call = text === undefined ? called(parameters as Schema, typed.said) : readOrWrong(text);
+    const call = text === undefined ? await called(parameters as Schema, typed.said) : readOrWrong(text);
+    isChecking.current = false;
     const chosen = optionsIn(options);
     const found = [...("wrong" in call ? call.wrong : []), ...("wrong" in chosen ? chosen.wrong : [])];
     setWrong(found);
@@ -109,7 +109,7 @@ export default function StartForm({ name, group, parameters }: StartFormProps) {
       noValidate
       onSubmit={(event) => {
         event.preventDefault();
-        send();
+        void send();
       }}
     >
       {parameters !== undefined && (
@@ -201,11 +201,11 @@ function said(refusal: Error): string {
 }
 
 /** The call that a form's fields make, or what is wrong with them. */
-function called(parameters: Schema, said: unknown): Call | { wrong: Wrong[] } {
+async function called(parameters: Schema, said: unknown): Promise<Call | { wrong: Wrong[] }> {
   const values = valuesOf(parameters, said);
   const defaults = Object.entries(parameters.properties ?? {}).filter(([, each]) => "default" in each);
   const whole = { ...Object.fromEntries(defaults.map(([name, each]) => [name, each.default])), ...values };
-  const wrong = wrongOf(checkedBy(parameters), whole);
+  const wrong = await errorsOf(checkedBy(parameters), whole);
   if (wrong.length > 0) return { wrong };
   const call = callOf(parameters, values);
   if ("missing" in call)
