@@ -245,6 +245,59 @@ async def test_what_a_worker_held_when_it_stopped_ends_elsewhere(tmp_path: Path)
             assert await _ends(client, handles) == [SIZE] * 20
 
 
+async def _claims_large_after_small(
+    app: Signoff, client: AsyncClient, worker: Worker, gate: Gate
+) -> list[Any]:
+    """Have a worker that has learned that runs are small claim thirty large ones at once. All are held, few begin."""
+    small = [await client.start("measuring", "x") for _ in range(30)]
+    gate.opened.set()
+    await _ends(client, small)
+    await comes(lambda: _is_done(worker))
+    gate.opened.clear()
+    gate.most = 0
+    await client.groups.pause("default")
+    large = [await client.start("measuring", LARGE) for _ in range(30)]
+    await client.groups.resume("default")
+    await comes(lambda: _holds(worker, 30))
+    await comes(lambda: _is_full(worker))
+    await comes(lambda: _counts(gate, 4))
+    return large
+
+
+async def _holds(worker: Worker, count: int) -> bool:
+    return len(worker.held) == count
+
+
+@in_asyncio
+async def test_of_large_runs_claimed_after_small_ones_few_begin_at_once(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    _measuring(app)
+    gate = Gate(app.store, "complete")
+    async with opened(app) as client, doomed_worker(app, look_seconds=NEVER) as worker:
+        handles = await _claims_large_after_small(app, client, worker, gate)
+        gate.opened.set()
+        assert await _ends(client, handles) == [SIZE] * 30
+        await comes(lambda: _is_done(worker))
+        assert worker.load.bytes == 0
+    assert gate.most <= 5
+
+
+@in_asyncio
+async def test_runs_that_wait_to_begin_are_given_back_when_their_worker_stops(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+    _measuring(app)
+    through = app.store.complete
+    gate = Gate(app.store, "complete")
+    async with opened(app) as client:
+        async with doomed_worker(app, look_seconds=NEVER) as worker:
+            handles = await _claims_large_after_small(app, client, worker, gate)
+            await worker.drain(grace_seconds=0)
+        assert worker.load.bytes == 0
+        app.store.complete = through
+        async with doomed_worker(app, look_seconds=NEVER):
+            assert await _ends(client, handles) == [SIZE] * 30
+
+
 @in_asyncio
 async def test_runs_of_a_dead_worker_are_taken_over(tmp_path: Path) -> None:
     app = new_app(tmp_path)

@@ -183,9 +183,11 @@ class Driver:
         self._report.claimed(self._store.clock.now())
         try:
             if self.execution is None:
+                await self.load.begin()
                 if self._pace.is_behind:
                     await self._pace.turn()
                 entries = await self._read()
+                await self.load.begin()
                 if await self._leaves_version(entries):
                     return
                 if self._pace.is_behind:  # journals of many runs may have come in one turn

@@ -5,6 +5,8 @@ A run that waits does not count, so that none waits for the room of another one.
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -30,6 +32,7 @@ class Load:
         self._eased = eased
         self._of_one = MAX_BYTES  # of the last claims, on average; of the first it is not known
         self._may_pass = False
+        self._waiting = deque[tuple[asyncio.Future[None], RunLoad]]()  # claimed, and not begun
 
     @property
     def room(self) -> int:
@@ -41,7 +44,8 @@ class Load:
 
     def pass_once(self) -> None:
         """Allow for one run beyond the bound: those that are counted may wait in a way that is not known here."""
-        self._may_pass = True
+        if not self._admit_one():
+            self._may_pass = True
 
     def claiming(self) -> None:
         """Note that as many runs are claimed as there was room for."""
@@ -62,7 +66,31 @@ class Load:
         was_full = self.bytes >= LOAD_BYTES
         self.bytes += size
         if was_full and self.bytes < LOAD_BYTES:
-            self._eased()
+            while self.bytes < LOAD_BYTES and self._admit_one():
+                pass
+            if self.bytes < LOAD_BYTES:
+                self._eased()
+
+    async def wait(self, run: RunLoad) -> None:
+        """Let a run wait until there is room for it. It counts from then on."""
+        admitted = asyncio.get_running_loop().create_future()
+        self._waiting.append((admitted, run))
+        run.__enter__()
+        try:
+            await admitted
+        except asyncio.CancelledError:
+            if admitted.cancelled():
+                run.__exit__()
+            raise
+
+    def _admit_one(self) -> bool:
+        while self._waiting:
+            admitted, run = self._waiting.popleft()
+            if not admitted.done():
+                admitted.set_result(None)
+                run.__exit__()
+                return True
+        return False
 
 
 class RunLoad:
@@ -88,6 +116,11 @@ class RunLoad:
         if value is not None:
             self._given += len(value)
             self._count()
+
+    async def begin(self) -> None:
+        """Wait for room if this run is large: a worker does not know of runs it claims together how large they are."""
+        if self._bytes and self._load.bytes - self._bytes >= LOAD_BYTES:
+            await self._load.wait(self)
 
     def read(self, entries: Sequence[Entry]) -> None:
         """Count the journal, too."""

@@ -18,7 +18,11 @@ from signoff.stores.sqlite_transaction import Transaction
 
 DEFER = "INSERT OR IGNORE INTO deferred (namespace, id, kind, n, details) VALUES (?, ?, ?, ?, ?)"
 
-TIMES = "SELECT min(next_at), max(next_at) FROM deferred INDEXED BY deferred_next"
+# Two searches: SQLite reads the whole index for both in one.
+TIMES = """
+SELECT (SELECT min(next_at) FROM deferred INDEXED BY deferred_next),
+    (SELECT max(next_at) FROM deferred INDEXED BY deferred_next)
+"""
 
 # As bytes: text of a damaged row that is not Unicode would end the list.
 NEXT_DEFERRED = """
@@ -35,8 +39,8 @@ UPDATE deferred SET failures = ?, first_at = ?, next_at = ?, error = ? WHERE num
 
 LIST_FAILED = """
 SELECT CAST(namespace AS BLOB), CAST(id AS BLOB), failures, error, first_at, next_at
-FROM deferred INDEXED BY deferred_next
-WHERE failures > 0 ORDER BY next_at, number LIMIT ?
+FROM deferred INDEXED BY deferred_failed
+WHERE failures > 0 AND next_at >= 0 ORDER BY next_at, number LIMIT ?
 """
 
 MADE = "DELETE FROM deferred WHERE number = ?"

@@ -8,6 +8,7 @@ ALTER TABLE signoff.deferred
     ADD COLUMN error text;
 DROP INDEX signoff.deferred_by_number;
 CREATE INDEX deferred_next ON signoff.deferred (next_at, number);
+CREATE INDEX deferred_failed ON signoff.deferred (next_at, number) WHERE failures > 0;
 
 DROP FUNCTION signoff.make_deferred_each(double precision, integer, jsonb);
 

@@ -7,3 +7,4 @@ ALTER TABLE deferred ADD COLUMN first_at REAL;
 ALTER TABLE deferred ADD COLUMN error TEXT;
 
 CREATE INDEX deferred_next ON deferred (next_at, number);
+CREATE INDEX deferred_failed ON deferred (next_at, number) WHERE failures > 0;
