@@ -218,19 +218,19 @@ def _list(unit: str, mebibytes: float) -> str:
 _OWN = b'{"client":"c","floor":0,"operations":[{"id":1,"namespace":"default","do":"get_run","arguments":{"run_id":'
 
 LONG_BATCHES: dict[str, Callable[[str, int], bytes]] = {
-    "text": partial(_written, f'"{"x" * 8 * MIB}"'),
-    "text with a euro": partial(_written, f'"{"x" * 5 * MIB}€"'),
-    "text with an emoji": partial(_written, f'"{"x" * 4 * MIB}\N{PILE OF POO}"'),
-    "text with an escaped emoji": partial(_written, f'"{"x" * 4 * MIB}\\ud83d\\udca9"'),
+    "text": partial(_written, f'"{"x" * 15 * MIB}"'),
+    "text with a euro": partial(_written, f'"{"x" * 10 * MIB}€"'),
+    "text with an emoji": partial(_written, f'"{"x" * 7 * MIB}\N{PILE OF POO}"'),
+    "text with an escaped emoji": partial(_written, f'"{"x" * 7 * MIB}\\ud83d\\udca9"'),
     "texts": partial(_written, _list('"abcdefgh"', 5)),
-    "long texts": partial(_written, _list(f'"{"x" * 100}"', 7.5)),
-    "objects": partial(_written, _list('{"a":1}', 6)),
-    "nested objects": partial(_written, _list('{"a":{"":0}}', 6)),
+    "long texts": partial(_written, _list(f'"{"x" * 100}"', 13)),
+    "objects": partial(_written, _list('{"a":1}', 12)),
+    "nested objects": partial(_written, _list('{"a":{"":0}}', 8)),
     "lists": partial(_written, _list("[]", 2)),
     "numbers": partial(_written, _list("0.25", 3)),
     "entries": partial(_appended, [entry_of(seq) for seq in range(1, 20_001)]),
     "large entries": partial(
-        _appended, [{**entry_of(seq), "value": _list('{"":1}', 0.9)} for seq in range(1, 8)]
+        _appended, [{**entry_of(seq), "value": _list('{"":1}', 0.9)} for seq in range(1, 13)]
     ),
     "several": lambda run_id, epoch: batch(
         [operation("signal", run_id=run_id, name="n", value=_list('{"a":1}', 1.5)) for _ in range(2)]

@@ -37,6 +37,8 @@ from tests.postgres.databases import fresh_database
 from tests.server.described import description
 
 MOST_KIB = 64 * 1024
+MOST_OF_POSTGRES_KIB = 2 * MOST_KIB
+"""Of a batch with a value of more than 8 MiB, which is copied more often on its way to Postgres."""
 ROWS = 24
 NAMES = ("sqlite", "postgres")
 STREAM_BYTES = 12 * 1024 * 1024
@@ -186,12 +188,14 @@ def test_no_request_takes_much_of_a_server_s_memory(served: Served, which: str) 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", LONG_BATCHES)
-def test_no_batch_of_a_worker_takes_much_of_a_server_s_memory(empty: Served, kind: str) -> None:
+def test_no_batch_of_a_worker_takes_much_of_a_server_s_memory(
+    empty: Served, kind: str, request: pytest.FixtureRequest
+) -> None:
     content = LONG_BATCHES[kind](*empty.hold(f"holds {kind}"))
     with empty.memory.rise() as risen:
         status = empty.take("POST", "/v1/store", content=content, headers=JSON)
     assert status == (422 if "own" in kind else 200)
-    assert risen[0] <= MOST_KIB
+    assert risen[0] <= (MOST_KIB if "sqlite" in request.node.name else MOST_OF_POSTGRES_KIB)
 
 
 @pytest.mark.long
@@ -203,7 +207,7 @@ def test_batches_that_one_worker_key_sends_at_once_take_little_more_than_one(emp
             for content in contents
         ]
         assert {each.result() for each in sent} == {200}
-    assert risen[0] <= 2 * MOST_KIB  # of 64 MiB that they are
+    assert risen[0] <= 2 * MOST_KIB  # of 120 MiB that they are
 
 
 def test_replies_that_workers_may_ask_for_again_are_kept_up_to_a_bound(served: Served) -> None:

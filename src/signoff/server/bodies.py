@@ -29,7 +29,7 @@ LIMIT = MAX_BYTES + 64 * 1024
 """How long a body may be in bytes: the largest value, and what is around it."""
 
 BATCH_LIMIT = 20 * 1024 * 1024
-"""How long a batch of a remote store may be in bytes, if ``long_json`` allows it. It allows 8 MiB of ASCII."""
+"""How long a batch of a remote store may be in bytes, if ``long_json`` allows it. What it allows is 15 MiB of ASCII."""
 
 SNAPSHOT_LIMIT = 6 * 1024 * 1024
 """How long a snapshot may be in bytes that is saved or loaded through a server: it is made, and checked, in memory."""

@@ -17,8 +17,8 @@ from pydantic_core import from_json
 
 from signoff.errors import InvalidValue
 
-MOST_MEMORY: Final = 25 * 1024 * 1024
-"""How many bytes a body may take while it is read, as ``_check_memory`` estimates it. The store takes as much again."""
+MOST_MEMORY: Final = 46 * 1024 * 1024
+"""How many bytes a body may take while it is read, as ``_check_memory`` estimates it. Its store takes more later."""
 
 MOST_OF_LISTS: Final = 32 * 1024 * 1024
 """How many bytes the lists of one value may take while it is checked."""
