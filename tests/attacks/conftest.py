@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.attacks.served import served as served
+from tests.attacks.served import url as url
 from tests.server.conftest import open_trail as open_trail
 from tests.stores.scene import STORE_NAMES
 

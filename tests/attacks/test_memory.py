@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import httpx
 import pytest
@@ -19,120 +17,29 @@ from signoff.server.streams import MOST
 from signoff.stores.base import Store
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.sqlite import SqliteStore
-from tests import worker_keys
-from tests.attacks.large_rows import LONG_RUN, fill
-from tests.attacks.measuring import Measured
+from tests.attacks.large_rows import LONG_RUN
 from tests.attacks.requests_of_all import (
     LONG_BATCHES,
     Request,
     batch,
-    entry_of,
     get_requests,
     operation,
     posts,
     store_operations,
 )
-from tests.cli.commands import Running, signoff
+from tests.attacks.served import JSON, LONG_SECONDS, MOST_KIB, NAMES, ROWS, Served
 from tests.postgres.databases import fresh_database
 from tests.server.described import description
 
-MOST_KIB = 64 * 1024
 MOST_OF_POSTGRES_KIB = 2 * MOST_KIB
 """Of a batch with a value of more than 8 MiB, which is copied more often on its way to Postgres."""
-ROWS = 24
-NAMES = ("sqlite", "postgres")
-STREAM_BYTES = 12 * 1024 * 1024
-"""How much is read of what has no end."""
-LONG_SECONDS = 120.0
 WAITING = 60
 BATCHES = 8
-JSON = {"content-type": "application/json"}
 
 pytestmark = [
     pytest.mark.timeout(400),  # a store is filled with large rows first
     pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="it reads /proc"),
 ]
-
-
-async def _fill(store: Store) -> None:
-    await store.open()
-    try:
-        await fill(store, ROWS)
-    finally:
-        await store.close()
-
-
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(name, marks=pytest.mark.long) if name == "postgres" else name for name in NAMES],
-)
-def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A store full of large rows."""
-    if request.param == "sqlite":
-        path = tmp_path_factory.mktemp("filled") / "signoff.db"
-        asyncio.run(_fill(SqliteStore(path)))
-        yield f"sqlite:///{path}"
-        return
-    with fresh_database() as database:
-        asyncio.run(_fill(PostgresStore(database)))
-        yield database
-
-
-class Served:
-    """A server as a process of its own, and a client of it."""
-
-    def __init__(self, stack: ExitStack, url: str, folder: Path) -> None:
-        made = ("keys", "create", "bot", "--role", "admin", "--act-as", "--store", url, "--json")
-        key = signoff(*made, cwd=folder).json["key"]
-        shared = {"SIGNOFF_WORKER_KEY": worker_keys.SECRET}
-        server = stack.enter_context(Running("server", "--store", url, "--port", "0", cwd=folder, **shared))
-        port = server.wait_for("listening")["port"]
-        self.memory = Measured(server.process.pid)
-        self.http = stack.enter_context(
-            httpx.Client(
-                base_url=f"http://127.0.0.1:{port}",
-                headers={"authorization": f"Bearer {key}"},
-                timeout=LONG_SECONDS,
-                trust_env=False,
-                limits=httpx.Limits(max_connections=None),
-            )
-        )
-        for path in (
-            "/v1/runs?limit=1",
-            "/openapi.json",
-            "/v1/questions?limit=1",
-            "/metrics",
-        ):  # imports, caches
-            self.http.get(path)
-
-    def hold(self, run_id: str) -> tuple[str, int]:
-        """Start a run, hold its lease and write an entry. Returns its id and the epoch of the lease."""
-        new = {"id": run_id, "workflow": run_id, "group": "default", "arguments": '{"args":[]}'}
-        claim = {"worker_id": "w", "group": "default", "workflows": [run_id], "limit": 1}
-        self._ask(operation("create_run", new=new))
-        epoch = self._ask(operation("claim", **claim))[0]["run"]["epoch"]
-        self._ask(operation("append", write={"run_id": run_id, "epoch": epoch, "entries": [entry_of(0)]}))
-        return run_id, epoch
-
-    def _ask(self, asked: dict[str, Any]) -> Any:
-        content = batch([asked], f"client {uuid4()}")
-        headers = {**JSON, "authorization": f"Bearer {worker_keys.SECRET}"}
-        return self.http.post("/v1/store", content=content, headers=headers).json()["result"]
-
-    def take(self, method: str, path: str, **more: Any) -> int:
-        """Send a request and read its reply. Returns the status."""
-        size = 0
-        if path.startswith("/v1/store"):
-            headers = {"authorization": f"Bearer {worker_keys.SECRET}"}
-            more = {**more, "headers": {**more.get("headers", {}), **headers}}
-        with self.http.stream(method, path, **more) as reply:
-            for part in reply.iter_raw():
-                size += len(part)
-                if path.endswith("events") and (
-                    size > STREAM_BYTES or part.endswith(b"event: gap\ndata: {}\n\n")
-                ):
-                    break
-            return reply.status_code
 
 
 @pytest.fixture(params=NAMES)
@@ -152,12 +59,6 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
 async def _make(store: Store) -> None:
     await store.open()
     await store.close()
-
-
-@pytest.fixture
-def served(url: str, tmp_path: Path) -> Iterator[Served]:
-    with ExitStack() as stack:
-        yield Served(stack, url, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from signoff.server import unread_replies
 from signoff.server.serving import Serving
 from signoff.server.streams import MOST
 from tests.attacks.large_rows import LONG_RUN
-from tests.attacks.test_memory import MOST_KIB, ROWS, Served, served, url  # noqa: F401
+from tests.attacks.served import MOST_KIB, ROWS, Served
 from tests.attacks.test_slow_heads import WHOLE, connected
 from tests.support import PATIENCE_SECONDS, comes, in_asyncio
 
@@ -106,7 +106,7 @@ def _ask(server: Served, sockets: ExitStack, path: str) -> socket.socket:
 
 @pytest.mark.parametrize("live", [pytest.param("false", marks=pytest.mark.long), "true"])
 def test_streams_that_nobody_reads_take_little_memory_and_leave_others_theirs(
-    served: Served,  # noqa: F811
+    served: Served,
     sockets: ExitStack,
     live: str,
 ) -> None:
@@ -131,7 +131,7 @@ def test_streams_that_nobody_reads_take_little_memory_and_leave_others_theirs(
 
 
 def test_small_streams_go_on_beside_large_ones_that_nobody_reads(
-    served: Served,  # noqa: F811
+    served: Served,
     sockets: ExitStack,
 ) -> None:
     asking = [_ask(served, sockets, f"/v1/runs/{LONG_RUN}/events") for _ in range(20)]

@@ -126,7 +126,7 @@ def _check_memory(body: bytearray) -> int:
 def _without_texts(
     text: Any, one: re.Pattern[AnyStr], some: re.Pattern[AnyStr], instead: Any
 ) -> Iterator[AnyStr]:
-    """Yield JSON piece by piece without its texts. Raises ValueError for a text that is none."""
+    """Yield JSON piece by piece without its texts. Raises ValueError for a text that JSON does not allow."""
     place = 0
     while (found := some.match(text, place)) is not None:
         yield one.sub(instead, found[0])

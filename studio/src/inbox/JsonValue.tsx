@@ -39,7 +39,7 @@ export function JsonValue({ value, onChange, isReadOnly }: JsonValueProps) {
   );
 }
 
-/** A value as JSON; what nobody has given yet begins as an object without members. */
+/** Return a value as JSON; a value that is not given yet is an empty object. */
 function written(value: unknown): string {
   return JSON.stringify(value === undefined ? {} : value, null, 2);
 }
