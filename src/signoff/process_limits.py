@@ -1,8 +1,9 @@
-"""What the system lets this process have: file handles, so connections of clients, and threads."""
+"""The system's limits on this process (file handles, so connections of clients, and threads) and its use of memory."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import sys
@@ -16,6 +17,13 @@ if sys.platform != "win32":
 
 RESERVED: Final = 128
 """Handles that connections of clients leave to the store, to steps and to what else the process opens."""
+
+LARGE_BLOCK_BYTES: Final = 256 * 1024
+"""Memory of this size or more goes back to the system as soon as it is free."""
+
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_MALLOC_VARIABLES: Final = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
 
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
@@ -36,6 +44,20 @@ def raise_handle_limit() -> None:
         if wanted > (handle_limit() or wanted):
             with contextlib.suppress(OSError, ValueError):  # some systems state no true hard limit
                 resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def give_large_blocks_back() -> None:
+    """Have glibc return large blocks to the system when they are freed. For programs of our own alone.
+
+    Once it has freed a block of some megabytes, glibc takes later ones of up to that size from its heap, where free
+    memory between blocks in use stays with the process: values of 15 MiB took 14 to 30 MiB more. Settings of the
+    environment come first. Other C libraries have no such call.
+    """
+    if sys.platform == "linux" and not any(name in os.environ for name in _MALLOC_VARIABLES):
+        with contextlib.suppress(OSError, AttributeError):
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+            mallopt(_M_TRIM_THRESHOLD, 2 * LARGE_BLOCK_BYTES)
 
 
 def connection_limit() -> int | None:

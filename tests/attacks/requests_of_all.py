@@ -201,9 +201,24 @@ def _written(value: str, run_id: str, epoch: int) -> bytes:
     return _appended([{**entry_of(1), "value": value}], run_id, epoch)
 
 
+def _paused(value: str, run_id: str, epoch: int) -> bytes:
+    """A batch that appends one value and pauses the run, as a flow does with its state."""
+    write = {"run_id": run_id, "epoch": epoch, "entries": [{**entry_of(1), "value": value}]}
+    return _one("pause", write=write, wakes=0, wake_at=None)
+
+
+def _completed(result: str, run_id: str, epoch: int) -> bytes:
+    """A batch that ends a run with a result."""
+    write = {"run_id": run_id, "epoch": epoch, "entries": [entry_of(1)]}
+    return _one("complete", write=write, outcome={"state": "succeeded", "result": result})
+
+
 def _appended(entries: list[dict[str, Any]], run_id: str, epoch: int) -> bytes:
-    write = {"run_id": run_id, "epoch": epoch, "entries": entries}
-    asked = {"id": 1, **operation("append", write=write)}
+    return _one("append", write={"run_id": run_id, "epoch": epoch, "entries": entries})
+
+
+def _one(do: str, **arguments: Any) -> bytes:
+    asked = {"id": 1, **operation(do, **arguments)}
     return json.dumps({"client": "c", "floor": 0, "operations": [asked]}, ensure_ascii=False).encode()
 
 
@@ -222,6 +237,8 @@ LONG_BATCHES: dict[str, Callable[[str, int], bytes]] = {
     "text with a euro": partial(_written, f'"{"x" * 10 * MIB}€"'),
     "text with an emoji": partial(_written, f'"{"x" * 7 * MIB}\N{PILE OF POO}"'),
     "text with an escaped emoji": partial(_written, f'"{"x" * 7 * MIB}\\ud83d\\udca9"'),
+    "text with a pause": partial(_paused, f'"{"x" * 10 * MIB}€"'),
+    "result": partial(_completed, f'"{"x" * 15 * MIB}"'),
     "texts": partial(_written, _list('"abcdefgh"', 5)),
     "long texts": partial(_written, _list(f'"{"x" * 100}"', 13)),
     "objects": partial(_written, _list('{"a":1}', 12)),

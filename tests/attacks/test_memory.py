@@ -31,8 +31,6 @@ from tests.attacks.served import JSON, LONG_SECONDS, MOST_KIB, NAMES, ROWS, Serv
 from tests.postgres.databases import fresh_database
 from tests.server.described import description
 
-MOST_OF_POSTGRES_KIB = 2 * MOST_KIB
-"""Of a batch with a value of more than 8 MiB, which is copied more often on its way to Postgres."""
 WAITING = 60
 BATCHES = 8
 
@@ -89,14 +87,12 @@ def test_no_request_takes_much_of_a_server_s_memory(served: Served, which: str) 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", LONG_BATCHES)
-def test_no_batch_of_a_worker_takes_much_of_a_server_s_memory(
-    empty: Served, kind: str, request: pytest.FixtureRequest
-) -> None:
+def test_no_batch_of_a_worker_takes_much_of_a_server_s_memory(empty: Served, kind: str) -> None:
     content = LONG_BATCHES[kind](*empty.hold(f"holds {kind}"))
     with empty.memory.rise() as risen:
         status = empty.take("POST", "/v1/store", content=content, headers=JSON)
     assert status == (422 if "own" in kind else 200)
-    assert risen[0] <= (MOST_KIB if "sqlite" in request.node.name else MOST_OF_POSTGRES_KIB)
+    assert risen[0] <= MOST_KIB
 
 
 @pytest.mark.long

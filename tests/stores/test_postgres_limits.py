@@ -121,7 +121,7 @@ async def _end_while_creating(store: PostgresStore, url: str, name: str) -> None
     [claim] = await store.claim("w", GROUP, [WORKFLOW], 1)
     end = operations.complete("default", Write(claim.run.id, claim.run.epoch), SUCCESS)
     with psycopg.connect(url) as connection, psycopg.connect(url, autocommit=True) as observer:
-        connection.execute("SELECT signoff.apply(%s)", (f'{{"operations":[{end.text.decode()}]}}',))
+        connection.execute("SELECT signoff.apply(%s)", (end.alone.decode(),))
         creating = asyncio.create_task(
             store.create_run(NewRun(f"{name}-waits", WORKFLOW, GROUP, "{}", **slot))
         )

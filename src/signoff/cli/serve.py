@@ -36,7 +36,7 @@ from signoff.errors import InvalidValue
 from signoff.logs import LogFormat, formatter
 from signoff.own_logs import hiding_texts
 from signoff.people.anchors.configured import Anchors, anchors_of
-from signoff.process_limits import raise_handle_limit
+from signoff.process_limits import give_large_blocks_back, raise_handle_limit
 from signoff.redaction import Redaction
 
 if TYPE_CHECKING:
@@ -432,6 +432,7 @@ def _run(
     _log(log_format)
     _trace()
     raise_handle_limit()
+    give_large_blocks_back()
 
     async def until_asked() -> None:
         with StopSignals(signals) as stop:

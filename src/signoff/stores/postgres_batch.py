@@ -48,16 +48,23 @@ class Batch:
         if not self._operations:
             if len(appends) == 1 and (values := appends[0].values) is not None:
                 return Statement.APPEND_ENTRY, values
-            return Statement.APPEND, [b"[%b]" % _heads(appends), b"[%b]" % _rows(appends)]
-        parts: list[bytes] = []
+            entries = appends[0].list if len(appends) == 1 else b"".join((b"[", *_rows(appends), b"]"))
+            return Statement.APPEND, [b"[%b]" % _heads(appends), entries]
+        if now is None and lease_now is None and not appends and len(self._operations) == 1:
+            return Statement.APPLY, [self._operations[0].alone]
+        parts: list[bytes | memoryview] = [b"{"]
         if now is not None:
-            parts.append(b'"now":%b' % to_json(now))
+            parts.append(b'"now":%b,' % to_json(now))
         if lease_now is not None:
-            parts.append(b'"lease_now":%b' % to_json(lease_now))
+            parts.append(b'"lease_now":%b,' % to_json(lease_now))
         if appends:
-            parts.append(b'"appends":[%b],"entries":[%b]' % (_heads(appends), _rows(appends)))
-        parts.append(b'"operations":[%b]' % b",".join(request.text for request in self._operations))
-        return Statement.APPLY, [b"{%b}" % b",".join(parts)]
+            parts += [b'"appends":[%b],"entries":[' % _heads(appends), *_rows(appends), b"],"]
+        parts.append(b'"operations":[')
+        parts += _joined([request.text for request in self._operations])
+        parts.append(b"]}")
+        return Statement.APPLY, [
+            b"".join(parts)
+        ]  # once: every other way of putting them together copies them again
 
     def take(self, reply: bytes, touched: Touched) -> None:
         """Give each operation its part of the reply."""
@@ -74,5 +81,12 @@ def _heads(appends: Sequence[Append]) -> bytes:
     return b",".join(append.head for append in appends)
 
 
-def _rows(appends: Sequence[Append]) -> bytes:
-    return b",".join(append.rows for append in appends)
+def _rows(appends: Sequence[Append]) -> list[bytes | memoryview]:
+    return _joined([append.rows for append in appends])
+
+
+def _joined(texts: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    """Return texts with a comma between any two."""
+    parts: list[bytes | memoryview] = [b","] * (2 * len(texts) - 1)
+    parts[::2] = texts
+    return parts

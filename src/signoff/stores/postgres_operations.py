@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic_core import PydanticSerializationError, to_json
 
@@ -46,6 +46,10 @@ T = TypeVar("T")
 Reply = dict[str, Any]
 Read = Callable[[Reply, Touched], T]
 
+_BEFORE: Final = b'{"operations":['
+_AFTER: Final = b"]}"
+"""Around an operation that is sent alone."""
+
 
 class Request(Operation[T], ABC):
     """An operation on its way to the database. Sending it again, when its reply was lost, is safe.
@@ -62,8 +66,13 @@ class Request(Operation[T], ABC):
 
     @property
     @abstractmethod
-    def text(self) -> bytes:
+    def text(self) -> bytes | memoryview:
         """What is sent of it among other operations, as JSON."""
+
+    @property
+    def alone(self) -> bytes:
+        """What is sent of it if there are no others, as JSON."""
+        return b"".join((_BEFORE, self.text, _AFTER))
 
     @property
     @abstractmethod
@@ -87,20 +96,25 @@ class JsonRequest(Request[T]):
         InvalidValue: The body has text that is not Unicode.
     """
 
-    __slots__ = ("_read", "_text")
+    __slots__ = ("_alone", "_read")
 
     def __init__(self, namespace: str, body: dict[str, Any], read: Read[T]) -> None:
         super().__init__(namespace)
         self._read = read
-        self._text = _json({"namespace": namespace, **body})
+        # It is written once, as it is sent alone: a text of many megabytes is not copied.
+        self._alone = _json({"operations": [{"namespace": namespace, **body}]})
 
     @property
-    def text(self) -> bytes:
-        return self._text
+    def text(self) -> memoryview:
+        return memoryview(self._alone)[len(_BEFORE) : -len(_AFTER)]
+
+    @property
+    def alone(self) -> bytes:
+        return self._alone
 
     @property
     def size(self) -> int:
-        return len(self._text)
+        return len(self._alone)
 
     def take(self, reply: Reply, touched: Touched) -> None:
         self.error = None
@@ -141,19 +155,26 @@ class Append(Request[None]):
             self._rows = self._json_of_rows()
 
     @property
-    def rows(self) -> bytes:
-        """What is sent of it among others, as JSON."""
+    def list(self) -> bytes:
+        """The rows of the journal, as a JSON array."""
         if self._rows is None:
             self._rows = self._json_of_rows()
         return self._rows
 
+    @property
+    def rows(self) -> memoryview:
+        """What is sent of them among others', as JSON."""
+        return memoryview(self.list)[1:-1]
+
     def _json_of_rows(self) -> bytes:
         owner = {"run_id": self.write.run_id, "namespace": self.namespace}
-        return _json([{**owner, **from_entry(entry)} for entry in self.write.entries])[1:-1]
+        return _json([{**owner, **from_entry(entry)} for entry in self.write.entries])
 
     @property
     def size(self) -> int:
-        return len(self.rows)
+        if self.values is None:
+            return len(self.list)
+        return sum(len(value) for value in self.values if value is not None)
 
     @property
     def head(self) -> bytes:
@@ -171,11 +192,11 @@ class Append(Request[None]):
     @property
     def text(self) -> bytes:
         namespace, run_id = to_json(self.namespace), to_json(self.write.run_id)
-        return b'{"op":"write","namespace":%b,"write":{"run_id":%b,"epoch":%d,"entries":[%b]}}' % (
+        return b'{"op":"write","namespace":%b,"write":{"run_id":%b,"epoch":%d,"entries":%b}}' % (
             namespace,
             run_id,
             self.write.epoch,
-            self.rows,
+            self.list,
         )
 
     def take(self, reply: Reply, touched: Touched) -> None:

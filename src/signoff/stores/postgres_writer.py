@@ -41,7 +41,7 @@ log = own_logger("signoff.store")
 
 AVERAGE_OVER: Final = 20  # replies
 AT_ONCE: Final = 500  # operations in one statement
-BYTES_AT_ONCE: Final = 16 * 1024 * 1024
+BYTES_AT_ONCE: Final = 4 * 1024 * 1024  # a longer operation alone
 LOOP_WAITS: Final = 0.003  # seconds that an event loop waits for a reply itself
 AWAKE_BELOW = 0.0005  # seconds: slower replies, on average, are slept for
 CORES = os.cpu_count() or 1
@@ -198,9 +198,11 @@ class Writer:
     def _take_some(self) -> Batch:
         some: list[Request[Any]] = []
         size = 0
-        while self._waiting and len(some) < AT_ONCE and size < BYTES_AT_ONCE:
+        while self._waiting and len(some) < AT_ONCE:
+            size += self._waiting[0].size
+            if some and size > BYTES_AT_ONCE:
+                break
             some.append(self._waiting.popleft())
-            size += some[-1].size
         return Batch(some)
 
     def _finish(self, batch: Batch, sent_at: float | None) -> None:
