@@ -170,3 +170,28 @@ async def test_messages_that_do_not_fit_are_not_taken_for_seen(scene: Scene) -> 
         assert await scene.store.pause(write, wakes=found[-1][1], wake_at=None) == is_last
         taken += len(found)
     assert seen == [0, 1, 2, 3, 4, 5]
+
+
+@rule
+async def test_a_claim_says_if_it_leaves_messages_to_be_read(scene: Scene) -> None:
+    for run_id in ("full", "short"):
+        await scene.start(run_id)
+    for number in range(6):
+        await scene.store.signal("full", "news", json.dumps(str(number) * MIB))
+    await scene.store.signal("short", "news", "7")
+    claims = {claim.run.id: claim for claim in await scene.claim(limit=2)}
+    for run_id, values in (("full", ["0", "1", "2", "3", "4", "5"]), ("short", ["7"])):
+        run, waiting = claims[run_id].run, claims[run_id].messages
+        seen: list[str] = []
+        wakes = run.wakes
+        while True:
+            seen += [str(json.loads(message.value or ""))[0] for message in waiting]
+            entries = [
+                Entry(len(seen) - len(waiting) + n, 1.5, EntryKind.SIGNALLED) for n in range(len(waiting))
+            ]
+            write = Write(run_id, run.epoch, entries=entries, taken=[message.id for message in waiting])
+            if await scene.store.pause(write, wakes=wakes, wake_at=None):
+                break
+            found = await scene.store.read_messages([run_id])
+            waiting, wakes = tuple(message for message, _ in found), found[-1][1]
+        assert seen == values, run_id
