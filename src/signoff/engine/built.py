@@ -19,8 +19,8 @@ class MissingAwait(NotAwaited, AttributeError):
     """Code reads an attribute of a call instead of awaiting it. For ``hasattr`` it is a missing attribute."""
 
 
-class Awaited:
-    """Something that only an await makes sense of: it is neither true, nor equal to a value, nor used as one."""
+class _NoValue:
+    """Something that is neither true, nor equal to a value, nor used as one."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class Awaited:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if other is None or isinstance(other, (Awaited, asyncio.Future)):
+        if other is None or isinstance(other, (_NoValue, asyncio.Future)):
             return False
         frame = inspect.currentframe()
         raise NotAwaited(
@@ -47,16 +47,7 @@ class Awaited:
 
     __hash__ = object.__hash__
 
-    if not TYPE_CHECKING:  # type checkers know better: it has no such attributes
-
-        def __getattr__(self, name: str) -> Any:
-            kind = type(self)
-            if name.startswith("_") or inspect.getattr_static(kind, name, None) is not None:
-                raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
-            frame = inspect.currentframe()
-            raise MissingAwait(
-                "this run", self.said, calling_line(frame and frame.f_back), f"was asked for its {name!r}"
-            )
+    if not TYPE_CHECKING:  # type checkers know better: nothing of it can be used so
 
         def _use(self, *operands: object) -> NoReturn:
             frame = inspect.currentframe()
@@ -70,8 +61,27 @@ class Awaited:
         __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __or__ = __ror__ = __and__ = __rand__ = _use
 
 
-class Built(Awaited):
-    """Something that a run's code has built and must await.
+def _missing_attribute(self: _NoValue, name: str) -> NoReturn:
+    kind = type(self)
+    if name.startswith("_") or inspect.getattr_static(kind, name, None) is not None:
+        raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
+    frame = inspect.currentframe()
+    raise MissingAwait(
+        "this run", self.said, calling_line(frame and frame.f_back), f"was asked for its {name!r}"
+    )
+
+
+class Awaited(_NoValue):
+    """Something that only an await makes sense of: reading its attributes is an error, too."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # type checkers know better: it has no such attributes
+        __getattr__ = _missing_attribute
+
+
+class Built(_NoValue):
+    """Something that a run's code has built and must await. Until then, reading its attributes is an error.
 
     A subclass calls ``_build`` when it is made and ``_take`` when it is awaited. Where it was built is kept as code and
     instruction, since a frame would keep all that the code holds.
@@ -81,13 +91,26 @@ class Built(Awaited):
 
     _code: CodeType | None
 
+    _awaited: ClassVar[type[Built]]
+    _unawaited: ClassVar[type[Built]]
+
     own_depth: ClassVar[Literal[2, 4]] = 2
     """How many frames are surely not the user's: of ``_build``, of the ``__init__`` that calls it, and so on."""
 
     depth: ClassVar[int] = 8
     """How far up the stack, from there on, the line is looked for that builds it."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "_awaited" in vars(cls):
+            return
+        # A class of its own, since CPython reads each attribute much more slowly where there is a __getattr__.
+        names = {"__slots__": (), "__doc__": cls.__doc__, "__module__": cls.__module__, "_awaited": cls}
+        cls._awaited = cls
+        cls._unawaited = type(cls)(cls.__name__, (cls,), {**names, "__getattr__": _missing_attribute})
+
     def _build(self, execution: Execution) -> None:
+        self.__class__ = self._unawaited
         self._execution = execution
         self._is_begun = False
         self._setbacks = execution.setbacks
@@ -109,6 +132,7 @@ class Built(Awaited):
     def _take(self) -> None:
         """Note that it is awaited, or that there is nothing to await."""
         if not self._is_begun:
+            self.__class__ = self._awaited
             self._is_begun = True
             self._execution.unbegun -= 1
 
