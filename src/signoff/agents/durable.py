@@ -167,13 +167,12 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     # What Pydantic AI asks of an engine
 
     def for_agent(self, agent: AbstractAgent[AgentDepsT, Any]) -> AbstractCapability[AgentDepsT]:
-        """Return what the agent has of it: this, bound to the agent, and what is around and within all others."""
+        """Return what the agent has of it: this, bound to the agent, and what is around all others."""
         for toolset in agent.toolsets:
             toolset.apply(witness)
         bound = cast("Durable[AgentDepsT]", super().for_agent(agent))
         bound._known_models = (agent.model, *self._models.values())
-        within = WithinHooks[AgentDepsT](bound)
-        return CombinedCapability([InWorkflow[AgentDepsT](), bound, within])
+        return CombinedCapability([InWorkflow[AgentDepsT](), bound])
 
     @property
     def in_durable_context(self) -> bool:
@@ -402,6 +401,51 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
                 await _known_of(Gate.of(self, ctx), calls)
         return node
 
+    # Within the hooks of all other capabilities: it is innermost, and hooks come before what wraps.
+
+    async def before_tool_validate(
+        self,
+        ctx: RunContext[AgentDepsT],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: str | dict[str, Any],
+    ) -> str | dict[str, Any]:
+        """Note whether hooks have changed an edit."""
+        edit = held().edits.get(call.tool_call_id) if _here() is not None else None
+        if edit is not None and not is_same(plain(args), edit.sent):
+            edit.is_changed = True
+        return args
+
+    async def after_tool_validate(
+        self,
+        ctx: RunContext[AgentDepsT],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Note what an edit is before hooks change it."""
+        edit = held().edits.get(call.tool_call_id) if _here() is not None else None
+        if edit is not None:
+            edit.validated = (await Gate.of(self, ctx).seen(call, args)).shown
+        return args
+
+    async def before_tool_execute(
+        self,
+        ctx: RunContext[AgentDepsT],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Have people decide again on what hooks have changed since they decided."""
+        if _here() is None or call.tool_call_id not in held().decided:
+            return args
+        gate = Gate.of(self, ctx)
+        known = await _known_of(gate, [call])
+        return await gate.check_unchanged(call, tool_def, args, known[call.tool_name])
+
     async def wrap_tool_execute(
         self,
         ctx: RunContext[AgentDepsT],
@@ -533,64 +577,6 @@ class InWorkflow(AbstractCapability[AgentDepsT]):
         if _here() is not None:
             held().validated[call.tool_call_id] = args
         return args
-
-
-class WithinHooks(AbstractCapability[AgentDepsT]):
-    """Notices, within all other capabilities, what their hooks have changed of a call.
-
-    Args:
-        durable: The agent's.
-    """
-
-    def __init__(self, durable: Durable[AgentDepsT]) -> None:
-        self._durable = durable
-
-    def get_ordering(self) -> CapabilityOrdering:
-        """Return that it is within all others."""
-        return CapabilityOrdering(position="innermost")
-
-    async def before_tool_validate(
-        self,
-        ctx: RunContext[AgentDepsT],
-        *,
-        call: ToolCallPart,
-        tool_def: ToolDefinition,
-        args: str | dict[str, Any],
-    ) -> str | dict[str, Any]:
-        """Note whether hooks have changed an edit."""
-        edit = held().edits.get(call.tool_call_id) if _here() is not None else None
-        if edit is not None and not is_same(plain(args), edit.sent):
-            edit.is_changed = True
-        return args
-
-    async def after_tool_validate(
-        self,
-        ctx: RunContext[AgentDepsT],
-        *,
-        call: ToolCallPart,
-        tool_def: ToolDefinition,
-        args: dict[str, Any],
-    ) -> dict[str, Any]:
-        """Note what an edit is before hooks change it."""
-        edit = held().edits.get(call.tool_call_id) if _here() is not None else None
-        if edit is not None:
-            edit.validated = (await Gate.of(self._durable, ctx).seen(call, args)).shown
-        return args
-
-    async def before_tool_execute(
-        self,
-        ctx: RunContext[AgentDepsT],
-        *,
-        call: ToolCallPart,
-        tool_def: ToolDefinition,
-        args: dict[str, Any],
-    ) -> dict[str, Any]:
-        """Have people decide again on what hooks have changed since they decided."""
-        if _here() is None or call.tool_call_id not in held().decided:
-            return args
-        gate = Gate.of(self._durable, ctx)
-        known = await _known_of(gate, [call])
-        return await gate.check_unchanged(call, tool_def, args, known[call.tool_name])
 
 
 def _is_replaying() -> bool:

@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
 from pydantic_ai.run import AgentRun
 from pydantic_ai.usage import RunUsage
 
-from signoff.agents.durable import Durable, InWorkflow, WithinHooks
+from signoff.agents.durable import Durable, InWorkflow
 from signoff.agents.in_workflow import has_workflow_code
 from signoff.agents.record import TurnRecord
 
@@ -37,7 +37,7 @@ _PER_RUN: Final = (
 )
 """What of a capability may know of a whole run of the agent: it would see each generation as one."""
 
-_OWN: Final = (Durable, InWorkflow, WithinHooks, TurnRecord, Instrumentation)
+_OWN: Final = (Durable, InWorkflow, TurnRecord, Instrumentation)
 """Capabilities that have some of it, and know of nothing that a generation has to be told."""
 
 
