@@ -91,8 +91,8 @@ class Built(_NoValue):
 
     _code: CodeType | None
 
-    _awaited: ClassVar[type[Built]]
-    _unawaited: ClassVar[type[Built]]
+    _awaited: ClassVar[Any]  # classes of the same calls, once awaited and until then
+    _unawaited: ClassVar[Any]
 
     own_depth: ClassVar[Literal[2, 4]] = 2
     """How many frames are surely not the user's: of ``_build``, of the ``__init__`` that calls it, and so on."""
