@@ -568,3 +568,40 @@ def test_a_list_is_read_by_its_own_index_however_large_that_is_before_postgres_h
             row for (row,) in psycopg.ClientCursor(db).execute("EXPLAIN " + statement, values).fetchall()
         )
     assert f"using runs_by_{by} " in plan
+
+
+PROMISES_OF_A_RUN = {
+    "all": postgres_reads.list_promises_statement(tuple(PromiseState), tuple(PromiseKind), of_run=True),
+    "of a workflow": postgres_reads.of_runs_statement(of_names=False, of_run=True),
+}
+MORE_PROMISES = """
+INSERT INTO signoff.promises (shard, namespace, id, kind, state, created_at, run_id)
+SELECT {run} || n % 500, 'default', {run} || n || '.1', 'question', 'pending', 1, {run} || n % 500
+FROM generate_series(1, {count}) AS n
+"""
+
+
+@pytest.mark.parametrize("statement", PROMISES_OF_A_RUN.values(), ids=PROMISES_OF_A_RUN)
+@pytest.mark.parametrize("run", ["repeat('r', 120)", "'r'"], ids=["long ids", "short ids"])
+def test_the_promises_of_a_run_are_read_by_its_index_also_where_that_is_higher_than_others(
+    statement: str, run: str
+) -> None:
+    """Or is taken for that: a connection knows the height of each index from when it was used last."""
+    values = {
+        **{"namespace": "default", "run_id": "r7", "after": 0, "limit": 6, "looked": 1000},
+        **{"workflow": "w", "group": "g"},
+    }
+    with fresh_database() as url, asyncio.Runner() as runner, psycopg.connect(url, autocommit=True) as db:
+        store = PostgresStore(url)
+        runner.run(store.open())
+        runner.run(store.close())
+        db.execute("ALTER TABLE signoff.promises SET (autovacuum_enabled = false)")
+        db.execute(MORE_PROMISES.format(run="'first'", count=1))
+        with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as old:
+            old.execute("EXPLAIN " + statement, values)
+            db.execute(MORE_PROMISES.format(run=run, count=5_000))
+            for _ in range(3):
+                old.execute(statement, values)
+                plan = "\n".join(row for (row,) in old.execute("EXPLAIN " + statement, values).fetchall())
+                assert "Index Scan using promises_by_run on promises" in plan
+                assert "promises_by_state" not in plan
