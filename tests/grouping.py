@@ -22,6 +22,8 @@ GROUPS: Final = {
     # A worker each.
     "orders": ("tests/cli/test_runs.py", "tests/cli/test_workers.py", "tests/cli/test_workflows.py"),
     "people": ("tests/cli/test_people.py", "tests/cli/test_links.py"),
+    # A store full of large rows.
+    "large rows": ("tests/attacks/test_memory.py", "tests/attacks/test_unread_replies.py"),
     # One changes files that the next one changes, too.
     "dev": ("tests/cli/test_dev.py",),
 }

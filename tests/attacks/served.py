@@ -41,7 +41,7 @@ async def _fill(store: Store) -> None:
 
 
 @pytest.fixture(
-    scope="module",
+    scope="session",
     params=[pytest.param(name, marks=pytest.mark.long) if name == "postgres" else name for name in NAMES],
 )
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

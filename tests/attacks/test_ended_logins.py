@@ -25,7 +25,9 @@ PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[World]:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    for module in ("events", "services"):  # a stream looks at its login as it sends something
+        monkeypatch.setattr(f"signoff.server.{module}.PING_SECONDS", 0.05)
     with OnThread(lambda: world(tmp_path, idle_seconds=IDLE_SECONDS)) as made:
         made.provider.claims["roles"] = ["operator"]
         yield made

@@ -588,8 +588,13 @@ def test_the_promises_of_a_run_are_read_by_its_index_also_where_that_is_higher_t
 ) -> None:
     """Or is taken for that: a connection knows the height of each index from when it was used last."""
     values = {
-        **{"namespace": "default", "run_id": "r7", "after": 0, "limit": 6, "looked": 1000},
-        **{"workflow": "w", "group": "g"},
+        "namespace": "default",
+        "run_id": "r7",
+        "after": 0,
+        "limit": 6,
+        "looked": 1000,
+        "workflow": "w",
+        "group": "g",
     }
     with fresh_database() as url, asyncio.Runner() as runner, psycopg.connect(url, autocommit=True) as db:
         store = PostgresStore(url)
