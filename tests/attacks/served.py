@@ -87,12 +87,13 @@ class Served:
         """Start a run, hold its lease and write an entry. Returns its id and the epoch of the lease."""
         new = {"id": run_id, "workflow": run_id, "group": "default", "arguments": '{"args":[]}'}
         claim = {"worker_id": "w", "group": "default", "workflows": [run_id], "limit": 1}
-        self._ask(operation("create_run", new=new))
-        epoch = self._ask(operation("claim", **claim))[0]["run"]["epoch"]
-        self._ask(operation("append", write={"run_id": run_id, "epoch": epoch, "entries": [entry_of(0)]}))
+        self.ask(operation("create_run", new=new))
+        epoch = self.ask(operation("claim", **claim))[0]["run"]["epoch"]
+        self.ask(operation("append", write={"run_id": run_id, "epoch": epoch, "entries": [entry_of(0)]}))
         return run_id, epoch
 
-    def _ask(self, asked: dict[str, Any]) -> Any:
+    def ask(self, asked: dict[str, Any]) -> Any:
+        """Have an operation done as a worker, and return its result."""
         content = batch([asked], f"client {uuid4()}")
         headers = {**JSON, "authorization": f"Bearer {worker_keys.SECRET}"}
         return self.http.post("/v1/store", content=content, headers=headers).json()["result"]

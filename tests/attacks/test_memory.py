@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +14,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from signoff.people.questions import Question
 from signoff.server.streams import MOST
 from signoff.stores.base import Store
 from signoff.stores.postgres import PostgresStore
 from signoff.stores.sqlite import SqliteStore
-from tests.attacks.large_rows import LONG_RUN
+from tests.attacks.large_rows import LONG_RUN, TEXT
 from tests.attacks.requests_of_all import (
     LONG_BATCHES,
     Request,
@@ -33,6 +35,7 @@ from tests.server.described import description
 
 WAITING = 60
 BATCHES = 8
+ANSWERS = 30
 
 pytestmark = [
     pytest.mark.timeout(400),  # a store is filled with large rows first
@@ -105,6 +108,27 @@ def test_batches_that_one_worker_key_sends_at_once_take_little_more_than_one(emp
         ]
         assert {each.result() for each in sent} == {200}
     assert risen[0] <= 2 * MOST_KIB  # of 120 MiB that they are
+
+
+def test_many_answers_at_once_take_no_more_than_one_request_may(empty: Served) -> None:
+    run_id, epoch = empty.hold("asks")
+    ids = [f"asks.{number}" for number in range(1, ANSWERS + 1)]
+    for n, id in enumerate(ids, 1):
+        opened = {"seq": n, "at": 1.5, "kind": "opened", "n": n, "call": "question", "name": "Pay?"}
+        data = Question.make("Pay?", metadata={"x": json.loads(TEXT)}).to_json()
+        new = {"id": id, "kind": "question", "run_id": run_id, "n": n, "data": data}
+        empty.ask(
+            operation("append", write={"run_id": run_id, "epoch": epoch, "entries": [opened], "opens": [new]})
+        )
+    answers = [{"question_id": id, "value": {"approved": True}} for id in ids]
+    with empty.memory.rise() as risen:
+        content = json.dumps({"user_id": "ana", "answers": answers})
+        with empty.http.stream("POST", "/v1/questions/answers", content=content, headers=JSON) as reply:
+            assert reply.status_code == 200
+            items = json.loads(reply.read())["items"]
+    assert [each["question_id"] for each in items] == ids
+    assert {each["question"]["state"] for each in items} == {"resolved"}
+    assert risen[0] <= MOST_KIB
 
 
 def test_replies_that_workers_may_ask_for_again_are_kept_up_to_a_bound(served: Served) -> None:

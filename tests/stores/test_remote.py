@@ -14,8 +14,18 @@ import pytest
 
 from examples.website_summary.processes import free_port
 from signoff.engine import timers, worker
-from signoff.errors import InvalidValue, StoreError, StoreUnavailable
-from signoff.records import Amendment, AuditKind, NewAuditEvent, NewPromise, NewRun, PromiseKind, RunState
+from signoff.errors import InvalidValue, PayloadTooLarge, StoreError, StoreUnavailable
+from signoff.records import (
+    Amendment,
+    AuditKind,
+    Entry,
+    EntryKind,
+    NewAuditEvent,
+    NewPromise,
+    NewRun,
+    PromiseKind,
+    RunState,
+)
 from signoff.server import Server
 from signoff.stores.base import Change, Write
 from signoff.stores.paging import AuditFilter, RunFilter
@@ -174,8 +184,25 @@ async def test_a_large_write_crosses_and_one_that_is_too_large_is_refused_alone(
             store.create_run(new_run("other")),
             return_exceptions=True,
         )
-        assert type(refused).__name__ == "PayloadTooLarge"
+        assert isinstance(refused, PayloadTooLarge)
+        assert "the value of call 12 of run 'r'" in str(refused)
+        assert refused.size == 70_000_002
         assert isinstance(created, tuple)
+
+
+@in_asyncio
+async def test_a_state_that_would_take_too_much_memory_is_named_with_its_size(tmp_path: Path) -> None:
+    async with line(tmp_path) as (store, _):
+        run = await scene_of(store).run()
+        state = f'{{"args":["{"x" * 9_000_000}"]}}'
+        goes_on = Entry(0, 1.5, EntryKind.CONTINUED, n=1, value=state)
+        ends = Entry(1, 1.5, EntryKind.COMPLETED, n=2, value=state)
+        with pytest.raises(InvalidValue) as refused:
+            await store.append(Write("r", run.epoch, entries=[goes_on, ends]))
+        assert str(refused.value).startswith(
+            f"the arguments (a flow's state) of run 'r': {len(state):,} bytes as JSON are too many"
+        )
+        assert "more than 46" in str(refused.value)
 
 
 def test_loops_on_many_threads_share_a_store(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from signoff.errors import InvalidValue, SignoffError, StoreUnavailable
-from signoff.records import Promise
+
+T = TypeVar("T")
 
 MOST_ANSWERS: Final = 100
 """How many answers are given at once at most."""
@@ -34,8 +35,8 @@ class GivenAnswer:
 
 
 async def answer_each(
-    given: Sequence[GivenAnswer], answer: Callable[[GivenAnswer], Awaitable[Promise]]
-) -> list[Promise | SignoffError]:
+    given: Sequence[GivenAnswer], answer: Callable[[GivenAnswer], Awaitable[T]]
+) -> list[T | SignoffError]:
     """Give answers one after the other, whatever comes of those before.
 
     Args:
@@ -49,7 +50,7 @@ async def answer_each(
         InvalidValue: They are too many.
     """
     check_count(given)
-    results: list[Promise | SignoffError] = []
+    results: list[T | SignoffError] = []
     for each in given:
         try:
             results.append(await answer(each))

@@ -117,8 +117,7 @@ def _check_memory(body: bytearray) -> int:
     if memory > MOST_MEMORY:
         raise InvalidValue(
             "body",
-            f"it would take some {memory / 1024**2:.0f} MiB of memory, more than {MOST_MEMORY / 1024**2:.0f}; "
-            "send it in several",
+            f"it would take some {memory / 1024**2:.0f} MiB of memory, more than {MOST_MEMORY / 1024**2:.0f}",
         )
     return members
 

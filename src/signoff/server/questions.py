@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired
 
 from fastapi import APIRouter, Header, Query
@@ -37,10 +38,11 @@ from signoff.server.idempotency import KeyOf, request_id_of
 from signoff.server.ids import Id
 from signoff.server.inbox import Interest, begun
 from signoff.server.problems import status_of, to_body
-from signoff.server.replies import After, Limit, Seq, reply, reply_page, reply_with, written
+from signoff.server.replies import After, Limit, Seq, reply_bytes, reply_page, reply_with, written_json
 from signoff.server.responses import gives, gives_page, gives_text
-from signoff.server.services import CallerOf, ServicesOf
+from signoff.server.services import CallerOf, Services, ServicesOf
 from signoff.server.shapes import shape_of
+from signoff.stores.listed import PAGE_BYTES
 from signoff.stores.paging import AuditFilter
 from signoff.wire import to_wire
 
@@ -342,24 +344,38 @@ async def answer_questions(body: GiveAnswers, services: ServicesOf, actor: Actor
     ``items`` has what came of each, in the same order: ``question``, or ``problem`` with its ``status``.
     """
     said = body.responder
+    room = PAGE_BYTES
 
-    async def answer_one(each: GivenAnswer) -> Promise:
+    async def answer_one(each: GivenAnswer) -> bytes | None:
+        """Return the question as JSON; None if the reply has as much as a page holds: then it is read again later."""
+        nonlocal room
         responder = await actor.responder(services.store, each.question_id, said)
-        return await services.backend.answer_one(each, responder)
+        question = written_json(await services.backend.answer_one(each, responder))
+        room -= len(question)
+        return question if room >= 0 else None
 
     given = [each.given for each in body.answers]
     results = await answer_each(given, answer_one)
-    items = [
-        {"question_id": each.question_id, **_result(result)}
-        for each, result in zip(given, results, strict=True)
-    ]
-    return reply({"items": items})
+    items = _items(services, [each.question_id for each in given], results)
+    if None in results:
+        return StreamingResponse(items, media_type="application/json")
+    return reply_bytes(b"".join([part async for part in items]))
 
 
-def _result(result: Promise | SignoffError) -> dict[str, Any]:
-    if isinstance(result, Promise):
-        return {"question": written(result)}
-    return {"problem": to_body(status_of(type(result)), result)}
+async def _items(
+    services: Services, ids: Sequence[str], results: Sequence[bytes | SignoffError | None]
+) -> AsyncGenerator[bytes]:
+    """Write what came of answers, one by one. A question that was answered but is not held is read again."""
+    start = b'{"items":['
+    for id, result in zip(ids, results, strict=True):
+        if isinstance(result, SignoffError):
+            named, said = b"problem", to_json(to_body(status_of(type(result)), result), inf_nan_mode="null")
+        else:
+            named = b"question"
+            said = result or written_json(await services.backend.get_promise(id))
+        yield b'%b{"question_id":%b,"%b":%b}' % (start, to_json(id), named, said)
+        start = b","
+    yield b"]}" if start == b"," else start + b"]}"
 
 
 @router.post("/{question_id}/view", responses=_CHANGED)

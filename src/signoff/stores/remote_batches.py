@@ -20,9 +20,11 @@ from typing import Any, Final
 import httpx
 from pydantic_core import from_json, to_json
 
-from signoff.errors import SignoffError, StoreError, StoreUnavailable
+from signoff.errors import InvalidValue, PayloadTooLarge, SignoffError, StoreError, StoreUnavailable
 from signoff.own_logs import own_logger
+from signoff.records import EntryKind
 from signoff.sse import read_lines
+from signoff.stores.base import Outcome, Write
 from signoff.stores.operations import NOW_HEADER, PATH, Operation
 from signoff.stores.remote_clock import RemoteClock
 from signoff.stores.remote_thread import LoopThread
@@ -151,6 +153,8 @@ class Batches:
         except asyncio.CancelledError:
             self._thread.call(self._abandon, asked)
             raise
+        except (InvalidValue, PayloadTooLarge) as error:
+            raise (_too_large(error, arguments) if error.path == "body" else error) from None
 
     def _gather(self, loop: asyncio.AbstractEventLoop, asked: _Asked) -> None:
         turn: _Turn | None = getattr(self._turns, "turn", None)
@@ -393,3 +397,32 @@ def refusal(url: str, status: int, content: bytes) -> SignoffError:
 
 def _failure(url: str, operation: Operation, problem: Mapping[str, Any]) -> StoreError:
     return StoreError(f"server {url} failed at {operation.name}: {problem.get('detail')}")
+
+
+def _too_large(error: InvalidValue | PayloadTooLarge, arguments: Mapping[str, Any]) -> SignoffError:
+    """Return the refusal of a request that is too large as one of the largest value that its run writes."""
+    write, outcome = arguments.get("write"), arguments.get("outcome")
+    if not isinstance(write, Write):
+        return error
+    written = [(entry, text) for entry in write.entries if (text := entry.value or entry.error) is not None]
+    values = {
+        (
+            "the arguments (a flow's state)"
+            if entry.kind is EntryKind.CONTINUED
+            else f"the value of call {entry.n}"
+        ): text
+        for entry, text in written
+    }
+    if isinstance(outcome, Outcome) and (result := outcome.result or outcome.error) is not None:
+        values["the result (a flow's state)"] = result
+    if not values:
+        return error
+    name = max(values, key=lambda each: len(values[each]))
+    of_run, size = f"{name} of run {write.run_id!r}", len(values[name].encode())
+    if isinstance(error, PayloadTooLarge):
+        return PayloadTooLarge(of_run, size, error.limit)
+    return InvalidValue(
+        of_run,
+        f"{size:,} bytes as JSON are too many for the server: {error.reason}. Store large parts elsewhere and keep "
+        "references to them, or run the worker with the database itself",
+    )
