@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 
 from signoff import AsyncClient, Context, Signoff
-from signoff.engine.worker import Worker
+from signoff.engine.worker.worker import Worker
 
 
 def step(number: int) -> int:

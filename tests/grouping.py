@@ -21,7 +21,7 @@ GROUPS: Final = {
     "browser": ("tests/studio/", "tests/server/test_link_browser.py"),
     # A worker each.
     "orders": ("tests/cli/test_runs.py", "tests/cli/test_workers.py", "tests/cli/test_workflows.py"),
-    "people": ("tests/cli/test_people.py", "tests/cli/test_links.py"),
+    "people": ("tests/cli/test_inbox.py", "tests/cli/test_links.py"),
     # A store full of large rows.
     "large rows": ("tests/attacks/test_memory.py", "tests/attacks/test_unread_replies.py"),
     # One changes files that the next one changes, too.

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from signoff.server import Server
-from signoff.stores.base import Store
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.remote import RemoteStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.contract.store import Store
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import MemoryStore
 from tests import worker_keys
 from tests.postgres.databases import migrated_database

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from signoff.stores import sqlite, sqlite_schema
+from signoff.stores.sqlite import schema, store
 
 
 @contextmanager
@@ -27,14 +27,14 @@ def copied_files(folder: Path) -> Iterator[None]:
 
     def prepare(path: Path, location: str, *, busy_seconds: float) -> int:
         if not made.exists():
-            sqlite_schema.prepare(made, location, busy_seconds=busy_seconds)
+            schema.prepare(made, location, busy_seconds=busy_seconds)
         if not path.exists():
             with suppress(OSError):  # of the folder: the store says what is wrong with it
                 _copy(made, path)
-        return sqlite_schema.prepare(path, location, busy_seconds=busy_seconds)
+        return schema.prepare(path, location, busy_seconds=busy_seconds)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sqlite, "prepare", prepare)
+        patched.setattr(store, "prepare", prepare)
         yield
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from signoff import AsyncClient, NotFound, Signoff
-from signoff.clock import Clock
-from signoff.engine.execution import Execution
-from signoff.engine.replay import replay
-from signoff.engine.worker import Worker
+from signoff.engine.run.execution import Execution
+from signoff.engine.run.replay import replay
+from signoff.engine.worker.worker import Worker
 from signoff.records import Entry, EntryKind, Promise, Run, RunState
-from signoff.stores.sqlite import SqliteStore
+from signoff.runtime.clock import Clock
+from signoff.stores.sqlite.store import SqliteStore
 
 T = TypeVar("T")
 

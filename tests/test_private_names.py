@@ -23,7 +23,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_core import core_schema
 
 import signoff
-from signoff import private_names
+from signoff.runtime import private_names
 from tests.support import in_asyncio
 
 
@@ -141,7 +141,7 @@ def test_the_frame_of_another_thread_is_found() -> None:
 # CPython until 3.11.8 hangs when a collection begins within sys._current_frames() and frees a threading.local.
 FINDS_FRAMES = """
 import gc, threading
-from signoff import private_names
+from signoff.runtime import private_names
 
 class Cycle: pass
 
@@ -200,7 +200,7 @@ async def test_pydantic_ai_calls_functions_in_place_or_in_threads() -> None:
 def test_what_is_registered_is_called_while_executors_take_work(tmp_path: Path) -> None:
     program = """
 from concurrent.futures import ThreadPoolExecutor
-from signoff import private_names
+from signoff.runtime import private_names
 pool = ThreadPoolExecutor()
 pool.submit(str).result()  # Python 3.12 starts no thread any more
 private_names.before_threads_end(lambda: print(pool.submit(str, 1).result()))

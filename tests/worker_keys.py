@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, cast
 
 from signoff.records import Origin, OriginWay
-from signoff.server.access import SHOWN_OF_HASH
-from signoff.server.keys import WorkerKey, WorkerKeys, key_of
+from signoff.server.auth.key_file import WorkerKey, WorkerKeys, key_of
+from signoff.server.store_api.access import SHOWN_OF_HASH
 
 SECRET: Final = "sgw_shared_" + "t" * 43
 """The same in every process, so that a server and a worker of their own can both have it."""

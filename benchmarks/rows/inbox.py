@@ -11,9 +11,8 @@ import psycopg
 from benchmarks.programs import new_app
 from benchmarks.row import Figures, Line, Place, Row
 from benchmarks.yardsticks import COMMIT, Yardstick
-from signoff import AsyncClient
-from signoff.people.questions import Question
-from signoff.stores.sqlite_schema import path_of
+from signoff import AsyncClient, Question
+from signoff.stores.sqlite.schema import path_of
 
 LOOKS = 50
 PAGE = 50

@@ -11,10 +11,10 @@ from typing import Any
 from benchmarks.programs import new_app
 from benchmarks.row import Figures, Line, Place, Row
 from benchmarks.yardsticks import COMMIT, Yardstick
-from signoff.people.questions import Question
+from signoff import Question
 from signoff.records import NewPromise, PromiseKind
 from signoff.server import Server
-from signoff.stores.base import Store
+from signoff.stores.contract.store import Store
 
 LISTENERS = 500
 CHANGES = 5

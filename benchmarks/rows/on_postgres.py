@@ -16,7 +16,7 @@ from benchmarks.row import Figures, Line, Place, Row
 from benchmarks.rows import answered, concurrent, inbox, paced, resumed, sequential
 from benchmarks.rows.resumed import REPLAYED, answer_one_by_one
 from signoff import AsyncClient
-from signoff.stores.postgres import PostgresStore
+from signoff.stores.postgres.store import PostgresStore
 
 NAMES = (
     "sequential",

@@ -12,7 +12,7 @@ from benchmarks.processes import command, url_of
 from benchmarks.programs import new_app
 from benchmarks.row import Figures, Line, Place, Row
 from benchmarks.yardsticks import COMMIT, Yardstick
-from signoff.people.questions import Question
+from signoff import Question
 from signoff.records import NewPromise, PromiseKind
 
 PER_SECOND = 100

@@ -15,8 +15,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from benchmarks.programs import new_app
 from benchmarks.row import Figures, Line, Place, Row
 from benchmarks.yardsticks import Yardstick
-from signoff import Signoff
-from signoff.people.questions import Question
+from signoff import Question, Signoff
 from signoff.records import NewPromise, PromiseKind
 from signoff.server import Server
 

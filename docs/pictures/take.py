@@ -20,11 +20,10 @@ from playwright.async_api import Browser, Page, async_playwright
 
 from examples.shop.samples import Sample, opened, samples, start_sample
 from examples.shop.worker import app
-from signoff import AsyncClient, Signoff
-from signoff.client import AsyncHandle
+from signoff import AsyncClient, AsyncHandle, Signoff
 from signoff.records import EntryKind
 from signoff.server import Server
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import VirtualClock
 
 FOLDER = Path(__file__).parent

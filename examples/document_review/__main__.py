@@ -10,9 +10,8 @@ from typing import Any
 
 from examples.document_review.reviewer import MODEL, app
 from examples.terminal import typed
-from signoff import AsyncClient, SignoffError, WrongAnswer
+from signoff import AsyncClient, Question, SignoffError, WrongAnswer
 from signoff.agents import Conversation, Finished, Paused, Pending, Reply
-from signoff.people.questions import Question
 
 USAGE = "usage: python -m examples.document_review FILE"
 

@@ -19,7 +19,7 @@ from signoff import Context
 from signoff.agents import Durable, ToolCall, ask, tool_options
 
 if TYPE_CHECKING:
-    from signoff.agents.approvals import Decision
+    from signoff.agents import Decision
 
 MODEL = os.environ.get("SIGNOFF_DEMO_MODEL")
 

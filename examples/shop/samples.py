@@ -16,8 +16,7 @@ from examples.shop.refund import refund
 from examples.shop.release import release
 from examples.shop.stock import import_stock
 from examples.shop.supplier import new_supplier
-from signoff import AlreadySettled, AsyncClient, Entry
-from signoff.client import AsyncHandle
+from signoff import AlreadySettled, AsyncClient, AsyncHandle, Entry
 from signoff.records import EntryKind
 
 

@@ -26,8 +26,7 @@ import httpx
 from examples.shop.assistant import MODEL
 from examples.shop.samples import start_samples
 from examples.website_summary.processes import DidNotStart, Site
-from signoff import AsyncClient, Entry, RunFailed, SignoffError
-from signoff.client import AsyncHandle
+from signoff import AsyncClient, AsyncHandle, Entry, RunFailed, SignoffError
 from signoff.records import CallKind, EntryKind
 
 ARTICLE = Path(__file__).with_name("article.html")

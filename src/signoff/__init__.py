@@ -1,13 +1,11 @@
 """Signoff: durable execution for Python with people in the loop."""
 
 from signoff.app import Signoff
-from signoff.blocking import Client, Handle
-from signoff.client import AsyncClient, AsyncHandle
-from signoff.concurrency import Concurrency
-from signoff.context import Context, current_context
-from signoff.engine.collector import relax_collector
-from signoff.engine.retry import RetryPolicy
-from signoff.engine.steps import current_step
+from signoff.client.async_client import AsyncClient, AsyncHandle
+from signoff.client.blocking import Client, Handle
+from signoff.engine.steps.attempt import current_step
+from signoff.engine.steps.retry import RetryPolicy
+from signoff.engine.worker.gc_tuning import relax_collector
 from signoff.errors import (
     AlreadySettled,
     AlreadyVoted,
@@ -29,14 +27,15 @@ from signoff.errors import (
     StepTimeout,
     WrongAnswer,
 )
-from signoff.people.actions import Action
-from signoff.people.answers import Answer
-from signoff.people.bulk import GivenAnswer
-from signoff.people.callbacks import Callback
-from signoff.people.cases import Vote
-from signoff.people.hours import BusinessHours
-from signoff.people.policies import Escalation, Quorum
-from signoff.people.rules import Alike
+from signoff.people.questions.actions import Action
+from signoff.people.questions.answers import Answer
+from signoff.people.questions.bulk_answers import GivenAnswer
+from signoff.people.questions.business_hours import BusinessHours
+from signoff.people.questions.callback_terms import Callback
+from signoff.people.questions.policies import Escalation, Quorum
+from signoff.people.questions.question import Question
+from signoff.people.questions.question_state import Vote
+from signoff.people.questions.standing_approvals import Alike
 from signoff.records import (
     AuditEvent,
     Entry,
@@ -52,8 +51,9 @@ from signoff.records import (
     Schedule,
     Session,
 )
-
-__version__ = "0.1.0"
+from signoff.version import __version__ as __version__
+from signoff.workflow.concurrency import Concurrency
+from signoff.workflow.context import Context, current_context
 
 __all__ = [
     "Action",
@@ -84,6 +84,7 @@ __all__ = [
     "PromiseCancelled",
     "PromiseRejected",
     "PromiseTimeout",
+    "Question",
     "QuestionCancelled",
     "QuestionClaimed",
     "Quorum",

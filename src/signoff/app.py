@@ -12,25 +12,25 @@ from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from signoff import forks
-from signoff.blocking import Client, Groups, Handle, Inbox, Promises, Schedules
-from signoff.client import AsyncClient, Workflow
-from signoff.concurrency import Concurrency
-from signoff.engine.calls import group_of
+from signoff.client.async_client import AsyncClient, Workflow
+from signoff.client.blocking import Client, Groups, Handle, Inbox, Promises, Schedules
+from signoff.engine.run.calls import group_of
 from signoff.errors import InvalidValue, RegistrationError
-from signoff.public_url import checked_public_url
 from signoff.records import Promise, Schedule
-from signoff.registry import Registry, workflow_name
-from signoff.running_worker import RunningWorker
+from signoff.runtime import forks
+from signoff.service.embedded_worker import RunningWorker
 from signoff.stores.address import store_at
-from signoff.stores.base import Store
+from signoff.stores.contract.store import Store
+from signoff.wire.public_url import checked_public_url
+from signoff.workflow.concurrency import Concurrency
+from signoff.workflow.registry import Registry, workflow_name
 
 if TYPE_CHECKING:
     from pydantic_ai.agent import AbstractAgent
 
-    from signoff.agents.budgets import Budget
-    from signoff.agents.conversation import Conversation
-    from signoff.agents.turns import OnMessage
+    from signoff.agents.conversations.conversation import Conversation
+    from signoff.agents.conversations.turn_workflow import OnMessage
+    from signoff.agents.steps.budgets import Budget
     from signoff.flows.flow import Flow
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -128,7 +128,7 @@ class Signoff:
 
             app = Signoff.remote("https://signoff.example.com", key=os.environ["SIGNOFF_WORKER_KEY"])
         """
-        from signoff.stores.remote import RemoteStore  # brings httpx, which takes a while
+        from signoff.stores.remote.store import RemoteStore  # brings httpx, which takes a while
 
         store = RemoteStore(url, key=key, namespace=namespace)
         return cls(store, group=group, public_url=public_url, operators=operators)
@@ -231,7 +231,7 @@ class Signoff:
 
         caller = _module_of_caller(inspect.currentframe())  # a notebook may register it again
         if isinstance(what, Flow):
-            from signoff.flows.registering import register as register_flow
+            from signoff.flows.workflow import register as register_flow
 
             execution = register_flow(self, what, name, resources)
             execution.__module__ = caller
@@ -243,8 +243,8 @@ class Signoff:
                 f"app.register takes an agent or a flow, and {called!r} is neither; a function is registered with "
                 "@app.workflow"
             )
-        from signoff.agents import budgets  # brings Pydantic AI, which takes a while
-        from signoff.agents.turns import register
+        from signoff.agents.conversations.turn_workflow import register
+        from signoff.agents.steps import budgets  # brings Pydantic AI, which takes a while
 
         given = cast("object", budget)
         if given is not None and not isinstance(given, budgets.Budget):
@@ -260,7 +260,7 @@ class Signoff:
 
             turn = await app.conversation("support", session_id="conv-42").run("delete temp files")
         """
-        from signoff.agents.conversation import Conversation
+        from signoff.agents.conversations.conversation import Conversation
 
         return Conversation.on(self, agent, session_id=session_id)
 
@@ -270,7 +270,7 @@ class Signoff:
         """Return a worker to be run as a context manager: ``with`` on a thread, ``async with`` on this loop.
 
         Args:
-            options: What ``signoff.engine.worker.Worker`` takes, such as ``concurrency``, ``threads`` and ``build``.
+            options: What ``engine.worker.worker.Worker`` takes, such as ``concurrency``, ``threads`` and ``build``.
         """
         return RunningWorker(self.store, self.registry, {"group": self.group, **options})
 
@@ -293,7 +293,7 @@ class Signoff:
         return self._made_client
 
     def forked(self) -> None:
-        """Have a lock that no thread of the parent holds. See ``signoff.forks``."""
+        """Have a lock that no thread of the parent holds. See ``signoff.runtime.forks``."""
         self._making_client = threading.RLock()
 
     @property

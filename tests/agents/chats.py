@@ -22,9 +22,9 @@ from pydantic_ai.toolsets import AbstractToolset
 
 from signoff import AsyncClient, Signoff
 from signoff.agents import Conversation, Durable
-from signoff.clock import Clock
-from signoff.stores.base import Store
-from signoff.stores.remote import RemoteStore
+from signoff.runtime.clock import Clock
+from signoff.stores.contract.store import Store
+from signoff.stores.remote.store import RemoteStore
 from tests.support import new_app, running
 
 

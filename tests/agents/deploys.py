@@ -16,7 +16,7 @@ import signoff
 from signoff import AsyncClient, Context, Signoff
 from signoff.agents import Durable, in_workflow, pause
 from signoff.records import Promise
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests.agents.scripts import Script, returns
 from tests.agents.test_histories import check, is_accepted
 from tests.support import until

@@ -17,7 +17,7 @@ from pydantic_ai.toolsets import FunctionToolset
 import signoff
 from signoff import AsyncClient
 from signoff.agents import ToolCall, in_workflow
-from signoff.agents.operators import AS_BEFORE, NOTHING, RESULT
+from signoff.agents.approvals.operator_questions import AS_BEFORE, NOTHING, RESULT
 from signoff.records import Promise
 from tests.agents.deploys import (
     CHANGES,

@@ -15,24 +15,15 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ExternalToolset
 
 from signoff import Action, AlreadySettled, NotFound, RunCancelled, WrongAnswer
-from signoff.agents import (
-    Approve,
-    Conversation,
-    Deny,
-    Edit,
-    Finished,
-    Paused,
-    ask,
-    pause,
-    waits,
-)
-from signoff.agents.outcomes import Pending
+from signoff.agents import Approve, Conversation, Deny, Edit, Finished, Paused, ask, pause
+from signoff.agents.conversations import waiters
+from signoff.agents.conversations.outcomes import Pending
+from signoff.client.promises import AsyncPromises
+from signoff.client.unserved_runs import WorkBackend, unserved
 from signoff.errors import Detached, NotSerializable
-from signoff.people.questions import Question
-from signoff.promises import AsyncPromises
+from signoff.people.questions.question import Question
 from signoff.records import Promise, PromiseKind, PromiseState, Run, RunState
-from signoff.stores.base import Change
-from signoff.unserved import WorkBackend, unserved
+from signoff.stores.contract.store import Change
 from tests.agents.chats import Chats, returns_of, texts_of
 from tests.agents.test_histories import is_whole
 from tests.support import in_asyncio, opened, reaches
@@ -411,7 +402,7 @@ async def warned(caplog: pytest.LogCaptureFixture) -> str:
 async def test_who_waits_for_a_turn_that_no_worker_runs_is_warned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(waits, "UNTAKEN", 0.05)
+    monkeypatch.setattr(waiters, "UNTAKEN", 0.05)
     chats = Chats(tmp_path)
     turn = asyncio.create_task(chats.conversation("c").run("hello", id="r"))
     told = await warned(caplog)
@@ -432,7 +423,7 @@ async def test_who_waits_for_a_turn_that_no_worker_runs_is_warned(
 async def test_who_closes_a_turn_that_no_worker_runs_is_warned_and_need_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(waits, "UNTAKEN", 0.05)
+    monkeypatch.setattr(waiters, "UNTAKEN", 0.05)
     chats = Chats(tmp_path)
     async with chats.running():
         assert isinstance(await chats.conversation("c").run("rm a", id="r"), Paused)
@@ -450,7 +441,7 @@ async def test_who_closes_a_turn_that_no_worker_runs_is_warned_and_need_not_wait
 async def test_who_waits_for_a_turn_that_is_at_work_or_queued_is_warned_of_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(waits, "UNTAKEN", 0.01)
+    monkeypatch.setattr(waiters, "UNTAKEN", 0.01)
     asked: list[str] = []
 
     async def no_warning(backend: WorkBackend, run: Run) -> str | None:
@@ -460,7 +451,7 @@ async def test_who_waits_for_a_turn_that_is_at_work_or_queued_is_warned_of_nothi
             chats.model.gate.set()
         return told
 
-    monkeypatch.setattr(waits, "unserved", no_warning)
+    monkeypatch.setattr(waiters, "unserved", no_warning)
     async with Chats(tmp_path).running() as chats:
         chats.model.gate.clear()
         chat = chats.conversation("c")

@@ -11,7 +11,7 @@ from pydantic_ai import Agent, Tool
 
 from signoff import Context, Signoff
 from signoff.agents import Durable
-from signoff.people.edits import is_kept
+from signoff.people.questions.edits import is_kept
 from signoff.testing import MemoryStore, after_step, environment
 from tests.agents.scripts import Script, asked, calls, returns, says
 from tests.support import in_asyncio

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 
 from signoff import Context, RetryPolicy, Signoff
 from signoff.agents import Durable
-from signoff.agents.whole import SAYING_WHY, SILENT
+from signoff.agents.steps.truncated_responses import SAYING_WHY, SILENT
 from signoff.records import EntryKind
 from signoff.testing import MemoryStore, environment
 from tests.agents.openai_server import Cut, Provider, Reply, provider

@@ -27,7 +27,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from signoff import RetryPolicy
 from signoff.agents import Approve, Budget, Conversation, Deny, Finished, Paused
-from signoff.agents.endings import Ending, closed
+from signoff.agents.conversations.interrupted_turns import Ending, closed
 from signoff.errors import InvalidValue
 from signoff.records import NewRun
 from tests.agents.chats import Chats, texts_of

@@ -18,13 +18,13 @@ from pydantic_core import SchemaValidator, core_schema
 import signoff
 from signoff import AsyncClient, Context, Signoff
 from signoff.agents import Durable, in_workflow, pause
-from signoff.agents.inline import BRANCHES, INNER, SHOWN
-from signoff.agents.operators import AS_BEFORE, GO_ON, NOTHING
-from signoff.engine.branches import SIZE
+from signoff.agents.approvals.operator_questions import AS_BEFORE, GO_ON, NOTHING
+from signoff.agents.steps.in_workflow_calls import BRANCHES, INNER, SHOWN
+from signoff.engine.run.branches import SIZE
 from signoff.errors import CannotRunHere
 from signoff.records import EntryKind, Promise, PromiseState, RunState
-from signoff.stores.paging import PromiseFilter
-from signoff.stores.sqlite import SqliteStore
+from signoff.records.paging import PromiseFilter
+from signoff.stores.sqlite.store import SqliteStore
 from tests.agents.deploys import (
     CHANGES,
     KINDS,
@@ -941,7 +941,7 @@ async def test_a_run_that_a_toolset_of_ones_own_has_begun_before_its_bodies_were
     with monkeypatch.context() as patch:
         patched = Context.patched
         patch.setattr(Context, "patched", lambda ctx, id: id != BRANCHES and patched(ctx, id))
-        for module in ("in_workflow", "changes"):
+        for module in ("steps.in_workflow", "approvals.tool_changes"):
             patch.setattr(
                 sys.modules[f"signoff.agents.{module}"], "is_of_a_toolset_of_its_own", lambda _: False
             )

@@ -18,8 +18,8 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, WrapperToolse
 
 from signoff import Context, Signoff
 from signoff.agents import Durable, pause, tool_options
-from signoff.agents.leaving import Left
-from signoff.agents.pausing import run_tool
+from signoff.agents.pausing.pause import run_tool
+from signoff.agents.pausing.unwinding import Left
 from signoff.errors import CannotRunHere, NotAwaited, OutsideWorkflow, PauseSwallowed
 from signoff.testing import MemoryStore, environment
 from tests.agents.cleaning import CLEANING_UP, Connection, Log

@@ -18,7 +18,7 @@ import pytest
 from signoff import AsyncClient, LiveText, RunState, Signoff
 from signoff.agents import Conversation, Finished, TurnEvent
 from signoff.server import Server
-from signoff.sse import Event, read_events
+from signoff.wire.sse import Event, read_events
 from tests.agents.speaking_program import speaking_app
 from tests.support import PATIENCE_SECONDS, in_asyncio, reaches, running
 

@@ -27,9 +27,11 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from pydantic_ai.usage import RequestUsage
 
 from signoff import RunCancelled, Signoff
-from signoff.agents import Approve, Budget, Durable, Finished, Paused, Reply, in_workflow, progress, turns
-from signoff.agents.progress import RESPONSES
-from signoff.client import AsyncClient
+from signoff.agents import Approve, Budget, Durable, Finished, Paused, Reply, in_workflow
+from signoff.agents.conversations import generations as progress
+from signoff.agents.conversations import turn_workflow
+from signoff.agents.conversations.generations import RESPONSES
+from signoff.client.async_client import AsyncClient
 from signoff.errors import InvalidValue
 from signoff.records import EntryKind, RunState
 from signoff.testing import MemoryStore, VirtualClock, crash_everywhere
@@ -379,7 +381,7 @@ async def test_of_a_generation_that_was_not_kept_whole_what_came_before_is_told(
         return part
 
     with monkeypatch.context() as patch:
-        patch.setattr(turns, "_same", hangs_in_the_middle)
+        patch.setattr(turn_workflow, "_same", hangs_in_the_middle)
         async with opened(first) as client, doomed_worker(first):
             await client.start("walker", {"prompt": "go"}, id="r", session_id="c")
             await half.wait()

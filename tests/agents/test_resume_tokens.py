@@ -15,13 +15,13 @@ from pydantic_ai.exceptions import CallDeferred
 from signoff import Alike, AlreadySettled, AsyncClient, NotAllowed, NotFound, Signoff, WrongAnswer
 from signoff.agents import Approve, Conversation, Deny, Edit, Finished, Paused, Reply, ask, pause
 from signoff.errors import InvalidValue, NotSerializable, ResumeRefused
-from signoff.people import resumptions
-from signoff.people.bulk import GivenAnswer
+from signoff.people.links import resume_tokens
+from signoff.people.questions.bulk_answers import GivenAnswer
 from signoff.records import AuditEvent, AuditKind
-from signoff.stores.base import Store
-from signoff.stores.paging import AuditFilter
-from signoff.stores.remote import RemoteStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.records.paging import AuditFilter
+from signoff.stores.contract.store import Store
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import VirtualClock
 from tests.agents.chats import Chats
 from tests.halves import sample
@@ -280,7 +280,7 @@ async def test_who_comes_too_late_changes_no_context(
         chat = chats.conversation("c")
         turn = await chat.run("rm a", context={"tenant": "t1"})
         assert isinstance(turn, Paused)
-        answer = resumptions.answer
+        answer = resume_tokens.answer
 
         async def overtaken(*args: Any, **said: Any) -> Any:
             monkeypatch.undo()
@@ -290,7 +290,7 @@ async def test_who_comes_too_late_changes_no_context(
                 await chat.respond(turn.pending[0].id, Approve(), user_id="ana")
             return await answer(*args, **said)
 
-        monkeypatch.setattr(resumptions, "answer", overtaken)
+        monkeypatch.setattr(resume_tokens, "answer", overtaken)
         with pytest.raises((ResumeRefused, AlreadySettled)) as refused:
             await chat.resume(turn.resume_token, "approved", context={"tenant": "evil"}, user_id="ana")
         assert isinstance(refused.value, ResumeRefused) is (winner == "the same token")
@@ -322,7 +322,7 @@ async def test_a_resumption_that_was_cut_off_is_done_again_with_its_context(
         turn = await chat.run("rm a b")
         assert isinstance(turn, Paused)
         a, b = turn.pending
-        answer, answered = resumptions.answer, list[str]()
+        answer, answered = resume_tokens.answer, list[str]()
 
         async def dies_second(store: Any, id: str, *args: Any, **said: Any) -> Any:
             answered.append(id)
@@ -330,7 +330,7 @@ async def test_a_resumption_that_was_cut_off_is_done_again_with_its_context(
                 raise ConnectionError("gone")
             return await answer(store, id, *args, **said)
 
-        monkeypatch.setattr(resumptions, "answer", dies_second)
+        monkeypatch.setattr(resume_tokens, "answer", dies_second)
         both, context = {a.id: True, b.id: True}, {"tenant": "t2"}
         with pytest.raises(ConnectionError):
             await chat.resume(turn.resume_token, both, context=context)

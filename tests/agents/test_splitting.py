@@ -20,7 +20,7 @@ from pydantic_ai.toolsets import FunctionToolset
 
 from signoff import Context, current_context
 from signoff.agents import Approve, Durable, Finished, Paused, in_workflow
-from signoff.agents.progress import RESPONSES
+from signoff.agents.conversations.generations import RESPONSES
 from tests.agents.scripts import Script, calls, returns, says
 from tests.agents.test_progress import CALLS, Walk, generations
 from tests.support import in_asyncio, new_app, running

@@ -17,11 +17,11 @@ from pydantic_ai.usage import RequestUsage
 
 from signoff import AlreadySettled, AsyncClient, RetryPolicy, RunCancelled, Signoff
 from signoff.agents import Approve, Budget, Conversation, Durable, Finished, Paused, agent_tool, tool_options
-from signoff.agents.budgets import Stopwatch
-from signoff.agents.record import STEER
-from signoff.agents.turns import OnMessage
+from signoff.agents.conversations.turn_workflow import OnMessage
+from signoff.agents.steps.budgets import Stopwatch
+from signoff.agents.steps.turn_record import STEER
 from signoff.errors import IdConflict, InvalidState, InvalidValue, NotFound, RegistrationError
-from signoff.people.resumptions import CONTEXT
+from signoff.people.links.resume_tokens import CONTEXT
 from signoff.records import EntryKind
 from signoff.testing import MemoryStore, VirtualClock, after_step, environment
 from tests.agents.chats import Chats, ObedientModel, returns_of, texts_of

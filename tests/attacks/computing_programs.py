@@ -17,8 +17,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from signoff import Context, Signoff, current_context, current_step
 from signoff.agents import Durable, ask, in_workflow, tool_options
 from signoff.flows import Data, Flow
-from signoff.stores.base import Store
-from signoff.stores.remote import RemoteStore
+from signoff.stores.contract.store import Store
+from signoff.stores.remote.store import RemoteStore
 from tests import worker_keys
 
 NAMES = ("compute", "help", "count")

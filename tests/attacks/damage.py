@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import psycopg
 
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests.stores.scene import STORES, Scene
 
 DATABASES = ("sqlite", "postgres")

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from hashlib import sha256
 
-from signoff.deliveries import NewDelivery
 from signoff.records import (
     Amendment,
     AuditKind,
@@ -27,7 +26,8 @@ from signoff.records import (
     TokenKind,
     WorkflowInfo,
 )
-from signoff.stores.base import Outcome, Store, Write
+from signoff.records.deliveries import NewDelivery
+from signoff.stores.contract.store import Outcome, Store, Write
 
 GROUP = "default"
 WORKFLOW = "large"

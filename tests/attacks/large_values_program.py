@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from signoff import Signoff
-from signoff.context import Context
+from signoff.workflow.context import Context
 from tests.attacks.large_value import ROWS
 
 app = Signoff(store=os.environ["SIGNOFF_STORE"])

@@ -10,8 +10,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
-from signoff.deliveries import DeliveryState, NewDelivery, Report
-from signoff.people.questions import Question
+from signoff.people.questions.question import Question
 from signoff.records import (
     Amendment,
     AuditKind,
@@ -36,9 +35,10 @@ from signoff.records import (
     WorkerInfo,
     WorkflowInfo,
 )
-from signoff.stores.base import Outcome, Store, Write
-from signoff.stores.base_snapshots import Saved, SavedRun
-from signoff.stores.operations import OPERATIONS
+from signoff.records.deliveries import DeliveryState, NewDelivery, Report
+from signoff.stores.contract.operations import OPERATIONS
+from signoff.stores.contract.snapshots import Saved, SavedRun
+from signoff.stores.contract.store import Outcome, Store, Write
 
 GROUP: Final = "elsewhere"
 """The group of the attacker's runs: no worker of the tests serves it."""

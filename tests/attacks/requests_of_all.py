@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from signoff.stores.operations import OPERATIONS, PATH
+from signoff.stores.contract.operations import OPERATIONS, PATH
 from tests.attacks.large_rows import (
     ENDED_RUN,
     GROUP,

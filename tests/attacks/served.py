@@ -12,9 +12,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from signoff.stores.base import Store
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.contract.store import Store
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests import worker_keys
 from tests.attacks.large_rows import fill
 from tests.attacks.measuring import Measured

@@ -16,15 +16,15 @@ import httpx
 import pytest
 from standardwebhooks import Webhook
 
-from signoff.people.anchors.anchor import AnchorUnavailable, Kept, cursor_of
-from signoff.people.anchors.anchoring import EMPTY, LONGEST_PAUSE, Anchoring, heads_of, restart
-from signoff.people.anchors.checkpoint import Checkpoint, read_checkpoint
-from signoff.people.anchors.configured import Anchors, anchors_of
-from signoff.people.anchors.file import FileAnchor
-from signoff.people.anchors.verifying import UNANCHORED, Examination, examine
-from signoff.people.audit import hash_of
+from signoff.people.audit.anchors.anchor import AnchorUnavailable, Kept, cursor_of
+from signoff.people.audit.anchors.anchoring import EMPTY, LONGEST_PAUSE, Anchoring, heads_of, restart
+from signoff.people.audit.anchors.checkpoint import Checkpoint, read_checkpoint
+from signoff.people.audit.anchors.config import Anchors, anchors_of
+from signoff.people.audit.anchors.file import FileAnchor
+from signoff.people.audit.anchors.verification import UNANCHORED, Examination, examine
+from signoff.people.audit.trail import hash_of
 from signoff.records import AuditEvent, Seal
-from signoff.stores.base import Store
+from signoff.stores.contract.store import Store
 from tests.attacks.trails import add, anchor, cut_from, forge
 from tests.cli.commands import Ended, Running, signoff, until
 from tests.cli.diagnoses import examine as diagnose

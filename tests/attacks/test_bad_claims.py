@@ -13,13 +13,13 @@ import pytest
 
 from signoff import Context, Signoff
 from signoff.errors import StoreUnavailable
-from signoff.failed_items import SetAsideItem
 from signoff.records import Rate, RunState
+from signoff.records.failed_items import SetAsideItem
 from signoff.server import Role, Server
-from signoff.server.issued import IssuedKeys
-from signoff.stores.base import Store
-from signoff.stores.remote import RemoteStore
-from signoff.stores.set_aside import at_work
+from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.stores.contract.store import Store
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.shared.set_aside_items import at_work
 from tests.attacks.damage import DATABASES, Damaged, damaged
 from tests.stores.scene import GROUP, WORKFLOW, Scene
 from tests.support import in_asyncio
@@ -147,7 +147,7 @@ async def test_other_groups_and_namespaces_claim_at_once(
         def refuse(*_: object, **more: object) -> None:
             raise AssertionError("one by one")
 
-        for module in ("sqlite_leases", "postgres_leases"):
+        for module in ("sqlite.leases", "postgres.leases"):
             monkeypatch.setattr(f"signoff.stores.{module}.claim_each", refuse)
         assert await _claimed(zoo) == ["r"]
         assert await _claimed(zoo, group="other") == ["s"]
@@ -158,7 +158,7 @@ async def test_other_groups_and_namespaces_claim_at_once(
 async def test_more_bad_runs_than_are_tried_at_once_keep_no_other_from_a_worker(
     tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("sqlite_claims", "postgres_leases"):
+    for module in ("sqlite.claims", "postgres.leases"):
         monkeypatch.setattr(f"signoff.stores.{module}.AT_ONCE", 10)
     async with damaged(database, tmp_path) as damage:
         scene = damage.scene

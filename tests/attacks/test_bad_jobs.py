@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from signoff.codec.ciphers import Ciphers, EncryptionKey
-from signoff.engine.retention import Retention
-from signoff.engine.schedules import fire_due
-from signoff.engine.schedules import new_set_aside as new_schedules_aside
-from signoff.people import sealing
-from signoff.people.audit import verify
-from signoff.people.decisions import new_set_aside, serve_questions
-from signoff.people.sealing import Sealing, seal_events
+from signoff.engine.timers.retention import Retention
+from signoff.engine.timers.schedules import fire_due
+from signoff.engine.timers.schedules import new_set_aside as new_schedules_aside
+from signoff.people.audit import sealing
+from signoff.people.audit.sealing import Sealing, seal_events
+from signoff.people.audit.trail import verify
+from signoff.people.questions.changes import new_set_aside, serve_questions
 from signoff.records import AuditKind, NewAuditEvent, NewSchedule, NewToken, TokenKind
-from signoff.stores.encrypted import encrypted
+from signoff.stores.wrappers.encrypted import encrypted
 from tests.attacks.damage import DATABASES, damaged
 from tests.stores.scene import GROUP, WORKFLOW, Scene, entry, question
 from tests.support import in_asyncio

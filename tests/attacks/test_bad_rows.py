@@ -12,21 +12,21 @@ from typing import Any, cast
 
 import pytest
 
-from signoff.deliveries import NewDelivery
-from signoff.engine.schedules import AT_ONCE, fire_due, new_set_aside
-from signoff.engine.timers import TimerService
+from signoff.engine.timers.schedules import AT_ONCE, fire_due, new_set_aside
+from signoff.engine.timers.timers import TimerService
 from signoff.errors import StoreUnavailable
-from signoff.people.channels.channel import Channel
-from signoff.people.channels.webhook import WebhookSender
-from signoff.people.decisions import AT_ONCE as QUESTIONS_AT_ONCE
-from signoff.people.decisions import serve_questions
-from signoff.people.duties import serve_due_questions
-from signoff.people.outbox import Dispatcher
-from signoff.people.sealing import seal_events
+from signoff.people.audit.sealing import seal_events
+from signoff.people.notifications.channels.channel import Channel
+from signoff.people.notifications.channels.webhook import WebhookSender
+from signoff.people.notifications.outbox import Dispatcher
+from signoff.people.questions.changes import AT_ONCE as QUESTIONS_AT_ONCE
+from signoff.people.questions.changes import serve_questions
+from signoff.people.questions.periodic_jobs import serve_due_questions
 from signoff.records import Amendment, AuditEvent, Due, NewRun, NewSchedule, Promise, Seal
-from signoff.server.scrape import of_jobs
-from signoff.stores.base import Store
-from signoff.stores.paging import DeliveryFilter
+from signoff.records.deliveries import NewDelivery
+from signoff.records.paging import DeliveryFilter
+from signoff.server.process.prometheus import of_jobs
+from signoff.stores.contract.store import Store
 from tests.stores.scene import GROUP, WORKFLOW, Scene, memory_scene, postgres_scene, question, rule, until
 from tests.support import in_asyncio
 
@@ -228,7 +228,7 @@ async def test_one_event_keeps_no_other_of_its_channel_from_being_told(
 async def test_timers_that_fail_stop_no_other_job_and_are_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("signoff.engine.timers.LATE_SECONDS", 0.0)
+    monkeypatch.setattr("signoff.engine.timers.timers.LATE_SECONDS", 0.0)
     async with memory_scene(tmp_path) as scene:
 
         class Failing(Poisoned):
@@ -267,7 +267,7 @@ def test_a_schedule_of_before_lengths_were_checked_stops_nobody_on_postgres(
             evil = scene.within("evil")
             long = "".join(random.Random(3).choices(string.ascii_letters + string.digits, k=5_000))
             with monkeypatch.context() as earlier:
-                earlier.setattr("signoff.stores.postgres.check_schedule", _unchecked)
+                earlier.setattr("signoff.stores.postgres.store.check_schedule", _unchecked)
                 await evil.store.put_schedule(replace(NEW, workflow=long, next_at=1_000_001.0))
             for checks in (True, False):
                 await scene.within(f"acme-{checks}").store.put_schedule(
@@ -275,7 +275,7 @@ def test_a_schedule_of_before_lengths_were_checked_stops_nobody_on_postgres(
                 )
                 scene.clock.advance(61)
                 if not checks:
-                    monkeypatch.setattr("signoff.stores.postgres_rows.check_run", _unchecked)
+                    monkeypatch.setattr("signoff.stores.postgres.rows.check_run", _unchecked)
                 assert await fire_due(scene.store) is None
                 assert await evil.listed() == []
                 assert len(await scene.within(f"acme-{checks}").listed()) == 1

@@ -8,8 +8,8 @@ import pytest
 
 from signoff.records import RunState
 from signoff.server import Server
-from signoff.server.issued import IssuedKeys
-from signoff.stores.remote import RemoteStore
+from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.stores.remote.store import RemoteStore
 from tests.attacks.damage import DATABASES, damaged
 from tests.stores.scene import Scene, entry
 from tests.support import in_asyncio

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from signoff.engine.schedules import fire_due
-from signoff.engine.schedules import new_set_aside as new_schedules_aside
+from signoff.engine.timers.schedules import fire_due
+from signoff.engine.timers.schedules import new_set_aside as new_schedules_aside
 from signoff.records import NewPromise, PromiseState, Rate, RunState, WorkerInfo
-from signoff.stores.base import FORGET_SECONDS
-from signoff.stores.set_aside import at_work
+from signoff.stores.contract.store import FORGET_SECONDS
+from signoff.stores.shared.set_aside_items import at_work
 from tests.attacks.damage import DATABASES, Damaged, damaged
 from tests.attacks.test_bad_jobs import NEW
 from tests.stores.scene import GROUP, KEPT_FAILURE, Scene
@@ -187,7 +187,7 @@ async def test_more_timers_than_are_tried_at_once_keep_no_other_from_firing(
     tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bad ones are due first, and fill more than a page; their number is not the number of tries."""
-    for module in ("one_by_one", "sqlite_due", "postgres_leases"):
+    for module in ("shared.one_by_one", "sqlite.timers", "postgres.leases"):
         monkeypatch.setattr(f"signoff.stores.{module}.AT_ONCE", 10)
     async with damaged(database, tmp_path) as damage:
         scene = damage.scene
@@ -211,9 +211,9 @@ async def test_more_timers_than_are_tried_at_once_keep_no_other_from_firing(
 async def test_more_items_that_fail_than_a_process_remembers_make_no_job_spin(
     tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("one_by_one", "sqlite_due", "postgres_leases"):
+    for module in ("shared.one_by_one", "sqlite.timers", "postgres.leases"):
         monkeypatch.setattr(f"signoff.stores.{module}.AT_ONCE", 10)
-    monkeypatch.setattr("signoff.stores.set_aside.MOST", 30)
+    monkeypatch.setattr("signoff.stores.shared.set_aside_items.MOST", 30)
     async with damaged(database, tmp_path) as damage:
         scene = damage.scene
         evil = scene.within("evil").store

@@ -13,12 +13,12 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from signoff import Context, Signoff
-from signoff.people.callbacks import SECRET
-from signoff.people.responders import Responder
+from signoff.people.questions.callback_terms import SECRET
+from signoff.records.responders import Responder
 from signoff.server import Role
-from signoff.server.actors import Actor
-from signoff.server.callback_secrets import CallbackSecrets
-from signoff.server.ways import Identity
+from signoff.server.auth.actors import Actor
+from signoff.server.auth.authenticators import Identity
+from signoff.server.auth.callback_secrets import CallbackSecrets
 from signoff.testing import VirtualClock
 from tests.server.conftest import ended, events, serving, start
 from tests.server.keyed import Keyed

@@ -13,7 +13,6 @@ import httpx
 import pytest
 
 from signoff import Signoff
-from signoff.deliveries import NewDelivery
 from signoff.errors import AccessDenied, InvalidValue
 from signoff.records import (
     AuditKind,
@@ -23,17 +22,18 @@ from signoff.records import (
     PromiseKind,
     TokenKind,
 )
+from signoff.records.deliveries import NewDelivery
+from signoff.records.paging import PromiseFilter, RunFilter
 from signoff.server import Role, Server
-from signoff.server.issued import IssuedKeys
-from signoff.server.keys import WorkerKeys, new_worker_key
-from signoff.stores.base import Store
-from signoff.stores.paging import PromiseFilter, RunFilter
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.remote import RemoteStore
-from signoff.stores.sealed_cursors import NUMBERED
-from signoff.stores.sqlite import SqliteStore
+from signoff.server.auth.key_file import WorkerKeys, new_worker_key
+from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.stores.contract.store import Store
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.tokens import new_token
+from signoff.stores.wrappers.sealed_cursors import NUMBERED
 from signoff.testing import VirtualClock
-from signoff.tokens import new_token
 from tests.postgres.databases import migrated_database
 from tests.support import in_asyncio
 

@@ -16,9 +16,9 @@ import pytest
 from signoff import Context
 from signoff.records import EntryKind, RunState
 from signoff.redaction import Redaction, Redactor
-from signoff.stores.base import Write
-from signoff.stores.sqlite import SqliteStore
-from signoff.stores.sqlite_log import MIB, LogLimit
+from signoff.stores.contract.store import Write
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.sqlite.write_ahead_log import MIB, LogLimit
 from tests.cli.commands import signoff
 from tests.stores.scene import Scene, entry, rule
 from tests.support import in_asyncio, new_app, opened, reaches, running

@@ -16,7 +16,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from signoff.server import Role, create_server_app
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests.server.keyed import Keyed, client_of, keyed
 from tests.support import OnThread
 

@@ -18,7 +18,7 @@ from tests.notifications.test_slack_answers import asked, stage
 from tests.server.conftest import kind
 from tests.server.keyed import keyed
 from tests.server.provider import RSA, Browser
-from tests.server.test_openid import World, world
+from tests.server.test_oidc import World, world
 from tests.support import OnThread, in_asyncio
 
 

@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from signoff.records import Token, TokenKind
-from signoff.server.ways import RECHECK_SECONDS
-from signoff.stores.paging import TokenFilter
+from signoff.records.paging import TokenFilter
+from signoff.server.auth.authenticators import RECHECK_SECONDS
 from tests.server.conftest import start
 from tests.server.provider import PUBLIC, Browser
-from tests.server.test_openid import World, world
+from tests.server.test_oidc import World, world
 from tests.support import OnThread
 
 HOST = PUBLIC.removeprefix("https://")
@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 60.0
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    for module in ("events", "services"):  # a stream looks at its login as it sends something
+    for module in ("routes.run_events", "services"):  # a stream looks at its login as it sends something
         monkeypatch.setattr(f"signoff.server.{module}.PING_SECONDS", 0.05)
     with OnThread(lambda: world(tmp_path, idle_seconds=IDLE_SECONDS)) as made:
         made.provider.claims["roles"] = ["operator"]

@@ -16,10 +16,10 @@ import httpx
 import psycopg
 import pytest
 
-from signoff import process_limits
+from signoff.runtime import process_limits
 from signoff.server import Server
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests.attacks.deployment import KINDS, Deployment, deployed
 from tests.cli.commands import PATIENCE_SECONDS, Running, until
 from tests.postgres.server import FAST, PostgresServer

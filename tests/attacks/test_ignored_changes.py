@@ -11,20 +11,20 @@ from typing import Any, cast
 import psycopg
 import pytest
 
-from signoff.deliveries import DeliveryState
-from signoff.engine.retention import Retention
-from signoff.engine.schedules import fire_due
-from signoff.engine.schedules import new_set_aside as new_schedules_aside
+from signoff.engine.timers.retention import Retention
+from signoff.engine.timers.schedules import fire_due
+from signoff.engine.timers.schedules import new_set_aside as new_schedules_aside
 from signoff.errors import StoreUnavailable
-from signoff.people.channels.channel import Channel
-from signoff.people.decisions import new_set_aside, serve_questions
-from signoff.people.notices import Notice
-from signoff.people.outbox import Dispatcher
-from signoff.people.sealing import Sealing
+from signoff.people.audit.sealing import Sealing
+from signoff.people.notifications.channels.channel import Channel
+from signoff.people.notifications.notices import Notice
+from signoff.people.notifications.outbox import Dispatcher
+from signoff.people.questions.changes import new_set_aside, serve_questions
 from signoff.records import Amendment, AuditKind, RunState
-from signoff.stores.base import FORGET_SECONDS, Store
-from signoff.stores.paging import DeliveryFilter
-from signoff.stores.postgres import PostgresStore
+from signoff.records.deliveries import DeliveryState
+from signoff.records.paging import DeliveryFilter
+from signoff.stores.contract.store import FORGET_SECONDS, Store
+from signoff.stores.postgres.store import PostgresStore
 from tests.attacks.damage import DATABASES, damaged
 from tests.attacks.test_bad_jobs import NEW, ask, record
 from tests.attacks.test_bad_timers import ITEMS, advance, failing

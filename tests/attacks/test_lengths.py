@@ -10,16 +10,7 @@ from typing import Any
 
 import pytest
 
-from signoff.deliveries import NewDelivery
 from signoff.errors import InvalidValue
-from signoff.names import (
-    LONGEST_CHOSEN_BYTES,
-    LONGEST_ID_BYTES,
-    LONGEST_NAME_BYTES,
-    LONGEST_NAMESPACE_BYTES,
-    LONGEST_PERSON_BYTES,
-    LONGEST_REQUEST_BYTES,
-)
 from signoff.records import (
     Amendment,
     AuditKind,
@@ -33,7 +24,16 @@ from signoff.records import (
     WorkerInfo,
     WorkflowInfo,
 )
-from signoff.stores.base import Write
+from signoff.records.deliveries import NewDelivery
+from signoff.records.names import (
+    LONGEST_CHOSEN_BYTES,
+    LONGEST_ID_BYTES,
+    LONGEST_NAME_BYTES,
+    LONGEST_NAMESPACE_BYTES,
+    LONGEST_PERSON_BYTES,
+    LONGEST_REQUEST_BYTES,
+)
+from signoff.stores.contract.store import Write
 from tests.stores.scene import GROUP, SUCCESS, WORKFLOW, YES, Scene, promise, question, rule
 
 _random = random.Random(7)

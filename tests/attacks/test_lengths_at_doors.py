@@ -11,12 +11,12 @@ import pytest
 
 from signoff import Context, Signoff
 from signoff.errors import InvalidValue, RegistrationError, SignoffError
-from signoff.names import LONGEST_ID_BYTES
 from signoff.records import NewSchedule
+from signoff.records.names import LONGEST_ID_BYTES
 from signoff.server import Server
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.remote import RemoteStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests import worker_keys
 from tests.postgres.databases import migrated_database
 from tests.server.conftest import app_in, serving

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from signoff.errors import InvalidValue, RegistrationError
-from signoff.people.attachments import is_web
-from signoff.people.notices import said_of_attachment as said_in_messages
-from signoff.people.questions import Question
+from signoff.people.notifications.notices import said_of_attachment as said_in_messages
+from signoff.people.questions.attachments import is_web
+from signoff.people.questions.question import Question
 from signoff.records import NewPromise, PromiseKind
-from signoff.server.link_pages import attachment_parts as shown_on_page
-from signoff.stores.remote import RemoteStore
+from signoff.server.pages.answer_link import attachment_parts as shown_on_page
+from signoff.stores.remote.store import RemoteStore
 from tests import worker_keys
 from tests.server.keyed import keyed
 from tests.support import OnThread

@@ -14,13 +14,20 @@ import httpx
 import pytest
 
 from signoff.records import LiveText
-from signoff.server import Server, operations
-from signoff.server.item_limits import MOST_EVENTS, MOST_ITEMS, MOST_OPENED, MOST_PIECES, MOST_WRITTEN
-from signoff.server.payloads import check_payloads
-from signoff.stores.operations import PATH
-from signoff.stores.paging import AuditFilter
-from signoff.stores.remote import PIECES_AT_ONCE, RemoteStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.records.paging import AuditFilter
+from signoff.server import Server
+from signoff.server.routes import store_operations
+from signoff.server.store_api.item_limits import (
+    MOST_EVENTS,
+    MOST_ITEMS,
+    MOST_OPENED,
+    MOST_PIECES,
+    MOST_WRITTEN,
+)
+from signoff.server.store_api.payload_checks import check_payloads
+from signoff.stores.contract.operations import PATH
+from signoff.stores.remote.store import PIECES_AT_ONCE, RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests import worker_keys
 from tests.support import in_asyncio
 
@@ -131,7 +138,7 @@ async def test_the_loop_goes_on_while_a_long_batch_is_checked(
             went_on.append(turned.wait(LONGEST_WAIT_SECONDS))
         check_payloads(operation, arguments)
 
-    monkeypatch.setattr(operations, "check_payloads", check)
+    monkeypatch.setattr(store_operations, "check_payloads", check)
     async with serving(tmp_path) as (_, served, http):
         attack = [recording(events, 1_000 * n) for n, events in enumerate(asked)]
         assert all("result" in each for each in replies(await ask(http, *attack)))
@@ -154,7 +161,7 @@ async def test_live_text_of_very_many_steps_is_sent_in_parts(
     async with serving(tmp_path) as (server, _, _):
         store = RemoteStore(server.url, key=worker_keys.SECRET)
         await store.open()
-        monkeypatch.setattr(operations, "check_payloads", check)
+        monkeypatch.setattr(store_operations, "check_payloads", check)
         try:
             await store.publish(pieces)
         finally:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from signoff.engine.cron import LONGEST_CRON, check_cron
+from signoff.engine.timers.cron import LONGEST_CRON, check_cron
 from signoff.errors import InvalidValue
 from signoff.records import NewSchedule
 from signoff.server import Role
-from signoff.stores.remote import RemoteStore
+from signoff.stores.remote.store import RemoteStore
 from tests import worker_keys
 from tests.server.conftest import app_in, kind, serving
 from tests.server.keyed import keyed

@@ -12,9 +12,9 @@ from typing import Final
 import httpx
 import pytest
 
-from signoff.redaction.hidden import PLACEHOLDER, Hidden, shared
+from signoff.redaction.hidden_values import PLACEHOLDER, Hidden, shared
 from signoff.server import Server
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests.support import in_asyncio
 
 MOST_KIB = 64 * 1024
@@ -23,7 +23,7 @@ LONGEST_WAIT_SECONDS: Final = 10.0
 HIDE = """
 import re
 from pathlib import Path
-from signoff.redaction.hidden import Hidden
+from signoff.redaction.hidden_values import Hidden
 
 def resident():
     return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])

@@ -22,12 +22,12 @@ from signoff.doctor import sqlite as checks
 from signoff.doctor.findings import Level
 from signoff.doctor.sqlite import File, space
 from signoff.records import NewRun, RunState
-from signoff.stores import sqlite_log
-from signoff.stores.base import Outcome, Write
-from signoff.stores.sqlite import SqliteStore
-from signoff.stores.sqlite_file import OpenFiles
-from signoff.stores.sqlite_log import MIB, LogLimit
-from signoff.stores.sqlite_transaction import Committer
+from signoff.stores.contract.store import Outcome, Write
+from signoff.stores.sqlite import write_ahead_log
+from signoff.stores.sqlite.open_files import OpenFiles
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.sqlite.transaction import Committer
+from signoff.stores.sqlite.write_ahead_log import MIB, LogLimit
 from tests.cli.commands import signoff
 from tests.cli.diagnoses import examine
 from tests.support import in_asyncio
@@ -88,8 +88,8 @@ async def test_the_log_stays_short_while_reads_from_outside_overlap_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_bounded: bool
 ) -> None:
     """Without the bound it grows by all that is written: the attack works."""
-    monkeypatch.setattr(sqlite_log, "LIMIT_BYTES", 8 * MIB if is_bounded else 1 << 40)
-    monkeypatch.setattr(sqlite_log, "PATIENCE", ((0, 5.0),))
+    monkeypatch.setattr(write_ahead_log, "LIMIT_BYTES", 8 * MIB if is_bounded else 1 << 40)
+    monkeypatch.setattr(write_ahead_log, "PATIENCE", ((0, 5.0),))
     store = SqliteStore(tmp_path / "x.db")
     await store.open()
     with reader(store.path, 0.05):
@@ -105,11 +105,11 @@ async def test_the_log_stays_short_while_reads_from_outside_overlap_without_end(
 async def test_a_reader_that_never_ends_holds_up_commits_for_little_and_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sqlite_log, "LIMIT_BYTES", MIB)
-    monkeypatch.setattr(sqlite_log, "PATIENCE", ((0, 0.01),))
-    monkeypatch.setattr(sqlite_log, "WARN_BYTES", 8 * MIB)
-    monkeypatch.setattr(sqlite_log, "LEAST_REST_SECONDS", 0.01)
-    monkeypatch.setattr(sqlite_log, "REST", ((0, 0.0),))
+    monkeypatch.setattr(write_ahead_log, "LIMIT_BYTES", MIB)
+    monkeypatch.setattr(write_ahead_log, "PATIENCE", ((0, 0.01),))
+    monkeypatch.setattr(write_ahead_log, "WARN_BYTES", 8 * MIB)
+    monkeypatch.setattr(write_ahead_log, "LEAST_REST_SECONDS", 0.01)
+    monkeypatch.setattr(write_ahead_log, "REST", ((0, 0.0),))
     store = SqliteStore(tmp_path / "x.db")
     await store.open()
     with caplog.at_level(logging.WARNING), reader(store.path, 1000.0):
@@ -149,9 +149,9 @@ def test_an_attempt_waits_for_all_readers_together_no_longer_than_for_one(
             db.execute("INSERT INTO runs VALUES (1)")
             times = iter(range(100))
             clock = SimpleNamespace(monotonic=lambda: next(times) / 10)  # other threads have the real one
-            monkeypatch.setattr(sqlite_log, "time", clock)
-            monkeypatch.setattr(sqlite_log, "PATIENCE", ((0, 1.0),))
-            monkeypatch.setattr(sqlite_log, "LOOKS", 100)
+            monkeypatch.setattr(write_ahead_log, "time", clock)
+            monkeypatch.setattr(write_ahead_log, "PATIENCE", ((0, 1.0),))
+            monkeypatch.setattr(write_ahead_log, "LOOKS", 100)
             db.set_trace_callback(asked.append)
             assert not LogLimit("x").empty(db, 0)
         assert asked[0] == "PRAGMA busy_timeout = 10"
@@ -186,7 +186,7 @@ async def test_a_log_that_another_process_empties_is_no_loss_and_costs_no_look_a
     def counted(self: Committer, size: int, log_size: int) -> bool:
         nonlocal looks
         looks += 1
-        monkeypatch.setattr("signoff.stores.sqlite_transaction.connect", None)  # must not be needed
+        monkeypatch.setattr("signoff.stores.sqlite.transaction.connect", None)  # must not be needed
         try:
             return whole(self, size, log_size)
         finally:

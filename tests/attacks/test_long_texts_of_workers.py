@@ -19,10 +19,10 @@ from signoff.records import (
     RunState,
     Settlement,
 )
+from signoff.records.paging import PromiseFilter
 from signoff.server import Server
-from signoff.stores.paging import PromiseFilter
-from signoff.stores.remote import RemoteStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests import worker_keys
 from tests.attacks.malformed import QUESTIONS
 from tests.support import in_asyncio

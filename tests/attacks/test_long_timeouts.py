@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from signoff.errors import InvalidValue
+from signoff.records.paging import PromiseFilter
 from signoff.server import Server
-from signoff.stores.paging import PromiseFilter
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests.support import in_asyncio, new_app, running
 
 BAD = (-1, -0.001, 1e16, 1e308)

@@ -11,7 +11,7 @@ MOST_KIB: Final = 24 * 1024
 READ: Final = """
 import re
 from pathlib import Path
-from signoff.people.foreign_schemas import checkable
+from signoff.people.schemas.foreign_schemas import checkable
 
 def resident():
     return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])

@@ -22,12 +22,12 @@ import httpx
 import pytest
 
 from signoff import Signoff
-from signoff.cli.exits import ExitCode
+from signoff.cli.exit_codes import ExitCode
 from signoff.errors import InvalidValue
 from signoff.records import NewPromise, PromiseKind
-from signoff.stores.operations import OPERATIONS
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.remote import RemoteStore
+from signoff.stores.contract.operations import OPERATIONS
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.remote.store import RemoteStore
 from tests import worker_keys
 from tests.attacks.malformed import QUESTIONS, Attack, Attacker
 from tests.cli.commands import signoff

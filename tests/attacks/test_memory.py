@@ -14,11 +14,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from signoff.people.questions import Question
-from signoff.server.streams import MOST
-from signoff.stores.base import Store
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.people.questions.question import Question
+from signoff.server.limits.streams import MOST
+from signoff.stores.contract.store import Store
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests.attacks.large_rows import LONG_RUN, TEXT
 from tests.attacks.requests_of_all import (
     LONG_BATCHES,

@@ -14,14 +14,14 @@ from moto.server import ThreadedMotoServer
 
 from examples.website_summary.processes import free_port
 from signoff.errors import InvalidValue
-from signoff.people.anchors.anchor import AnchorUnavailable
-from signoff.people.anchors.anchoring import MOST_FAILURES, Anchoring, restart
-from signoff.people.anchors.checkpoint import Checkpoint
-from signoff.people.anchors.configured import Anchors, anchors_of
-from signoff.people.anchors.objects import ObjectAnchor
-from signoff.people.anchors.verifying import Examination, examine
-from signoff.stores.base import Store
-from signoff.stores.sqlite import SqliteStore
+from signoff.people.audit.anchors.anchor import AnchorUnavailable
+from signoff.people.audit.anchors.anchoring import MOST_FAILURES, Anchoring, restart
+from signoff.people.audit.anchors.checkpoint import Checkpoint
+from signoff.people.audit.anchors.config import Anchors, anchors_of
+from signoff.people.audit.anchors.object_store import ObjectAnchor
+from signoff.people.audit.anchors.verification import Examination, examine
+from signoff.stores.contract.store import Store
+from signoff.stores.sqlite.store import SqliteStore
 from tests.attacks.trails import add, anchor, cut_from, forge
 from tests.cli.commands import Ended, signoff
 from tests.stores.scene import Scene, rule

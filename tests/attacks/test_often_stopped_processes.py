@@ -20,7 +20,7 @@ import pytest
 
 from examples.website_summary.processes import free_port
 from signoff import AsyncClient, Signoff
-from signoff.stores.remote import RemoteStore
+from signoff.stores.remote.store import RemoteStore
 from tests import worker_keys
 from tests.attacks import computing_programs as programs
 from tests.postgres.databases import fresh_database

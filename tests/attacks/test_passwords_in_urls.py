@@ -10,10 +10,10 @@ import pytest
 
 from signoff import AsyncClient
 from signoff.errors import StoreUnavailable
-from signoff.http_connection import new_client, server_url, shown_url
 from signoff.server import Server
-from signoff.stores.remote import RemoteStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.wire.http import new_client, server_url, shown_url
 from tests import worker_keys
 from tests.support import in_asyncio
 

@@ -14,9 +14,9 @@ import pytest
 from signoff.doctor.findings import Level
 from signoff.doctor.sqlite import File, permissions
 from signoff.records import NewRun
-from signoff.stores import sqlite_schema
-from signoff.stores.sqlite import SqliteStore
-from signoff.stores.sqlite_space import give_back, rebuild
+from signoff.stores.sqlite import schema
+from signoff.stores.sqlite.free_space import give_back, rebuild
+from signoff.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
 
@@ -34,7 +34,7 @@ def mode_of(path: str | Path) -> int:
 
 async def write_into(path: Path) -> dict[str, int]:
     """Open a store, write, and return the modes of all files that it has then."""
-    sqlite_schema.prepare(path, str(path), busy_seconds=5.0)  # stores of tests begin with a copy
+    schema.prepare(path, str(path), busy_seconds=5.0)  # stores of tests begin with a copy
     store = SqliteStore(path)
     try:
         await store.open()
@@ -55,7 +55,7 @@ def test_a_new_file_its_log_and_its_shared_memory_are_their_owners_alone_whateve
 
 def test_a_new_file_where_a_link_leads_is_too(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "signoff.db")
-    sqlite_schema.prepare(tmp_path / "link.db", "link.db", busy_seconds=5.0)
+    schema.prepare(tmp_path / "link.db", "link.db", busy_seconds=5.0)
     assert mode_of(tmp_path / "signoff.db") == 0o600
 
 
@@ -64,14 +64,14 @@ def test_a_new_file_is_never_readable_by_others_not_even_for_an_instant(
 ) -> None:
     path = tmp_path / "signoff.db"
     before: list[int] = []
-    connects = sqlite_schema.sqlite3.connect
+    connects = schema.sqlite3.connect
 
     def look_first(*args: object, **more: object) -> object:
         before.append(mode_of(path))
         return connects(*args, **more)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(sqlite_schema.sqlite3, "connect", look_first)
-    sqlite_schema.prepare(path, "signoff.db", busy_seconds=5.0)
+    monkeypatch.setattr(schema.sqlite3, "connect", look_first)
+    schema.prepare(path, "signoff.db", busy_seconds=5.0)
     assert before == [0o600]
 
 
@@ -82,7 +82,7 @@ def test_threads_that_create_one_file_at_once_all_have_it(tmp_path: Path) -> Non
 
     def prepare() -> None:
         ready.wait()
-        applied.append(sqlite_schema.prepare(path, "signoff.db", busy_seconds=30.0))
+        applied.append(schema.prepare(path, "signoff.db", busy_seconds=30.0))
 
     threads = [threading.Thread(target=prepare) for _ in range(8)]
     for each in threads:

@@ -13,7 +13,7 @@ import pytest
 
 from signoff import AsyncClient, Signoff
 from signoff.errors import AlreadySettled, InvalidValue
-from signoff.people.links import create_link, revoke_link
+from signoff.people.links.answer_links import create_link, revoke_link
 from signoff.records import (
     AuditKind,
     NewAuditEvent,
@@ -24,7 +24,7 @@ from signoff.records import (
     Settlement,
     TokenKind,
 )
-from signoff.stores.paging import AuditFilter
+from signoff.records.paging import AuditFilter
 from tests.postgres.databases import migrated_database
 from tests.server import workflows
 from tests.server.conftest import asked, path_of, serving, start

@@ -10,7 +10,8 @@ import pytest
 from uvicorn.protocols.http import auto
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from signoff.server import connections, serving
+from signoff.server.limits import connections
+from signoff.server.process import uvicorn_server
 from tests.attacks.test_slow_bodies import head
 from tests.attacks.test_slow_heads import WHOLE, answer, answered, connected, is_closed
 from tests.support import in_asyncio
@@ -35,7 +36,7 @@ def bounds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> M
             assert spec.loader is not None
             used = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(used)
-        monkeypatch.setattr(serving, "BoundedConnections", used.BoundedConnections)
+        monkeypatch.setattr(uvicorn_server, "BoundedConnections", used.BoundedConnections)
     monkeypatch.setattr(used, "BODY_SECONDS", 0.2)
     return used
 

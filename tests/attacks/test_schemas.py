@@ -18,15 +18,15 @@ from typing import Any
 
 import pytest
 
-from signoff.people.pattern_effort import open_size, pattern_size, pattern_states
-from signoff.people.schemas import problems, schema_problem
+from signoff.people.schemas.pattern_cost import open_size, pattern_size, pattern_states
+from signoff.people.schemas.validation import problems, schema_problem
 
 MOST_SECONDS = 10  # of processor time, a slow machine included; the attacks took hours
 MOST_KIB = 256 * 1024  # imports are 60 MB of it; the attacks took 23 GB
 
 CHECKER = """
 import json, os, resource, signal, sys
-from signoff.people.schemas import problems
+from signoff.people.schemas.validation import problems
 for line in sys.stdin:
     forked = os.fork()
     if not forked:

@@ -16,12 +16,12 @@ import pytest
 from signoff import Signoff
 from signoff.doctor.deployment import of_server
 from signoff.doctor.findings import Finding, Level
-from signoff.own_logs import hiding_texts
 from signoff.records import NewPromise
+from signoff.runtime.loggers import hiding_texts
 from signoff.server import Role, Server
-from signoff.server.issued import IssuedKeys
-from signoff.stores.failure_texts import LONGEST, text_of, text_of_postgres
-from signoff.stores.one_by_one import ItemFailed
+from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.stores.shared.failure_texts import LONGEST, text_of, text_of_postgres
+from signoff.stores.shared.one_by_one import ItemFailed
 from tests.attacks.damage import DATABASES, Damaged, damaged
 from tests.stores.scene import question
 from tests.support import in_asyncio

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from signoff.server import connections
+from signoff.server.limits import connections
 from tests import worker_keys
 from tests.attacks.test_slow_heads import WHOLE, answer, answered, connected, is_closed
 from tests.server.conftest import app_in, serving

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from signoff.server import connections
-from signoff.server.serving import Serving, bind
+from signoff.server.limits import connections
+from signoff.server.process.uvicorn_server import Serving, bind
 from tests.support import in_asyncio
 
 WHOLE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -12,9 +12,9 @@ import pytest
 
 from examples.website_summary.processes import free_port
 from signoff import AsyncClient, Signoff
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.remote import RemoteStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests import worker_keys
 from tests.postgres.databases import fresh_database
 from tests.remote.processes import Process, lines, slow_app

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from signoff.server import unread_replies
-from signoff.server.serving import Serving
-from signoff.server.streams import MOST
+from signoff.server.limits import unread_replies
+from signoff.server.limits.streams import MOST
+from signoff.server.process.uvicorn_server import Serving
 from tests.attacks.large_rows import LONG_RUN
 from tests.attacks.served import MOST_KIB, ROWS, Served
 from tests.attacks.test_slow_heads import WHOLE, connected

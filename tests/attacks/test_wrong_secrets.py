@@ -14,12 +14,12 @@ import httpx
 import pytest
 
 from signoff import Context
-from signoff.people.links import create_link
-from signoff.people.questions import Question
+from signoff.people.links.answer_links import create_link
+from signoff.people.questions.question import Question
 from signoff.records import NewPromise, PromiseKind
 from signoff.server import Forwarding, app, create_server_app
-from signoff.server.wrong_secrets import ALLOWED, WrongSecretLimit
-from signoff.stores.sqlite import SqliteStore
+from signoff.server.limits.wrong_secrets import ALLOWED, WrongSecretLimit
+from signoff.stores.sqlite.store import SqliteStore
 from tests.support import in_asyncio, new_app, opens, running
 
 PROXY = "10.0.0.7"

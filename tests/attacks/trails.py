@@ -5,13 +5,13 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from signoff.people.anchors.anchoring import Anchoring
-from signoff.people.anchors.configured import Anchors
-from signoff.people.sealing import seal_events
+from signoff.people.audit.anchors.anchoring import Anchoring
+from signoff.people.audit.anchors.config import Anchors
+from signoff.people.audit.sealing import seal_events
 from signoff.records import AuditKind, NewAuditEvent
 from signoff.stores.address import is_postgres
-from signoff.stores.base import Store
-from signoff.stores.sqlite_schema import path_of
+from signoff.stores.contract.store import Store
+from signoff.stores.sqlite.schema import path_of
 from tests.cli.diagnoses import sql
 
 

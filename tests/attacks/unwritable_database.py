@@ -18,7 +18,7 @@ import psycopg
 
 from signoff import Context, Signoff
 from signoff.server import Server
-from signoff.stores.postgres import PostgresStore
+from signoff.stores.postgres.store import PostgresStore
 from tests.postgres.folder import HeldFolder
 from tests.postgres.server import FAST, PostgresServer
 from tests.support import PATIENCE_SECONDS

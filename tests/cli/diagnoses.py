@@ -14,8 +14,8 @@ import psycopg
 
 from signoff.records import WorkerInfo
 from signoff.stores.address import is_postgres, store_at
-from signoff.stores.base import Store
-from signoff.stores.sqlite_schema import path_of
+from signoff.stores.contract.store import Store
+from signoff.stores.sqlite.schema import path_of
 from tests.cli.commands import Ended
 from tests.cli.conftest import Here
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from signoff.deliveries import DeliveryState, NewDelivery, Report
 from signoff.doctor.findings import Level, TookTooLong, clock, latency, ok, within
 from signoff.doctor.findings import examine as run_checks
 from signoff.records import AuditKind, NewAuditEvent, NewPromise, NewRun, NewSchedule, PromiseKind, RunState
-from signoff.stores import sqlite_inspection
-from signoff.stores.base import Store, Write
-from signoff.stores.sqlite_schema import connect_to_look
+from signoff.records.deliveries import DeliveryState, NewDelivery, Report
+from signoff.stores.contract.store import Store, Write
+from signoff.stores.sqlite import inspection
+from signoff.stores.sqlite.schema import connect_to_look
 from tests.cli.conftest import Here
 from tests.cli.diagnoses import examine, findings, levels, on_store, sql, worker
 from tests.postgres.databases import fresh_database
@@ -236,8 +236,8 @@ def test_looking_for_damage_ends_after_its_time(file: Path) -> None:
         "INSERT INTO requests SELECT 'default', i, 'q', 'n', 'v', NULL, NULL FROM n",
     )
     with closing(connect_to_look(file)) as db:
-        assert sqlite_inspection.damage(db, 0.0) == (None, False)
-        assert sqlite_inspection.damage(db, 60.0) == (None, True)
+        assert inspection.damage(db, 0.0) == (None, False)
+        assert inspection.damage(db, 60.0) == (None, True)
 
 
 def test_settings_and_indexes_that_somebody_changed(here: Here, file: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from signoff.cli.exits import ExitCode
+from signoff.cli.exit_codes import ExitCode
 from tests.cli.conftest import Here
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from signoff.cli.root import root
 from signoff.records import Token
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests.cli.commands import Running, signoff
 from tests.cli.conftest import Here
 

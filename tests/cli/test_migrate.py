@@ -12,7 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from signoff.stores import postgres_schema, sqlite_schema
+from signoff.stores.postgres import schema as postgres_schema
+from signoff.stores.sqlite import schema as sqlite_schema
 from tests.cli.commands import environment
 from tests.cli.conftest import Here
 from tests.postgres.databases import fresh_database

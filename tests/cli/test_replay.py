@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from signoff import AsyncClient, RunState, Signoff
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests.cli.commands import ORDERS, PATIENCE_SECONDS, Running, signoff, until
 from tests.cli.conftest import Here
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from examples.website_summary.processes import free_port
-from signoff.engine.collector import YOUNG_OBJECTS
+from signoff.engine.worker.gc_tuning import YOUNG_OBJECTS
 from tests.cli.commands import ORDERS, Running, signoff, until
 from tests.cli.conftest import Here
 from tests.halves import sample

@@ -6,7 +6,7 @@ import platform
 from pathlib import Path
 
 import signoff
-from signoff.stores.base import Store
+from signoff.stores.contract.store import Store
 from tests.cli.conftest import Here
 from tests.cli.diagnoses import on_store, worker
 

@@ -9,9 +9,9 @@ import pytest
 
 from signoff import Context, Signoff, codec
 from signoff.errors import InvalidValue, RegistrationError, SignoffError
-from signoff.people.foreign_schemas import checkable
-from signoff.people.forms import form_of
-from signoff.people.schemas import problems, schema_problem
+from signoff.people.schemas.answer_schemas import form_of
+from signoff.people.schemas.foreign_schemas import checkable
+from signoff.people.schemas.validation import problems, schema_problem
 from signoff.testing import MemoryStore, environment
 from tests.support import in_asyncio
 

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel, computed_field
 
 from signoff import codec
-from signoff.codec.ordered import kind_of
+from signoff.codec.set_order import kind_of
 from signoff.errors import InvalidValue, NotSerializable
 
 T = TypeVar("T")

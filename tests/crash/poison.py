@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from signoff import Context, Signoff
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 
 BEAT_SECONDS = 0.05
 

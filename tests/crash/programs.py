@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from signoff import Context, Signoff, current_step
 from signoff.records import Promise
-from signoff.stores.base import Store
+from signoff.stores.contract.store import Store
 from tests.crash.graph import register_flow
 
 if TYPE_CHECKING:

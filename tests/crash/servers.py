@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from signoff.server import Server
-from signoff.stores.postgres import PostgresStore
+from signoff.stores.postgres.store import PostgresStore
 
 
 def serve(url: str) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from signoff import AsyncClient, AsyncHandle, Signoff
-from signoff.people.callbacks import secret_in
-from signoff.people.receiving import Incoming, find_callback, receive
-from signoff.stores.sqlite import SqliteStore
+from signoff.people.links.callback_intake import Incoming, find_callback, receive
+from signoff.people.questions.callback_terms import secret_in
+from signoff.stores.sqlite.store import SqliteStore
 from tests.crash import programs
 from tests.crash.test_kill import PATIENCE_SECONDS, die, executions
 from tests.support import in_asyncio

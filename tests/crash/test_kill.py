@@ -18,7 +18,7 @@ import pytest
 
 from signoff import AsyncClient, AsyncHandle, Signoff
 from signoff.records import CallKind, Entry, EntryKind, Promise
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests.agents.test_histories import check, is_accepted
 from tests.crash import programs
 from tests.crash.worker import work

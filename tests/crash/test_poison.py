@@ -13,8 +13,8 @@ import pytest
 
 from signoff import AsyncClient, RunState
 from signoff.records import Run
-from signoff.stores.base import Store
-from signoff.stores.paging import RunFilter
+from signoff.records.paging import RunFilter
+from signoff.stores.contract.store import Store
 from tests.crash.poison import make_app, work
 from tests.forks import fork
 from tests.halves import sample

@@ -13,12 +13,12 @@ from multiprocessing.context import ForkServerProcess
 import pytest
 
 from signoff import Escalation
-from signoff.people.audit import verify
-from signoff.people.policies import Policy
-from signoff.people.questions import Question
+from signoff.people.audit.trail import verify
+from signoff.people.questions.policies import Policy
+from signoff.people.questions.question import Question
 from signoff.records import AuditEvent, AuditKind, NewPromise, Promise, PromiseKind, PromiseState
-from signoff.stores.paging import AuditFilter, PromiseFilter
-from signoff.stores.postgres import PostgresStore
+from signoff.records.paging import AuditFilter, PromiseFilter
+from signoff.stores.postgres.store import PostgresStore
 from tests.crash.servers import serve
 from tests.forks import fork
 from tests.postgres.databases import fresh_database

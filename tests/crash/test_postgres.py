@@ -22,8 +22,8 @@ import pytest
 
 from signoff import AsyncClient, Signoff
 from signoff.records import Entry, EntryKind, NewPromise, PromiseState, RunState
-from signoff.stores.paging import RunFilter
-from signoff.stores.postgres import PostgresStore
+from signoff.records.paging import RunFilter
+from signoff.stores.postgres.store import PostgresStore
 from tests.crash import processes, programs
 from tests.forks import fork
 from tests.postgres.account import unprivileged

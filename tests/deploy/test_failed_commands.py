@@ -29,7 +29,7 @@ E       assert 1 == 2
 E         more of it
 ERROR    signoff.worker:driver.py:586 a line of the log
 =========================== short test summary info ============================
-SKIPPED [1] tests/codec/test_hints.py:138: from Python 3.14 on
+SKIPPED [1] tests/codec/test_type_hints.py:138: from Python 3.14 on
 FAILED tests/test_guard.py::test_look - worker 'gw0' crashed while runn...
 FAILED tests/people/test_answers.py::test_answer[a :: b]
 make: *** [Makefile:50: pytest] Error 1

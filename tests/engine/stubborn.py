@@ -24,7 +24,8 @@ from types import CodeType
 from typing import Any
 
 from signoff import Context
-from signoff.engine import guard, interruptions
+from signoff.engine.run import blocking_guard
+from signoff.engine.run import thread_interruption as interruptions
 from signoff.errors import BusyLoop
 from signoff.records import EntryKind
 from tests.support import fails, journaled, new_app, running
@@ -406,7 +407,7 @@ def looking(busy_seconds: float = 0.05) -> Generator[None]:
 
     def look() -> None:
         while not over.wait(busy_seconds / 3):
-            guard.interrupt_busy(busy_seconds)
+            blocking_guard.interrupt_busy(busy_seconds)
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -422,8 +423,8 @@ def drive(name: str, *, is_on_one_line: bool) -> None:
     busy = on_one_line(LAYOUTS[name]) if is_on_one_line else LAYOUTS[name]
     logging.getLogger().addHandler(_Handler())
     with looking():
-        guard.drive(Watched(), lambda: (busy(), busy()))
-    assert guard._drives == {}
+        blocking_guard.drive(Watched(), lambda: (busy(), busy()))
+    assert blocking_guard._drives == {}
     goes_on()
 
 
@@ -501,7 +502,7 @@ async def _work(busy: Callable[[], None], folder: Path) -> None:
                 raise AssertionError(await run.result(60))
             assert [entry.name for entry in await journaled(app, run.id, EntryKind.COMPLETED)] == ["first"]
         assert await (await client.start(fine)).result(60) == "fine"
-    assert guard._drives == {}
+    assert blocking_guard._drives == {}
     assert any("caught the interruption" in message for message in messages), messages
     goes_on()
 
@@ -511,7 +512,7 @@ def several() -> None:
     ended: list[int] = []
 
     def drive_one(number: int) -> None:
-        guard.drive(Watched(), catches_all)
+        blocking_guard.drive(Watched(), catches_all)
         ended.append(number)
 
     with looking():
@@ -529,12 +530,12 @@ def nested() -> None:
     seen: list[str] = []
 
     def outer() -> None:
-        guard.drive(Watched(), catches_all)
+        blocking_guard.drive(Watched(), catches_all)
         seen.append("inner ended")
         catches_all()
 
     with looking():
-        guard.drive(Watched(), outer)
+        blocking_guard.drive(Watched(), outer)
     assert seen == ["inner ended"]
     goes_on()
 
@@ -549,7 +550,7 @@ def without_tools() -> None:
     expected = "tools of sys.monitoring" if sys.version_info >= (3, 12) else "caught the interruption"
     with looking():
         while not any(expected in message for message in messages):  # the first interruption may end it
-            guard.drive(Watched(), suppresses_all)
+            blocking_guard.drive(Watched(), suppresses_all)
     goes_on()
 
 
@@ -566,7 +567,7 @@ def beside_tools() -> None:
         sys.monitoring.register_callback(sys.monitoring.COVERAGE_ID, sys.monitoring.events.LINE, count)
         sys.monitoring.set_events(sys.monitoring.COVERAGE_ID, sys.monitoring.events.LINE)
     with looking():
-        guard.drive(Watched(), catches_all)
+        blocking_guard.drive(Watched(), catches_all)
     counted = len(lines)
     goes_on()
     if sys.version_info >= (3, 12):
@@ -578,7 +579,7 @@ def beside_tools() -> None:
 def leaves_at_once() -> None:
     """Leave stubborn code of its own accord, again and again, while it is interrupted. Nothing is afterwards."""
     logging.disable()
-    guard.log_aside = lambda *_: None
+    blocking_guard.log_aside = lambda *_: None
     interruptions._BEGINNING_SECONDS = interruptions._MOMENT_SECONDS = 0.0
     sys.setswitchinterval(0.00001)
     _use_all_tools()
@@ -586,7 +587,7 @@ def leaves_at_once() -> None:
 
     def look() -> None:
         while not over.is_set():
-            guard.interrupt_busy(0.0002)
+            blocking_guard.interrupt_busy(0.0002)
             time.sleep(0)
 
     def catches_some(interruptions: int) -> None:
@@ -600,9 +601,9 @@ def leaves_at_once() -> None:
     thread.start()
     try:
         for number in range(400):
-            guard.drive(Watched(), functools.partial(catches_some, 2 + number % 3))
+            blocking_guard.drive(Watched(), functools.partial(catches_some, 2 + number % 3))
             compute(50)
-    except guard.Interrupted:
+    except blocking_guard.Interrupted:
         os._exit(66)  # by its very first call: a renewed one leaves every function
     over.set()
     thread.join()
@@ -627,17 +628,17 @@ def forks_meanwhile() -> None:
                 over.wait()  # in the standard library, which is spared for a while
 
     def drive() -> None:
-        guard.drive(Watched(), goes_on_until_over)
+        blocking_guard.drive(Watched(), goes_on_until_over)
         ended.set()
 
     threading.Thread(target=drive, daemon=True).start()
     with looking(0.01):
-        while not any(each.insisted for each in list(guard._drives.values())):
+        while not any(each.insisted for each in list(blocking_guard._drives.values())):
             time.sleep(0.01)
         child = os.fork()
         if child == 0:
             with looking(0.01):
-                guard.drive(Watched(), lambda: (catches_all(), catches_all()))
+                blocking_guard.drive(Watched(), lambda: (catches_all(), catches_all()))
             goes_on()
             if sys.version_info >= (3, 12):
                 assert [sys.monitoring.get_tool(tool) for tool in range(6)] == [None] * 6

@@ -34,7 +34,7 @@ from signoff.errors import (
     RequestConflict,
 )
 from signoff.records import EntryKind, PromiseState
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests.support import in_asyncio, new_app, opened, running
 
 

@@ -14,7 +14,7 @@ from signoff import Context, RetryPolicy, RunState, Signoff, current_step
 from signoff.agents import Durable
 from signoff.errors import BeyondStep
 from signoff.flows import Data, Executions, Flow
-from signoff.stores.paging import RunFilter
+from signoff.records.paging import RunFilter
 from tests.agents.scripts import Script, says
 from tests.agents.scripts import calls as calls_tools
 from tests.places import NewStore

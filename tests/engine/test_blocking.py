@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from signoff import Context, RunState, Signoff, interventions
+from signoff import Context, RunState, Signoff
+from signoff.service import interventions
 from tests.halves import sample
 from tests.places import place
 from tests.support import opened, until

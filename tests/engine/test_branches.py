@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from signoff import AsyncClient, Context, RetryPolicy, Signoff
-from signoff.engine import branches
-from signoff.engine.branches import GROWING, GROWN_FROM, SIZE, Branch
-from signoff.engine.execution import Execution
+from signoff.engine.run import branches
+from signoff.engine.run.branches import GROWING, GROWN_FROM, SIZE, Branch
+from signoff.engine.run.execution import Execution
 from signoff.errors import OutsideWorkflow, RegistrationError
 from signoff.records import CallKind, EntryKind, Promise, PromiseState, RunState
 from tests.engine import test_replay

@@ -18,7 +18,7 @@ from signoff import (
     SignalTimeout,
     Signoff,
 )
-from signoff.engine.calls import PromiseCall
+from signoff.engine.run.calls import PromiseCall
 from signoff.errors import IdConflict, OutsideWorkflow, RegistrationError, SignoffError
 from signoff.records import CallKind, EntryKind, PromiseState
 from signoff.testing import VirtualClock

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from signoff.engine import cron
+from signoff.engine.timers import cron
 from tests.halves import sample
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001

@@ -14,9 +14,9 @@ import pytest
 from signoff import AsyncClient, Context, Signoff
 from signoff.errors import PromiseTimeout, RunTimeout, SignalTimeout
 from signoff.server import Server
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.remote import RemoteStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import VirtualClock
 from tests import worker_keys
 from tests.places import NewStore

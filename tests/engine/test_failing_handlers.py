@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from signoff import Context, RetryPolicy, Signoff
-from signoff.own_logs import own_logger
+from signoff.runtime.loggers import own_logger
 from signoff.testing import MemoryStore
 from tests.support import in_asyncio, running
 

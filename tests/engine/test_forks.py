@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from signoff import AsyncClient, Client, Context, Signoff
-from signoff.engine import guard
+from signoff.engine.run import blocking_guard
 from signoff.errors import BegunBeforeFork, StoreUnavailable
 from signoff.records import EntryKind, WorkerInfo
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import MemoryStore
 from tests.places import NewStore
 
@@ -193,7 +193,7 @@ def test_no_connection_to_the_file_is_open_as_the_process_is_forked(tmp_path: Pa
 def test_a_file_that_stays_in_use_is_refused_in_the_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("signoff.forks.WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("signoff.runtime.forks.WAIT_SECONDS", 0.05)
     busy, free = threading.Event(), threading.Event()
 
     def read(_: sqlite3.Connection) -> None:
@@ -229,7 +229,7 @@ def test_a_child_may_connect_on_a_thread_with_the_number_of_one_that_drove_a_run
         begun.set()
         over.wait(60)
 
-    thread = threading.Thread(target=guard.drive, args=(Watched(), run))
+    thread = threading.Thread(target=blocking_guard.drive, args=(Watched(), run))
     thread.start()
     begun.wait(60)
 
@@ -242,7 +242,7 @@ def test_a_child_may_connect_on_a_thread_with_the_number_of_one_that_drove_a_run
         for each in threads:
             each.start()
             each.join()
-        return len(guard._drives)
+        return len(blocking_guard._drives)
 
     assert in_child(on_threads) == "0"
     over.set()

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from signoff import AsyncClient, Context, RunState, RunTerminated, Signoff, current_step, interventions
-from signoff.engine.retry import NO_RETRY
+from signoff import AsyncClient, Context, RunState, RunTerminated, Signoff, current_step
+from signoff.engine.steps.retry import NO_RETRY
 from signoff.errors import InvalidState
 from signoff.records import EntryKind, MessageKind, Run, WorkerInfo
+from signoff.service import interventions
 from tests.places import NewStore
 from tests.support import comes, in_asyncio, journaled, opened, reaches, until
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from signoff import AsyncClient, Context, RunState, Signoff, telemetry
-from signoff.engine import load
-from signoff.engine.worker import Worker
+from signoff import AsyncClient, Context, RunState, Signoff
+from signoff.engine.worker import memory_load
+from signoff.engine.worker.worker import Worker
 from signoff.errors import StoreUnavailable
-from signoff.stores.base import Claim, Write
+from signoff.observability import events
+from signoff.stores.contract.store import Claim, Write
 from tests.support import comes, doomed_worker, in_asyncio, new_app, opened, pauses, reaches
 
 SIZE = 100 * 1024
@@ -27,7 +28,7 @@ NEVER = 3600.0
 
 @pytest.fixture(autouse=True)
 def bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "LOAD_BYTES", BOUND)
+    monkeypatch.setattr(memory_load, "LOAD_BYTES", BOUND)
 
 
 @dataclass
@@ -359,7 +360,7 @@ async def test_a_lease_that_is_given_back_is_not_lost(
     app = new_app(tmp_path)
     begun: list[str] = []
     said: list[str] = []
-    request.addfinalizer(telemetry.subscribe(lambda event: said.append(type(event).__name__)))
+    request.addfinalizer(events.subscribe(lambda event: said.append(type(event).__name__)))
 
     @app.workflow
     async def flow(ctx: Context) -> int:

@@ -21,9 +21,9 @@ import pytest
 
 import signoff
 from signoff import Context, PromiseTimeout, RunState, Signoff
-from signoff.engine.worker import Worker
+from signoff.engine.worker.worker import Worker
 from signoff.records import EntryKind
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import VirtualClock
 from tests.support import (
     doomed_worker,
@@ -242,7 +242,7 @@ import sys, threading
 from collections.abc import Mapping
 from pathlib import Path
 from signoff import Context, Signoff
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 
 app = Signoff(SqliteStore(Path(sys.argv[1]) / "signoff.db", lease_seconds=3600))
 
@@ -515,7 +515,7 @@ async def test_a_heartbeat_answered_late_takes_no_run_that_was_claimed_anew_mean
 async def test_a_worker_says_again_and_again_that_it_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("signoff.engine.lease.ENLIST_SECONDS", 0.0)
+    monkeypatch.setattr("signoff.engine.worker.leases.ENLIST_SECONDS", 0.0)
     app = new_app(tmp_path)
     async with opened(app) as client, app.worker(beat_seconds=0.01) as worker:
         for _ in range(3):

@@ -13,11 +13,11 @@ from typing import Any
 
 import signoff
 from signoff import Context, Entry, LiveText, RetryPolicy, Signoff
-from signoff.engine.live import EVERY_SECONDS
-from signoff.engine.steps import StepInfo
+from signoff.engine.steps.attempt import StepInfo
+from signoff.engine.worker.live_text import EVERY_SECONDS
 from signoff.records import EntryKind
-from signoff.stores.base_live import KEPT_CHARACTERS
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.contract.live import KEPT_CHARACTERS
+from signoff.stores.sqlite.store import SqliteStore
 from tests.support import PATIENCE_SECONDS, in_asyncio, new_app, running
 
 Event = Entry | LiveText

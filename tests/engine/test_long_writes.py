@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from signoff import Context, Signoff
-from signoff.engine import draft
+from signoff.engine.worker import pending_write
 from signoff.records import PromiseState
-from signoff.stores.base import Write
-from signoff.stores.paging import PromiseFilter
+from signoff.records.paging import PromiseFilter
+from signoff.stores.contract.store import Write
 from tests.support import doomed_worker, in_asyncio, new_app, opened
 
 PART = 5
@@ -23,7 +23,7 @@ did: Counter[int] = Counter()
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draft, "PART_ITEMS", PART)
+    monkeypatch.setattr(pending_write, "PART_ITEMS", PART)
 
 
 async def child(ctx: Context, number: int) -> int:

@@ -15,11 +15,11 @@ import pytest
 from signoff import AsyncClient, Context, NotFound, RetryPolicy, Signoff, current_step
 from signoff.errors import InvalidState
 from signoff.records import CallKind, EntryKind, PromiseKind, PromiseState
-from signoff.snapshots import load, save
-from signoff.stores.base import Outcome, Store, Write
-from signoff.stores.paging import PromiseFilter
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.records.paging import PromiseFilter
+from signoff.service.snapshots import load, save
+from signoff.stores.contract.store import Outcome, Store, Write
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import MemoryStore
 from tests.postgres.databases import migrated_database
 from tests.support import in_asyncio, opened, until

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from signoff import AsyncClient, Context, Signoff
-from signoff.engine import host
+from signoff.engine.worker import process
 from signoff.records import RunState
 from tests.flows.test_side_by_side import two_work
 from tests.flows.worlds import WORLDS, store_of
@@ -52,9 +52,9 @@ async def test_each_run_goes_on_with_its_own_version(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "signoff.engine.others.AVOIDS_SECONDS", 0.5
+        "signoff.engine.worker.missing_code.AVOIDS_SECONDS", 0.5
     )  # times three, for the other worker to come to it
-    monkeypatch.setattr("signoff.engine.driver.LEFT_SECONDS", 0.01)
+    monkeypatch.setattr("signoff.engine.worker.driver.LEFT_SECONDS", 0.01)
     async with store_of(kind, tmp_path) as make:
         for number, version in enumerate(("1", "2"), 1):
             async with running(app_of(make(), version)) as client:
@@ -76,7 +76,7 @@ async def test_a_version_that_is_gone_is_driven_with_the_newest_at_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = await deployed(tmp_path)
-    later = replace(host.new_worker("default", "default"), process_started_at=time.time() + 3600)
+    later = replace(process.new_worker("default", "default"), process_started_at=time.time() + 3600)
     async with running(app) as client:
         await app.store.enlist(later)  # it began when version 1 was not there any more
         await client.answer((await client.questions()).items[0].id, True)
@@ -93,7 +93,7 @@ async def test_workers_of_other_namespaces_take_no_run_over(
 ) -> None:
     app = await deployed(tmp_path)
     async with running(app) as client:
-        await app.store.within("elsewhere").enlist(host.new_worker("default", "elsewhere"))
+        await app.store.within("elsewhere").enlist(process.new_worker("default", "elsewhere"))
         await client.answer((await client.questions()).items[0].id, True)
         await reaches(app, "r", RunState.FAILED)
     assert "left to another worker" not in caplog.text

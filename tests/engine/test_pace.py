@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel, field_serializer
 
 from signoff import Context
-from signoff.engine.pace import LONG_SECONDS, MOST_IN_A_TURN, TURN_SECONDS, Pace
+from signoff.engine.worker.pace import LONG_SECONDS, MOST_IN_A_TURN, TURN_SECONDS, Pace
 from tests.support import doomed_worker, in_asyncio, new_app, opened
 
 RUNS = 12

@@ -18,11 +18,11 @@ import anyio
 import pytest
 
 from signoff import AsyncClient, Context, RunState, Signoff
-from signoff.engine.execution import Execution
+from signoff.engine.run.execution import Execution
 from signoff.errors import StoreUnavailable
 from signoff.records import EntryKind, Message
-from signoff.stores.base import Write
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.contract.store import Write
+from signoff.stores.sqlite.store import SqliteStore
 from tests.stores.scene import multiply
 from tests.support import doomed_worker, in_asyncio, journaled, new_app, opened, pauses, running, until
 

@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
 
 from signoff import AsyncClient, Context, RetryPolicy, RunState, Signoff
-from signoff.engine.execution import Execution
-from signoff.engine.replay import DELIVERED
+from signoff.engine.run.execution import Execution
+from signoff.engine.run.replay import DELIVERED
 from signoff.records import CallKind, Entry, EntryKind, PromiseState, Run
-from signoff.stores.paging import PromiseFilter, RunFilter
+from signoff.records.paging import PromiseFilter, RunFilter
 from signoff.testing import VirtualClock
 from tests.support import journal, new_app, opened, rebuilt, until
 

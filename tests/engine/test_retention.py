@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from signoff import AsyncClient, Client, Context, Signoff
-from signoff import client as client_module
-from signoff.deliveries import DeliveryState, NewDelivery, Report
-from signoff.engine import retention
-from signoff.engine.retention import UNANNOUNCED_DAYS, Retention
+from signoff.client import async_client as client_module
+from signoff.engine.timers import retention
+from signoff.engine.timers.retention import UNANNOUNCED_DAYS, Retention
 from signoff.errors import InvalidValue
 from signoff.records import AuditKind, Token, TokenKind, WorkflowInfo
+from signoff.records.deliveries import DeliveryState, NewDelivery, Report
+from signoff.records.paging import DeliveryFilter, TokenFilter
 from signoff.server import Server
-from signoff.stores.base import Store
-from signoff.stores.paging import DeliveryFilter, TokenFilter
+from signoff.stores.contract.store import Store
+from signoff.stores.tokens import new_token
 from signoff.testing import VirtualClock
-from signoff.tokens import new_token
 from tests.support import in_asyncio, new_app, opened, running, until
 
 DAY = 86_400.0

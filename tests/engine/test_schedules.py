@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from signoff import AsyncClient, Context, Signoff
-from signoff.engine import cron
-from signoff.engine.schedules import fire_due
+from signoff.engine.timers import cron
+from signoff.engine.timers.schedules import fire_due
 from signoff.errors import InvalidValue, NotFound
 from signoff.records import NewSchedule
 from signoff.testing import VirtualClock

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from signoff import Context, RunState, Signoff
-from signoff.engine.fatal import is_asked_for, is_stop, signal_of
+from signoff.engine.run.fatal_exceptions import is_asked_for, is_stop, signal_of
 from signoff.errors import StoreUnavailable
 from tests.places import NewStore
 from tests.support import opened

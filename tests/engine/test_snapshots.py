@@ -10,7 +10,7 @@ import pytest
 
 from signoff import Context, Signoff
 from signoff.errors import InvalidValue, NotFound, SnapshotRefused
-from signoff.snapshots import load, save
+from signoff.service.snapshots import load, save
 from tests.support import asked, in_asyncio, new_app, opens, running
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import signoff
 from signoff import Context, RetryPolicy, RunState, StepTimeout
-from signoff.engine.threads import StepThreads
+from signoff.engine.steps.threads import StepThreads
 from signoff.errors import OutsideWorkflow
 from signoff.records import EntryKind
 from signoff.testing import MemoryStore, VirtualClock, after_step, environment

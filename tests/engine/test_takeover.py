@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from signoff import AsyncClient, Context, RunState, Signoff
-from signoff.engine.host import new_worker
+from signoff.engine.worker.process import new_worker
 from signoff.records import WorkerInfo
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests.support import in_asyncio, opened
 
 NO_PROCESS = 2**22 + 1  # above the highest process id
@@ -75,7 +75,7 @@ async def test_a_run_of_another_host_or_of_a_living_process_stays_leased(
 HOLDER = """
 import sys, threading
 from signoff import Context, Signoff
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 
 app = Signoff(SqliteStore(sys.argv[1], lease_seconds=3600))
 

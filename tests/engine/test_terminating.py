@@ -18,7 +18,7 @@ from signoff import AsyncClient, Client, Context, RunState, RunTerminated, Signo
 from signoff.cli.root import run as command
 from signoff.errors import InvalidState
 from signoff.records import AuditKind
-from signoff.stores.paging import AuditFilter
+from signoff.records.paging import AuditFilter
 from tests.halves import sample
 from tests.places import NewStore, front_door, place
 from tests.support import OnThread, comes, in_asyncio, opened

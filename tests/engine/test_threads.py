@@ -12,11 +12,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from signoff import Context, RetryPolicy, Signoff, current_step, telemetry
-from signoff.engine import threads
+from signoff import Context, RetryPolicy, Signoff, current_step
+from signoff.engine.steps import threads
 from signoff.errors import StepTimeout
+from signoff.observability import events
+from signoff.observability.events import AttemptSucceeded, ThreadAwaited
 from signoff.records import EntryKind
-from signoff.telemetry import AttemptSucceeded, ThreadAwaited
 from tests.places import NewStore
 from tests.support import comes, in_asyncio, journaled, running
 
@@ -49,7 +50,7 @@ async def test_the_wait_for_a_thread_is_no_part_of_a_timeout(
         elif isinstance(event, AttemptSucceeded) and event.attempt.step == "quick":
             ended.append(event)
 
-    request.addfinalizer(telemetry.subscribe(hear))
+    request.addfinalizer(events.subscribe(hear))
     with caplog.at_level(logging.WARNING, "signoff.worker"):
         async with running(app, threads=1, beat_seconds=0.05) as client:
             await client.start(stuck, id="s")

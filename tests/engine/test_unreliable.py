@@ -12,9 +12,9 @@ import pytest
 from signoff import Context, Signoff
 from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.records import EntryKind, NewRun, RunState
-from signoff.stores.base import Outcome, Write
+from signoff.stores.contract.store import Outcome, Write
 from signoff.testing import MemoryStore
-from signoff.testing.model_tables import Commit
+from signoff.testing.model.tables import Commit
 from signoff.testing.simulation import Process, World
 from signoff.testing.simulation.process import worker_of
 from tests.support import in_asyncio, reaches, running
@@ -143,7 +143,7 @@ def _answer_with_retry(world: World) -> None:
 
     def answer(promise: Any) -> None:
         async def main(process: Process) -> None:
-            from signoff.people.answers import answer
+            from signoff.people.questions.answers import answer
 
             await answer(process.store, promise.id, {"action": "retry"})
 

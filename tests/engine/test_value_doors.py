@@ -20,7 +20,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, RootModel, computed_field
 
 from signoff import AsyncClient, AsyncHandle, Context, Signoff
-from signoff.codec.ordered import kind_of
+from signoff.codec.set_order import kind_of
 from signoff.errors import NotSerializable
 from signoff.flows import Data, Flow
 from signoff.flows.errors import ChunkFailed

@@ -14,11 +14,11 @@ import numpy
 import pytest
 
 from signoff import Context
-from signoff.codec.stable import Unstable, stable_text
-from signoff.engine.copies import copied
+from signoff.codec.canonical_json import Unstable, stable_text
+from signoff.engine.run.copies import copied
 from signoff.errors import NonDeterminism
-from tests.engine.test_brought_along import restarted
-from tests.engine.test_given import live_and_rebuilt
+from tests.engine.test_captured_values import restarted
+from tests.engine.test_step_arguments import live_and_rebuilt
 from tests.support import in_asyncio
 
 PAIRS: dict[str, tuple[Any, Any]] = {

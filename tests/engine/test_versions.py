@@ -9,10 +9,10 @@ import pytest
 
 import signoff
 from signoff import Signoff
-from signoff.engine.worker import Worker
+from signoff.engine.worker.worker import Worker
 from signoff.errors import InvalidValue
 from signoff.records import WorkerInfo
-from signoff.stores.operations import OPERATIONS
+from signoff.stores.contract.operations import OPERATIONS
 from signoff.testing import MemoryStore
 from tests.support import in_asyncio
 

@@ -19,7 +19,7 @@ from examples.refund.flow import refund_flow
 from examples.website_summary.processes import REPOSITORY
 from signoff import Client, Handle, Promise, Signoff
 from signoff.records import EntryKind
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import VirtualClock
 from tests.examples.servers import until
 from tests.forks import Program

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 
 from signoff.flows import Data, Flow
-from signoff.flows.building import Point
+from signoff.flows.builder import Point
 
 Spec: TypeAlias = "list[tuple[Any, ...]]"
 """A line: chunks, choices and what runs side by side. Values are whole numbers below 1,000."""

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from signoff import RetryPolicy, Signoff, codec
-from signoff.flows import ChunkHeld, Data, Executions, Flow, machine
-from signoff.flows.machine import COMPACT_AFTER
+from signoff.flows import ChunkHeld, Data, Executions, Flow, graph_walk
+from signoff.flows.graph_walk import COMPACT_AFTER
 from signoff.records import Entry, EntryKind
 from signoff.testing import MemoryStore, environment
 from tests.flows.worlds import WORLDS, world
@@ -96,7 +96,7 @@ async def test_what_an_idle_execution_is_rebuilt_from_stays_short_and_nothing_is
 async def test_a_state_that_is_larger_than_one_write_goes_on(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "COMPACT_AFTER", 20)
+    monkeypatch.setattr(graph_walk, "COMPACT_AFTER", 20)
     flow = Flow("large", auto_close_timeout=None)
 
     @flow.chunk
@@ -154,7 +154,7 @@ async def test_what_a_chunk_changes_in_place_changes_no_state(tmp_path: Path) ->
 async def test_what_waits_for_a_partner_may_be_more_than_a_journal_begins_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "COMPACT_AFTER", 5)
+    monkeypatch.setattr(graph_walk, "COMPACT_AFTER", 5)
     monkeypatch.setattr(codec, "MAX_CARRIED", 1_000_000)
     async with world("sqlite", tmp_path, counting()) as executions:
         execution = await executions.start(id="e")

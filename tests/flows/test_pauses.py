@@ -17,8 +17,8 @@ import pytest
 from signoff import Context, RetryPolicy, Signoff
 from signoff.errors import RegistrationError
 from signoff.flows import ChunkFailed, ChunkHeld, Data, Executions, Flow
-from signoff.flows.pausing import OPTIONS
-from signoff.people.hours import BusinessHours
+from signoff.flows.pauses import OPTIONS
+from signoff.people.questions.business_hours import BusinessHours
 from signoff.records import RunState
 from signoff.testing import MemoryStore, environment
 from tests.flows.worlds import WORLDS, world

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from signoff import Signoff
 from signoff.flows import Executions
 from signoff.testing import after_entry, before_entry, environment
-from signoff.testing.memory import MemoryStore
+from signoff.testing.memory_store import MemoryStore
 from tests.flows.random_graphs import Built, Spec, answer_to, build, specs
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from signoff import AsyncClient, Context, Signoff
-from signoff.flow_records import EVENT_UNHEARD, INTERRUPT
 from signoff.flows import Data, Executions, Flow, PendingInterrupts
 from signoff.records import Promise
+from signoff.records.flow_records import EVENT_UNHEARD, INTERRUPT
 from signoff.server import Server
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests.support import in_asyncio, running, until
 
 IBAN = "DE89370400440532013000"

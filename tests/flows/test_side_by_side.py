@@ -73,8 +73,8 @@ async def test_an_execution_goes_on_where_its_graph_is_known(tmp_path: Path, kin
 async def test_an_execution_that_no_worker_can_run_fails_visibly_and_can_be_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("signoff.engine.others.AVOIDS_SECONDS", 0.05)
-    monkeypatch.setattr("signoff.engine.driver.LEFT_SECONDS", 0.01)
+    monkeypatch.setattr("signoff.engine.worker.missing_code.AVOIDS_SECONDS", 0.05)
+    monkeypatch.setattr("signoff.engine.worker.driver.LEFT_SECONDS", 0.01)
     async with store_of("sqlite", tmp_path) as make:
         async with running(app_of(make(), version("old"))) as client:
             execution = await Executions(client, "refund").start(id="e")
@@ -98,8 +98,8 @@ async def test_an_execution_that_no_worker_can_run_fails_visibly_and_can_be_retr
 async def test_an_execution_waits_for_the_worker_that_knows_it_and_is_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("signoff.engine.others.AVOIDS_SECONDS", 0.05)
-    monkeypatch.setattr("signoff.engine.driver.LEFT_SECONDS", 0.01)
+    monkeypatch.setattr("signoff.engine.worker.missing_code.AVOIDS_SECONDS", 0.05)
+    monkeypatch.setattr("signoff.engine.worker.driver.LEFT_SECONDS", 0.01)
     is_free = asyncio.Event()
 
     async def left_often() -> bool:
@@ -122,7 +122,7 @@ async def test_an_execution_waits_for_the_worker_that_knows_it_and_is_busy(
                 await execution.continue_with("q", {"approved": True})
                 await comes(left_often)
                 # For the old worker to claim it.
-                monkeypatch.setattr("signoff.engine.others.AVOIDS_SECONDS", 30)
+                monkeypatch.setattr("signoff.engine.worker.missing_code.AVOIDS_SECONDS", 30)
                 is_free.set()
                 assert await execution.result(120) == {"paid": ["old", True]}
 

@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from signoff.deliveries import Delivery, DeliveryState
-from signoff.people.answers import answer
-from signoff.people.channels.channel import Channel
-from signoff.people.outbox import Dispatcher
-from signoff.people.policies import Policy
-from signoff.people.questions import Question
-from signoff.people.sealing import seal_events
+from signoff.people.audit.sealing import seal_events
+from signoff.people.notifications.channels.channel import Channel
+from signoff.people.notifications.outbox import Dispatcher
+from signoff.people.questions.answers import answer
+from signoff.people.questions.policies import Policy
+from signoff.people.questions.question import Question
 from signoff.records import NewPromise, Promise, PromiseKind
-from signoff.stores.base import Store
-from signoff.stores.paging import DeliveryFilter
+from signoff.records.deliveries import Delivery, DeliveryState
+from signoff.records.paging import DeliveryFilter
+from signoff.stores.contract.store import Store
 from tests.stores.scene import Scene, until
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from signoff.server.serving import Serving, bind
+from signoff.server.process.uvicorn_server import Serving, bind
 
 Script = int | Response | Callable[[], Awaitable[Response]]
 

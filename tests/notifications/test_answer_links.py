@@ -14,22 +14,22 @@ import httpx
 import pytest
 
 from signoff import AsyncClient, Context
-from signoff.deliveries import DeliveryState
 from signoff.errors import InvalidValue, LinkEnded
-from signoff.people.answers import answer
-from signoff.people.channels.apprise import AppriseSender
-from signoff.people.channels.channel import Channel, Sender
-from signoff.people.channels.mail import MailSender, MailServer
-from signoff.people.channels.slack import SlackSender
-from signoff.people.channels.webhook import WebhookSender
-from signoff.people.decisions import delegate, serve_questions
-from signoff.people.delivered_links import BY
-from signoff.people.links import answer_by_link, find_link
-from signoff.people.policies import Policy, Quorum
-from signoff.people.responders import Responder
+from signoff.people.links.answer_links import answer_by_link, find_link
+from signoff.people.notifications.channels.apprise import AppriseSender
+from signoff.people.notifications.channels.channel import Channel, Sender
+from signoff.people.notifications.channels.mail import MailSender, MailServer
+from signoff.people.notifications.channels.slack import SlackSender
+from signoff.people.notifications.channels.webhook import WebhookSender
+from signoff.people.notifications.delivered_links import BY
+from signoff.people.questions.answers import answer
+from signoff.people.questions.changes import delegate, serve_questions
+from signoff.people.questions.policies import Policy, Quorum
 from signoff.records import AuditKind, PromiseState, Token, TokenKind
+from signoff.records.deliveries import DeliveryState
+from signoff.records.paging import AuditFilter, TokenFilter
+from signoff.records.responders import Responder
 from signoff.server import Server
-from signoff.stores.paging import AuditFilter, TokenFilter
 from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
 from tests.notifications.receivers import mails, web
 from tests.stores.scene import Scene, rule, until

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from signoff.deliveries import NewDelivery
 from signoff.errors import InvalidValue
-from signoff.people import outbox
-from signoff.people.channels.channel import Channel
-from signoff.people.channels.webhook import WebhookSender
-from signoff.people.decisions import delegate
-from signoff.people.outbox import Dispatcher
-from signoff.people.questions import Question
-from signoff.people.responders import Responder
-from signoff.people.sealing import seal_events
+from signoff.people.audit.sealing import seal_events
+from signoff.people.notifications import outbox
+from signoff.people.notifications.channels.channel import Channel
+from signoff.people.notifications.channels.webhook import WebhookSender
+from signoff.people.notifications.outbox import Dispatcher
+from signoff.people.questions.changes import delegate
+from signoff.people.questions.question import Question
 from signoff.records import AuditKind
+from signoff.records.deliveries import NewDelivery
+from signoff.records.responders import Responder
 from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
 from tests.notifications.receivers import Web, mails, web
 from tests.notifications.test_outbox import hook, mail

@@ -16,18 +16,18 @@ from aiosmtpd.smtp import AuthResult, LoginPassword
 from standardwebhooks import Webhook
 from starlette.responses import JSONResponse, Response
 
-from signoff.deliveries import DeliveryState
 from signoff.errors import InvalidValue
-from signoff.people.actions import Action
-from signoff.people.answers import answer
-from signoff.people.channels.apprise import AppriseSender
-from signoff.people.channels.channel import LONGEST_WAIT_SECONDS, Channel, Retry
-from signoff.people.channels.mail import MailSender, MailServer, check_address
-from signoff.people.channels.slack import Answering, SlackSender
-from signoff.people.channels.webhook import Signatures, WebhookSender
-from signoff.people.notices import shown
+from signoff.people.notifications.channels.apprise import AppriseSender
+from signoff.people.notifications.channels.channel import LONGEST_WAIT_SECONDS, Channel, Retry
+from signoff.people.notifications.channels.mail import MailSender, MailServer, check_address
+from signoff.people.notifications.channels.slack import Answering, SlackSender
+from signoff.people.notifications.channels.webhook import Signatures, WebhookSender
+from signoff.people.notifications.notices import shown
+from signoff.people.questions.actions import Action
+from signoff.people.questions.answers import answer
 from signoff.records import AuditKind, NewPromise, Origin, OriginWay, PromiseKind
-from signoff.stores.stated import stated
+from signoff.records.deliveries import DeliveryState
+from signoff.stores.wrappers.origin_stamping import stated
 from signoff.testing import MemoryStore, VirtualClock
 from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
 from tests.notifications.receivers import mails, web

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from signoff.errors import InvalidValue
-from signoff.people.channels.channel import CALLS
-from signoff.people.channels.configured import channels_of, read_channels
+from signoff.people.notifications.channels.channel import CALLS
+from signoff.people.notifications.channels.config_file import channels_of, read_channels
 from signoff.records import AuditKind
 from tests.notifications.asking import SECRET
 

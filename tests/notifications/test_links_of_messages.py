@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from signoff.people.channels.channel import Channel
-from signoff.people.channels.mail import MailSender, MailServer
-from signoff.people.notices import url_of
+from signoff.people.notifications.channels.channel import Channel
+from signoff.people.notifications.channels.mail import MailSender, MailServer
+from signoff.people.notifications.notices import url_of
 from signoff.records import NewPromise, PromiseKind
 from signoff.server.app import create_server_app
 from signoff.testing import MemoryStore

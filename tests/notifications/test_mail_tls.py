@@ -12,11 +12,11 @@ import pytest
 import trustme
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
-from signoff.deliveries import Delivery, DeliveryState
 from signoff.errors import InvalidValue
-from signoff.people.channels.channel import Channel, Retry
-from signoff.people.channels.configured import channels_of
-from signoff.people.channels.mail import MailSender, MailServer
+from signoff.people.notifications.channels.channel import Channel, Retry
+from signoff.people.notifications.channels.config_file import channels_of
+from signoff.people.notifications.channels.mail import MailSender, MailServer
+from signoff.records.deliveries import Delivery, DeliveryState
 from signoff.testing import MemoryStore, VirtualClock
 from tests.notifications.asking import ask, carry_out, deliveries, dispatching
 from tests.notifications.receivers import Mails, mails

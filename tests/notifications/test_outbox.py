@@ -10,18 +10,18 @@ import pytest
 from starlette.responses import Response
 
 from examples.website_summary.processes import free_port
-from signoff import telemetry
-from signoff.deliveries import DeliveryState
-from signoff.people.callbacks import Terms
-from signoff.people.channels.channel import CALLS, Channel, Retry
-from signoff.people.channels.mail import MailSender, MailServer
-from signoff.people.channels.slack import SlackSender
-from signoff.people.channels.webhook import WebhookSender
-from signoff.people.decisions import claim, delegate, release, serve_questions
-from signoff.people.policies import Escalation, Policy
-from signoff.people.responders import Responder
+from signoff.observability import events
+from signoff.people.notifications.channels.channel import CALLS, Channel, Retry
+from signoff.people.notifications.channels.mail import MailSender, MailServer
+from signoff.people.notifications.channels.slack import SlackSender
+from signoff.people.notifications.channels.webhook import WebhookSender
+from signoff.people.questions.callback_terms import Terms
+from signoff.people.questions.changes import claim, delegate, release, serve_questions
+from signoff.people.questions.policies import Escalation, Policy
 from signoff.records import AuditKind, NewAuditEvent, NewPromise, PromiseKind, PromiseState
-from signoff.stores.paging import AuditFilter
+from signoff.records.deliveries import DeliveryState
+from signoff.records.paging import AuditFilter
+from signoff.records.responders import Responder
 from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
 from tests.notifications.receivers import Web, mails, web
 from tests.stores.scene import Scene, rule
@@ -450,11 +450,11 @@ async def test_a_channel_that_is_stuck_holds_up_no_other(
 async def test_each_attempt_is_announced_with_what_came_of_it(scene: Scene) -> None:
     heard: list[tuple[str, str, str]] = []
 
-    def note(event: telemetry.Event) -> None:
-        if isinstance(event, telemetry.DeliveryAttempted):
+    def note(event: events.Event) -> None:
+        if isinstance(event, events.DeliveryAttempted):
             heard.append((event.channel, event.question_id, event.outcome))
 
-    stop = telemetry.subscribe(note)
+    stop = events.subscribe(note)
     try:
         async with web(500, 200, 410) as server, dispatching(scene, hook(server)) as dispatcher:
             await ask(scene, "q1")

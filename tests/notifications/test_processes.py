@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from signoff.people.questions import Question
+from signoff.people.questions.question import Question
 from signoff.records import NewPromise, PromiseKind
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests.cli.commands import ORDERS, Running, signoff, until
 from tests.notifications.asking import SECRET
 

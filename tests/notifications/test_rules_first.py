@@ -6,16 +6,16 @@ import asyncio
 from typing import Any
 
 from signoff import Action, Alike
-from signoff.deliveries import DeliveryState
-from signoff.people.answers import answer
-from signoff.people.channels.channel import Channel
-from signoff.people.channels.mail import MailSender, MailServer
-from signoff.people.channels.slack import SlackSender
-from signoff.people.channels.webhook import WebhookSender
-from signoff.people.decisions import serve_questions
-from signoff.people.policies import Policy
+from signoff.people.notifications.channels.channel import Channel
+from signoff.people.notifications.channels.mail import MailSender, MailServer
+from signoff.people.notifications.channels.slack import SlackSender
+from signoff.people.notifications.channels.webhook import WebhookSender
+from signoff.people.questions.answers import answer
+from signoff.people.questions.changes import serve_questions
+from signoff.people.questions.policies import Policy
 from signoff.records import AuditKind, PromiseState
-from signoff.stores.paging import RuleFilter
+from signoff.records.deliveries import DeliveryState
+from signoff.records.paging import RuleFilter
 from tests.notifications.asking import SECRET, ask, carry_out, deliveries, dispatching
 from tests.notifications.receivers import mails, web
 from tests.stores.scene import Scene, rule

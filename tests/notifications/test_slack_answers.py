@@ -19,15 +19,15 @@ import pytest
 
 from signoff import Context, Signoff
 from signoff.errors import AccessDenied
-from signoff.people.channels.channel import Channel
-from signoff.people.channels.slack import Answering, SlackSender
-from signoff.people.channels.slack_actions import check_signature
-from signoff.people.policies import Policy
-from signoff.people.responders import Responder
+from signoff.people.notifications.channels.channel import Channel
+from signoff.people.notifications.channels.slack import Answering, SlackSender
+from signoff.people.notifications.channels.slack_buttons import check_signature
+from signoff.people.questions.policies import Policy
 from signoff.records import AuditEvent, AuditKind, Origin, OriginWay, PromiseState
+from signoff.records.paging import AuditFilter
+from signoff.records.responders import Responder
 from signoff.server import Server, TrustedProxy
-from signoff.stores.paging import AuditFilter
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import MemoryStore, VirtualClock
 from tests.notifications.asking import ask
 from tests.notifications.receivers import Web, web

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from signoff.people.actions import Action
-from signoff.people.channels.channel import Channel
-from signoff.people.channels.slack import Answering, SlackSender
-from signoff.people.channels.slack_actions import Reaction, tell
+from signoff.people.notifications.channels.channel import Channel
+from signoff.people.notifications.channels.slack import Answering, SlackSender
+from signoff.people.notifications.channels.slack_buttons import Reaction, tell
+from signoff.people.questions.actions import Action
 from tests.notifications.asking import ask, carry_out, dispatching
 from tests.notifications.receivers import web
 from tests.notifications.slack_limits import broken_limits, counted

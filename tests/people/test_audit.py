@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from signoff import AsyncClient
-from signoff.people.audit import verify
-from signoff.people.sealing import seal_events
+from signoff.people.audit.sealing import seal_events
+from signoff.people.audit.trail import verify
 from signoff.records import AuditKind, NewAuditEvent, Origin, OriginWay
-from signoff.server import Server, rights
-from signoff.stores.base import Store
-from signoff.stores.paging import AuditFilter
-from signoff.stores.remote import RemoteStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.records.paging import AuditFilter
+from signoff.server import Server
+from signoff.server.auth import roles
+from signoff.stores.contract.store import Store
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests import worker_keys
 from tests.stores.scene import Scene, rule
 from tests.support import in_asyncio
@@ -123,7 +124,7 @@ async def test_whatever_is_changed_or_removed_is_named(tmp_path: Path, change: s
 async def test_what_a_newer_version_has_recorded_is_listed_and_sealed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rights, "NEVER_OPEN", ())  # the trail is read over HTTP, by nobody in particular
+    monkeypatch.setattr(roles, "NEVER_OPEN", ())  # the trail is read over HTTP, by nobody in particular
     served = SqliteStore(tmp_path / "signoff.db")
     await served.open()
     await fill(served, 1)

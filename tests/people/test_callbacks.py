@@ -21,20 +21,20 @@ from signoff import (
     SignalTimeout,
     Signoff,
     WrongAnswer,
-    telemetry,
 )
 from signoff.codec.ciphers import Ciphers, EncryptionKey
 from signoff.errors import InvalidValue, LinkEnded, RegistrationError, UnknownLink
-from signoff.people.callbacks import Terms, secret_in
-from signoff.people.questions import Question
-from signoff.people.receiving import FoundCallback, Incoming, find_callback, receive
+from signoff.observability import events
+from signoff.observability.events import AnswerGiven
+from signoff.people.links.callback_intake import FoundCallback, Incoming, find_callback, receive
+from signoff.people.questions.callback_terms import Terms, secret_in
+from signoff.people.questions.question import Question
 from signoff.records import AuditKind, EntryKind, PromiseState
-from signoff.stores.encrypted import encrypted
-from signoff.stores.paging import AuditFilter
-from signoff.stores.sqlite import SqliteStore
-from signoff.telemetry import AnswerGiven
+from signoff.records.paging import AuditFilter
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.tokens import hash_of
+from signoff.stores.wrappers.encrypted import encrypted
 from signoff.testing import Environment, MemoryStore, VirtualClock, crash_everywhere, environment
-from signoff.tokens import hash_of
 from tests.support import fails, in_asyncio, new_app, opens, pauses, running
 
 PUBLIC = "https://signoff.example"
@@ -195,7 +195,7 @@ def test_the_environment_says_the_public_address_where_the_app_does_not(
 async def test_subscribers_are_told_of_each_answer_and_refusal(tmp_path: Path) -> None:
     app, told = shop(tmp_path)
     heard: list[AnswerGiven] = []
-    stop = telemetry.subscribe(lambda event: heard.append(event) if isinstance(event, AnswerGiven) else None)
+    stop = events.subscribe(lambda event: heard.append(event) if isinstance(event, AnswerGiven) else None)
     try:
         async with running(app) as client:
             await client.start("order", id="r")

@@ -20,12 +20,12 @@ from signoff import (
     SignoffError,
 )
 from signoff.errors import InvalidValue, NotAllowed, NotFound, RequestConflict
-from signoff.people.answers import answer
-from signoff.people.decisions import cancel, move_deadline, reassign
+from signoff.people.questions.answers import answer
+from signoff.people.questions.changes import cancel, move_deadline, reassign
 from signoff.records import AuditKind, Promise, PromiseState, RunState
 from signoff.testing import MemoryStore, environment
-from tests.people.test_decisions import ask as ask_in
-from tests.people.test_decisions import kinds as kinds_in
+from tests.people.test_changes import ask as ask_in
+from tests.people.test_changes import kinds as kinds_in
 from tests.people.test_policies import asking, kinds, opened, result
 from tests.stores.scene import Scene, question, rule
 from tests.support import in_asyncio, journal, rebuilt

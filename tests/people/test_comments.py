@@ -8,10 +8,10 @@ import json
 import pytest
 
 from signoff.errors import InvalidValue, NotFound, RequestConflict
-from signoff.people.checks import LONGEST_NOTE
-from signoff.people.comments import comment
-from signoff.people.responders import Responder
+from signoff.people.questions.answer_checks import LONGEST_NOTE
+from signoff.people.questions.comments import comment
 from signoff.records import AuditKind
+from signoff.records.responders import Responder
 from tests.people.test_policies import asking, kinds, result
 from tests.stores.scene import Scene, question, rule
 from tests.support import in_asyncio

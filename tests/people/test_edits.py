@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signoff.people.edits import Edit, edits_between, is_same
+from signoff.people.questions.edits import Edit, edits_between, is_same
 
 JSON = st.recursive(
     st.none()

@@ -18,9 +18,7 @@ from signoff.errors import (
     UnknownLink,
     WrongAnswer,
 )
-from signoff.people.answers import answer
-from signoff.people.decisions import claim, delegate
-from signoff.people.links import (
+from signoff.people.links.answer_links import (
     NewLink,
     OpenedLink,
     answer_by_form,
@@ -31,13 +29,15 @@ from signoff.people.links import (
     is_used,
     revoke_link,
 )
-from signoff.people.policies import Policy, Quorum
-from signoff.people.questions import Question
-from signoff.people.responders import Responder
+from signoff.people.questions.answers import answer
+from signoff.people.questions.changes import claim, delegate
+from signoff.people.questions.policies import Policy, Quorum
+from signoff.people.questions.question import Question
 from signoff.records import NewPromise, NewToken, PromiseKind, PromiseState, Settlement, TokenKind
+from signoff.records.paging import AuditFilter
+from signoff.records.responders import Responder
 from signoff.redaction import Redaction
-from signoff.stores.paging import AuditFilter
-from signoff.tokens import hash_of
+from signoff.stores.tokens import hash_of
 from tests.stores.scene import Scene, rule
 
 ASKED = Question.make("Go on?")

@@ -6,9 +6,9 @@ import pytest
 
 from signoff import Context, Signoff
 from signoff.errors import InvalidValue, NotAllowed
-from signoff.names import check_user, person_key
-from signoff.people.policies import most_voters
+from signoff.people.questions.policies import most_voters
 from signoff.records import PromiseState
+from signoff.records.names import check_user, person_key
 from signoff.testing import MemoryStore, environment
 from tests.support import in_asyncio
 

@@ -23,7 +23,7 @@ from pydantic.alias_generators import to_camel
 
 from signoff import Context, Signoff
 from signoff.errors import InvalidValue, NotSerializable
-from signoff.people.proposals import Proposal
+from signoff.people.questions.proposals import Proposal
 from signoff.testing import MemoryStore, at_pause, environment
 from tests.agents.scripts import asked
 from tests.support import in_asyncio

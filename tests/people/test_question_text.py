@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from signoff import Action, Context, Signoff
-from signoff.people.questions import Question
-from signoff.question_text import packed, unpacked
+from signoff.people.questions.question import Question
+from signoff.records.question_text import packed, unpacked
 from tests.flows.worlds import WORLDS, store_of
 from tests.support import in_asyncio, running, until
 

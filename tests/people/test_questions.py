@@ -11,10 +11,10 @@ from pydantic import BaseModel, field_validator
 from typing_extensions import TypedDict
 
 from signoff.errors import InvalidValue, NotSerializable, PayloadTooLarge, RegistrationError, WrongAnswer
-from signoff.people.checks import check_answer
-from signoff.people.forms import form_of
-from signoff.people.questions import Question
-from signoff.people.schemas import problems
+from signoff.people.questions.answer_checks import check_answer
+from signoff.people.questions.question import Question
+from signoff.people.schemas.answer_schemas import form_of
+from signoff.people.schemas.validation import problems
 
 
 class Mail(BaseModel):

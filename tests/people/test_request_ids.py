@@ -6,9 +6,9 @@ import pytest
 
 from signoff import AsyncClient, Signoff
 from signoff.errors import InvalidValue
-from signoff.people.bulk import GivenAnswer
+from signoff.people.questions.bulk_answers import GivenAnswer
 from signoff.records import AuditKind, PromiseState
-from signoff.stores.paging import AuditFilter
+from signoff.records.paging import AuditFilter
 from tests.notifications.asking import ask
 from tests.stores.scene import Scene, rule
 

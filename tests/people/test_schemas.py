@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import AwareDatetime, BaseModel, Field
 
-from signoff.people.forms import form_of
-from signoff.people.schemas import MAX_MESSAGE, MAX_PROBLEMS, problems, schema_problem
+from signoff.people.schemas.answer_schemas import form_of
+from signoff.people.schemas.validation import MAX_MESSAGE, MAX_PROBLEMS, problems, schema_problem
 
 
 class Line(BaseModel):

@@ -10,7 +10,7 @@ import pytest
 
 from signoff import AsyncClient, Signoff
 from signoff.errors import InvalidValue, NotFound
-from signoff.people.bulk import GivenAnswer
+from signoff.people.questions.bulk_answers import GivenAnswer
 from tests.places import NewStore
 from tests.support import in_asyncio
 

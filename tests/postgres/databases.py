@@ -20,7 +20,7 @@ from typing import Any
 import psycopg
 from psycopg.sql import SQL, Identifier
 
-from signoff.stores import postgres_schema
+from signoff.stores.postgres import schema as postgres_schema
 from tests.postgres.folder import in_memory, locked, of_this_run
 from tests.postgres.installations import installations
 from tests.postgres.server import FAST, PostgresServer

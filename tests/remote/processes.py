@@ -13,9 +13,9 @@ from types import TracebackType
 
 from signoff import Context, Signoff, current_step
 from signoff.server import serve
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.remote import RemoteStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests import worker_keys
 from tests.crash.programs import bring_agent, make_app
 from tests.forks import fork

@@ -22,9 +22,9 @@ import pytest
 from examples.website_summary.processes import free_port
 from signoff import AsyncClient, Signoff
 from signoff.records import CallKind, Entry, EntryKind, RunState
-from signoff.stores.paging import RunFilter
-from signoff.stores.remote import RemoteStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.records.paging import RunFilter
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests import worker_keys
 from tests.crash import programs
 from tests.halves import sample

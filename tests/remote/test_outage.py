@@ -12,9 +12,9 @@ import pytest
 from signoff import AsyncClient, Context, Signoff
 from signoff.records import Entry, EntryKind
 from signoff.server import Server
-from signoff.stores.base import Store
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.remote import RemoteStore
+from signoff.stores.contract.store import Store
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.remote.store import RemoteStore
 from tests import worker_keys
 from tests.postgres.server import FAST, PostgresServer
 from tests.remote.proxy import Proxy

@@ -14,8 +14,10 @@ import httpx
 import pytest
 
 from signoff import Signoff
-from signoff.clock import Clock
-from signoff.server import Server, readiness, rights
+from signoff.runtime.clock import Clock
+from signoff.server import Server
+from signoff.server.auth import roles
+from signoff.server.process import readiness
 from tests.server import workflows
 from tests.shared import Shared, leave_all
 from tests.support import OnThread, new_app
@@ -61,7 +63,7 @@ def _serving(folders: pytest.TempPathFactory) -> OnThread:
 @pytest.fixture
 def open_trail(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has servers show the audit trail and keys without a key, to tests of what is in them."""
-    monkeypatch.setattr(rights, "NEVER_OPEN", ())
+    monkeypatch.setattr(roles, "NEVER_OPEN", ())
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from signoff.server import TrustedProxy, create_server_app
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests.postgres.folder import in_memory, locked, of_this_run
 
 Operation = tuple[str, str, dict[str, Any]]

@@ -13,7 +13,7 @@ import httpx
 from signoff import Signoff
 from signoff.records import Token
 from signoff.server import Role, Server
-from signoff.server.issued import IssuedKeys
+from signoff.server.auth.stored_keys import IssuedKeys
 from signoff.testing import VirtualClock
 from tests.server.conftest import app_in, serving
 

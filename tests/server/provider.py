@@ -19,9 +19,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from signoff.clock import Clock
+from signoff.runtime.clock import Clock
 from signoff.server import Server
-from signoff.server.serving import Serving, bind, url_of
+from signoff.server.process.uvicorn_server import Serving, bind, url_of
 
 CLIENT, SECRET = "sign:off", "s3cret/+ é"
 PUBLIC = "https://signoff.example"

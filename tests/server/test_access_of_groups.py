@@ -10,8 +10,8 @@ import pytest
 
 from signoff import Action
 from signoff.errors import AccessDenied, NotFound
-from signoff.people.answers import answer
-from signoff.people.questions import Question
+from signoff.people.questions.answers import answer
+from signoff.people.questions.question import Question
 from signoff.records import (
     Amendment,
     AuditKind,
@@ -27,8 +27,8 @@ from signoff.records import (
     Settlement,
     WorkerInfo,
 )
-from signoff.server.access import Access, do_for
-from signoff.stores.base import Store, Write
+from signoff.server.store_api.access import Access, do_for
+from signoff.stores.contract.store import Store, Write
 from signoff.testing import MemoryStore, VirtualClock
 from tests.support import in_asyncio
 

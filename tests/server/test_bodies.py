@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 
 from signoff.codec import MAX_BYTES
 from signoff.server import create_server_app
-from signoff.server.bodies import LIMIT, ExactRoute
+from signoff.server.http.request_bodies import LIMIT, ExactRoute
 from signoff.testing import MemoryStore
 from tests.server.conftest import ended, fields, kind, start
 

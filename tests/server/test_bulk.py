@@ -11,7 +11,7 @@ import pytest
 
 from signoff import AlreadySettled, AsyncClient, GivenAnswer, Promise
 from signoff.errors import InvalidValue, NotFound, StoreUnavailable
-from signoff.people.bulk import MOST_ANSWERS, answer_each
+from signoff.people.questions.bulk_answers import MOST_ANSWERS, answer_each
 from signoff.server import Server
 from tests.server.conftest import app_in, kind, serving
 from tests.server.proxied import PROXY, refusals, through

@@ -10,9 +10,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from signoff.deliveries import Delivery
 from signoff.errors import SignoffError
-from signoff.failed_items import SetAsideItem
 from signoff.records import (
     AuditEvent,
     Entry,
@@ -26,10 +24,12 @@ from signoff.records import (
     WorkerInfo,
     WorkflowInfo,
 )
-from signoff.server.examples import PROBLEMS, RECORDS
-from signoff.server.openapi import TAGS
-from signoff.server.problems import STATUS, status_of
-from signoff.wire import from_problem, from_wire, to_problem, to_wire
+from signoff.records.deliveries import Delivery
+from signoff.records.failed_items import SetAsideItem
+from signoff.server.http.problems import STATUS, status_of
+from signoff.server.openapi.document import TAGS
+from signoff.server.openapi.examples import PROBLEMS, RECORDS
+from signoff.wire.records import from_problem, from_wire, to_problem, to_wire
 from tests.server.described import bodies, description, examples, operations
 from tests.server.proxied import PROXY
 
@@ -94,7 +94,9 @@ def test_each_route_has_a_name_a_summary_and_a_known_tag(route: str) -> None:
     operation = OPERATIONS[route]
     assert operation["summary"]
     assert operation["description"]
-    assert set(operation["tags"]) <= {tag["name"] for tag in TAGS}, "describe a new tag in server/openapi.py"
+    assert set(operation["tags"]) <= {tag["name"] for tag in TAGS}, (
+        "describe a new tag in server/openapi/document.py"
+    )
 
 
 def test_no_two_operations_have_one_name() -> None:
@@ -107,12 +109,14 @@ def test_each_parameter_in_a_path_has_an_example() -> None:
     for operation in OPERATIONS.values():
         for parameter in operation.get("parameters", ()):
             is_there = parameter["in"] != "path" or parameter["example"]
-            assert is_there, f"add {parameter['name']} to PATH_EXAMPLES in server/examples.py"
+            assert is_there, f"add {parameter['name']} to PATH_EXAMPLES in server/openapi/examples.py"
 
 
 def test_every_error_with_a_status_has_an_example_that_is_read_back() -> None:
     described_elsewhere = {kind for kind in STATUS if kind not in PROBLEMS}
-    assert {kind.__name__ for kind in described_elsewhere} <= {"LeaseLost"}, "add it to server/examples.py"
+    assert {kind.__name__ for kind in described_elsewhere} <= {"LeaseLost"}, (
+        "add it to server/openapi/examples.py"
+    )
     for kind, error in PROBLEMS.items():
         again = from_problem(to_problem(error))
         assert type(again) is kind

@@ -73,7 +73,7 @@ def test_an_unknown_run_is_refused_before_the_stream_begins(http: httpx.Client, 
 def test_a_silent_stream_says_that_it_is_alive(
     http: httpx.Client, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("signoff.server.events.PING_SECONDS", 0.01)
+    monkeypatch.setattr("signoff.server.routes.run_events.PING_SECONDS", 0.01)
     start(http, "ask", name)
     with http.stream("GET", f"/v1/runs/{name}/events") as response:
         comments = (line for line in response.iter_lines() if line.startswith(":"))

@@ -19,8 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from signoff.deliveries import DeliveryState, NewDelivery, Report
-from signoff.people.questions import Question
+from signoff.people.questions.question import Question
 from signoff.records import (
     AuditKind,
     NewPromise,
@@ -32,10 +31,20 @@ from signoff.records import (
     RunState,
     TokenKind,
 )
-from signoff.server import Server, TrustedProxy, runs
-from signoff.server.examples import CHANNEL, KEY, PROMISE_ID, QUESTION_ID, RUN_ID, SCHEDULE_ID, SESSION_ID
-from signoff.stores.base import Store
-from signoff.tokens import hash_of, new_token
+from signoff.records.deliveries import DeliveryState, NewDelivery, Report
+from signoff.server import Server, TrustedProxy
+from signoff.server.openapi.examples import (
+    CHANNEL,
+    KEY,
+    PROMISE_ID,
+    QUESTION_ID,
+    RUN_ID,
+    SCHEDULE_ID,
+    SESSION_ID,
+)
+from signoff.server.routes import runs
+from signoff.stores.contract.store import Store
+from signoff.stores.tokens import hash_of, new_token
 from tests.server.conftest import app_in, asked, serving, start
 from tests.server.described import operations
 from tests.server.fuzzing_notes import SNAPSHOT, resume_token_of

@@ -13,12 +13,12 @@ import pytest
 
 from signoff.errors import InvalidValue
 from signoff.server import Server, create_server_app
-from signoff.server.examples import PATH_EXAMPLES
-from signoff.server.headers import SAFE_HEADERS
-from signoff.server.heads import LONGEST_URL, MOST_HEADERS
-from signoff.server.origins import check_origins
-from signoff.server.rights import RIGHTS
-from signoff.stores.sqlite import SqliteStore
+from signoff.server.auth.roles import RIGHTS
+from signoff.server.http.cors import check_origins
+from signoff.server.http.response_headers import SAFE_HEADERS
+from signoff.server.limits.headers import LONGEST_URL, MOST_HEADERS
+from signoff.server.openapi.examples import PATH_EXAMPLES
+from signoff.stores.sqlite.store import SqliteStore
 from tests.server.conftest import app_in, fields, serving
 from tests.server.proxied import PROXY, through
 from tests.support import OnThread
@@ -77,7 +77,7 @@ def test_an_error_that_nobody_expected_forbids_it_too(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr("signoff.local.LocalBackend.list_runs", fail)
+    monkeypatch.setattr("signoff.service.service.LocalBackend.list_runs", fail)
     caplog.set_level("CRITICAL", "uvicorn.error")
     failed = http.get("/v1/runs")
     assert failed.status_code == 500

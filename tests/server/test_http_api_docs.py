@@ -6,14 +6,18 @@ import re
 from pathlib import Path
 
 from signoff.codec import MAX_BYTES
-from signoff.server import bodies, heads, inbox, runs, streams
-from signoff.server.bodies import LIMIT
-from signoff.server.examples import PROBLEMS
-from signoff.server.problems import status_of
-from signoff.server.questions import MANY_NAMES
-from signoff.server.rights import RIGHTS
-from signoff.stores import listed
-from signoff.stores.operations import PATH
+from signoff.server.auth.roles import RIGHTS
+from signoff.server.feeds import inbox_feed
+from signoff.server.http import request_bodies
+from signoff.server.http.problems import status_of
+from signoff.server.http.request_bodies import LIMIT
+from signoff.server.limits import headers as heads
+from signoff.server.limits import streams
+from signoff.server.openapi.examples import PROBLEMS
+from signoff.server.routes import runs
+from signoff.server.routes.questions import MANY_NAMES
+from signoff.stores.contract.operations import PATH
+from signoff.stores.shared import listed_payloads
 from tests.server.described import description, operations
 
 DOCS = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text()
@@ -37,7 +41,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert (MAX_BYTES, LIMIT - MAX_BYTES) == (1024 * 1024, 64 * 1024)
     assert (heads.LONGEST_URL, heads.LONGEST_HEADERS, heads.MOST_HEADERS) == (32 * 1024, 64 * 1024, 100)
     assert (MANY_NAMES, runs.LONGEST_WAIT_SECONDS) == (200, 60)
-    assert (inbox.KEPT, inbox.KEPT_BYTES, inbox.RESUMED) == (1000, 4 * 1024 * 1024, 200)
-    assert (listed.LISTED_BYTES, listed.PAGE_BYTES) == (64 * 1024, 4 * 1024 * 1024)
-    assert bodies.SNAPSHOT_LIMIT == 6 * 1024 * 1024
+    assert (inbox_feed.KEPT, inbox_feed.KEPT_BYTES, inbox_feed.RESUMED) == (1000, 4 * 1024 * 1024, 200)
+    assert (listed_payloads.LISTED_BYTES, listed_payloads.PAGE_BYTES) == (64 * 1024, 4 * 1024 * 1024)
+    assert request_bodies.SNAPSHOT_LIMIT == 6 * 1024 * 1024
     assert streams.MOST == {"journal": 200, "inbox": 1000, "changes": 2000, "wait": 1000}

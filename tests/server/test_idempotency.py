@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from signoff.server import Server
-from signoff.server.idempotency import LONGEST_KEY
+from signoff.server.http.idempotency_key import LONGEST_KEY
 from tests.server.conftest import app_in, asked, ended, events, fields, kind, serving, start
 from tests.server.proxied import PROXY, through
 from tests.support import OnThread

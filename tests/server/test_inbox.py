@@ -17,9 +17,9 @@ import pytest
 from signoff import Signoff
 from signoff.records import AuditKind, NewAuditEvent, NewPromise, PromiseKind
 from signoff.server import Server, services
-from signoff.server import inbox as inboxes
-from signoff.sse import Event, read_events
-from signoff.stores.sqlite import SqliteStore
+from signoff.server.feeds import inbox_feed as inboxes
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.wire.sse import Event, read_events
 from tests.server import workflows
 from tests.server.conftest import app_in, asked, kind, serving, start
 from tests.server.proxied import PROXY, through

@@ -15,8 +15,8 @@ import pytest
 from signoff.errors import InvalidState, InvalidValue, NotFound
 from signoff.records import TokenKind
 from signoff.server import Role
-from signoff.server.issued import IssuedKeys
-from signoff.tokens import new_token
+from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.stores.tokens import new_token
 from tests.server.conftest import asked, ended, kind, start
 from tests.server.keyed import Keyed, keyed
 from tests.server.proxied import PROXY, refusals, through

@@ -14,10 +14,10 @@ import uvicorn
 
 from signoff import AsyncClient, RunState
 from signoff.errors import StoreUnavailable
-from signoff.http_connection import KEPT_SECONDS
 from signoff.server import Server, create_server_app, serve
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import VirtualClock
+from signoff.wire.http import KEPT_SECONDS
 from tests.server.conftest import app_in, serving
 from tests.support import in_asyncio, reaches
 
@@ -131,7 +131,7 @@ async def test_signals_are_left_to_the_program(tmp_path: Path) -> None:
 async def test_stopping_waits_neither_for_streams_nor_for_long_polls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("signoff.server.serving.GRACE_SECONDS", 100)
+    monkeypatch.setattr("signoff.server.process.uvicorn_server.GRACE_SECONDS", 100)
     app = app_in(tmp_path)
     async with (
         Server(app, port=0) as server,

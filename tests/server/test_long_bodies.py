@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from signoff.server.long_bodies import MOST_BYTES, LongBodies, Place
+from signoff.server.limits.long_bodies import MOST_BYTES, LongBodies, Place
 from tests.support import in_asyncio
 
 HALF = MOST_BYTES // 2

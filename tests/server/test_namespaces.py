@@ -17,8 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from signoff.deliveries import NewDelivery
-from signoff.people.links import create_link
+from signoff.people.links.answer_links import create_link
 from signoff.records import (
     AuditKind,
     NewPromise,
@@ -30,13 +29,14 @@ from signoff.records import (
     WorkerInfo,
     WorkflowInfo,
 )
+from signoff.records.deliveries import NewDelivery
 from signoff.server import Role, services
-from signoff.server.issued import IssuedKeys
-from signoff.server.rights import RIGHTS
-from signoff.stores.base import Outcome, Store
-from signoff.stores.one_by_one import ItemFailed
-from signoff.stores.set_aside import SetAside
-from signoff.tokens import new_token
+from signoff.server.auth.roles import RIGHTS
+from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.stores.contract.store import Outcome, Store
+from signoff.stores.shared.one_by_one import ItemFailed
+from signoff.stores.shared.set_aside_items import SetAside
+from signoff.stores.tokens import new_token
 from tests.server.keyed import Keyed, keyed
 from tests.stores.scene import YES, Scene, question
 from tests.stores.test_question_rules import amendment

@@ -12,7 +12,7 @@ import pytest
 
 from signoff import Signoff
 from signoff.server import Server
-from signoff.stores.postgres import PostgresStore
+from signoff.stores.postgres.store import PostgresStore
 from tests.halves import sample
 from tests.postgres.databases import migrated_database
 from tests.server import workflows

@@ -16,9 +16,9 @@ import pytest
 from signoff import AsyncClient, Client, Entry, Promise, Run, RunState, Schedule, Signoff, SignoffError
 from signoff.errors import ClientClosed
 from signoff.records import AuditKind, NewPromise, Rate
-from signoff.stores.paging import Page, PromiseFilter
+from signoff.records.paging import Page, PromiseFilter
 from signoff.testing import VirtualClock
-from signoff.wire import to_wire
+from signoff.wire.records import to_wire
 from tests.server.conftest import app_in, serving
 from tests.server.workflows import Refund
 from tests.support import OnThread, in_asyncio, reaches, until

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from signoff.people.audit import GENESIS, hash_of
+from signoff.people.audit.trail import GENESIS, hash_of
 from signoff.records import AuditEvent
-from signoff.wire import from_wire
+from signoff.wire.records import from_wire
 from tests.cli.commands import until
 from tests.server.conftest import asked, ended, fields, kind, start
 

@@ -33,8 +33,8 @@ from signoff.errors import (
     StoreUnavailable,
     WrongAnswer,
 )
-from signoff.server.problems import problem
-from signoff.wire import from_problem
+from signoff.server.http.problems import problem
+from signoff.wire.records import from_problem
 from tests.server.conftest import app_in, fields, kind, serving
 from tests.support import OnThread
 
@@ -121,7 +121,7 @@ def test_an_error_nobody_expected_tells_the_caller_nothing_of_the_inside(
         raise RuntimeError("secret")
 
     logged: queue.Queue[logging.LogRecord] = queue.Queue()
-    monkeypatch.setattr("signoff.local.LocalBackend.list_runs", fail)
+    monkeypatch.setattr("signoff.service.service.LocalBackend.list_runs", fail)
     monkeypatch.setattr(logging.getLogger("uvicorn.error"), "handlers", [QueueHandler(logged)])
     response = http.get("/v1/runs")
     assert response.status_code == 500

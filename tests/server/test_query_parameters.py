@@ -14,10 +14,9 @@ import httpx
 import pytest
 
 from signoff import AsyncClient, Client, RunState, Signoff
+from signoff.client.http import HttpBackend
 from signoff.errors import InvalidValue
-from signoff.http_client import HttpBackend
-from signoff.server import Server, create_server_app
-from signoff.stores.paging import (
+from signoff.records.paging import (
     AuditFilter,
     DeliveryFilter,
     PromiseFilter,
@@ -25,6 +24,7 @@ from signoff.stores.paging import (
     RunFilter,
     WorkflowFilter,
 )
+from signoff.server import Server, create_server_app
 from signoff.testing import MemoryStore
 from tests.server.conftest import fields, start
 from tests.support import in_asyncio

@@ -17,14 +17,15 @@ import psycopg
 import pytest
 
 from signoff import Signoff
-from signoff.engine import timers
+from signoff.engine.timers import timers
 from signoff.errors import StoreUnavailable
 from signoff.records import TokenKind
-from signoff.server import Server, scrape
-from signoff.server.probes import Probes
-from signoff.stores.paging import TokenFilter
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.records.paging import TokenFilter
+from signoff.server import Server
+from signoff.server.process import prometheus
+from signoff.server.process.probes import Probes
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import MemoryStore
 from tests.cli.commands import Running, until
 from tests.postgres.databases import fresh_database
@@ -240,7 +241,7 @@ async def test_metrics_say_whether_deadlines_fire_also_if_the_store_answers_noth
     store = SqliteStore(tmp_path / "signoff.db")
     async with asking(store) as http:
         await _until_ready(http)
-        monkeypatch.setattr(scrape, "READ_SECONDS", 0.05)
+        monkeypatch.setattr(prometheus, "READ_SECONDS", 0.05)
 
         async def hangs() -> Any:
             await asyncio.sleep(3600)

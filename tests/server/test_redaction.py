@@ -22,13 +22,13 @@ from pydantic import BaseModel
 
 import signoff
 from signoff import Action, Context, Signoff
-from signoff.codec.failures import encode_error
+from signoff.client.http import HttpBackend
+from signoff.codec.exceptions import encode_error
 from signoff.errors import InvalidValue
-from signoff.http_client import HttpBackend
-from signoff.people.audit import verify
-from signoff.people.channels.channel import Channel
-from signoff.people.edits import edits_between
-from signoff.people.notices import Notice
+from signoff.people.audit.trail import verify
+from signoff.people.notifications.channels.channel import Channel
+from signoff.people.notifications.notices import Notice
+from signoff.people.questions.edits import edits_between
 from signoff.records import (
     AuditKind,
     Entry,
@@ -40,12 +40,12 @@ from signoff.records import (
     Run,
     RunState,
 )
+from signoff.records.paging import AuditFilter
 from signoff.redaction import Redaction
 from signoff.redaction.answers import restored
 from signoff.server import Server, create_server_app
-from signoff.stores.paging import AuditFilter
-from signoff.stores.remote import RemoteStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests import worker_keys
 from tests.server.conftest import asked, ended, events, fields, kind, path_of, serving, start
 from tests.support import OnThread, in_asyncio, new_app

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from signoff.people.bulk import MOST_ANSWERS
+from signoff.people.questions.bulk_answers import MOST_ANSWERS
 from signoff.server import Role, Server
 from tests.server.conftest import app_in, asked, ended, fields, kind, serving, start
 from tests.server.keyed import Keyed, keyed

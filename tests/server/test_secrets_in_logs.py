@@ -18,14 +18,14 @@ import pytest
 from signoff import AsyncClient, Context, Signoff
 from signoff.codec.ciphers import Ciphers
 from signoff.errors import SignoffError
-from signoff.logs import formatter
-from signoff.people.channels.configured import channels_of
+from signoff.observability.logs import formatter
+from signoff.people.notifications.channels.config_file import channels_of
 from signoff.server import OpenIdConnect, Role, Server
-from signoff.server.issued import IssuedKeys
-from signoff.stores.encrypted import encrypted
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.remote import RemoteStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.wrappers.encrypted import encrypted
 from tests.cli.commands import signoff
 from tests.notifications.receivers import web
 from tests.server.conftest import asked, path_of

@@ -111,7 +111,7 @@ def test_a_snapshot_may_be_longer_than_other_bodies_up_to_a_limit(
     snapshot = http.post(f"/v1/runs/{name}/save", json={}).json()
     body = {"snapshot": snapshot}
     with httpx.Client(base_url=elsewhere.url, trust_env=False, verify=False, timeout=60) as there:
-        monkeypatch.setattr("signoff.server.bodies.SNAPSHOT_LIMIT", 2_000_000)
+        monkeypatch.setattr("signoff.server.http.request_bodies.SNAPSHOT_LIMIT", 2_000_000)
         refused = there.post("/v1/snapshots", json=body)
         assert (refused.status_code, kind(refused)) == (413, "PayloadTooLarge")
         monkeypatch.undo()
@@ -170,7 +170,7 @@ def test_a_body_in_which_something_is_there_twice_is_refused(http: httpx.Client)
 async def test_a_client_is_told_that_a_snapshot_is_too_long(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("signoff.server.bodies.SNAPSHOT_LIMIT", 1_000)
+    monkeypatch.setattr("signoff.server.http.request_bodies.SNAPSHOT_LIMIT", 1_000)
     async with AsyncClient(server.url) as client:
         snapshot: dict[str, Any] = {"schema": "x" * 1_000}
         with pytest.raises(PayloadTooLarge):

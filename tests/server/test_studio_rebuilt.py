@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from signoff import Signoff
-from signoff.server import create_server_app, studio
+from signoff.server import create_server_app
+from signoff.server.routes import studio
 from signoff.testing import MemoryStore
 from tests.support import in_asyncio
 

@@ -14,10 +14,10 @@ from signoff import AsyncClient, Client
 from signoff.errors import AccessDenied, InvalidValue, NotAuthenticated
 from signoff.records import NewRun
 from signoff.server import OpenIdConnect, Role, create_server_app
-from signoff.server.keys import WorkerKeys, key_of, new_worker_key
-from signoff.stores.base import Store
-from signoff.stores.operations import CHANGES_PATH, PATH
-from signoff.stores.remote import RemoteStore
+from signoff.server.auth.key_file import WorkerKeys, key_of, new_worker_key
+from signoff.stores.contract.operations import CHANGES_PATH, PATH
+from signoff.stores.contract.store import Store
+from signoff.stores.remote.store import RemoteStore
 from tests.server.conftest import app_in, kind
 from tests.server.keyed import Keyed, keyed
 from tests.server.proxied import PROXY, through
@@ -215,7 +215,7 @@ def test_the_blocking_client_takes_a_key_and_says_it_to_nobody(here: Keyed) -> N
 def test_without_the_extra_it_is_said_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "signoff.server.provider", None)
+    monkeypatch.setitem(sys.modules, "signoff.server.auth.oidc_provider", None)
     openid = OpenIdConnect("https://login.example.com", "signoff", "https://signoff.example")
     with pytest.raises(InvalidValue, match=r"signoff\[oidc\]"):
         create_server_app(app_in(tmp_path), openid=openid)

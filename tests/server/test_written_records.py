@@ -9,8 +9,8 @@ import pytest
 from pydantic_core import to_json
 
 from signoff.records import Entry, EntryKind, Promise, PromiseKind, PromiseState, Run, RunState
-from signoff.server.replies import written, written_json
-from signoff.wire import Record
+from signoff.server.http.responses import written, written_json
+from signoff.wire.records import Record
 
 SIZES = [10, 100_000, 1_100_000, 3_000_000]
 """Small; written one by one; and written as they are kept."""

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 from signoff import Context, Signoff
 from signoff.errors import SignalTimeout
-from signoff.people.links import create_link
-from signoff.people.questions import Question
+from signoff.people.links.answer_links import create_link
+from signoff.people.questions.question import Question
 from signoff.records import NewPromise, PromiseKind
 from tests.postgres.databases import migrated_database
 from tests.server.conftest import asked, ended, fields, kind, serving, start

@@ -8,7 +8,7 @@ from starlette.types import Scope
 from signoff.errors import TooManyRequests
 from signoff.records import Rate
 from signoff.server import Forwarding
-from signoff.server.wrong_secrets import ALLOWED, MOST_CLIENTS, WrongSecretLimit
+from signoff.server.limits.wrong_secrets import ALLOWED, MOST_CLIENTS, WrongSecretLimit
 
 
 class Time:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from signoff import AlreadySettled, AsyncClient, RunCancelled, SignoffError, WrongAnswer, interventions
+from signoff import AlreadySettled, AsyncClient, RunCancelled, SignoffError, WrongAnswer
 from signoff.errors import InvalidState, RequestConflict, StoreUnavailable
 from signoff.records import Promise, PromiseKind, PromiseState, Run, RunState
-from signoff.registry import Registry
-from signoff.stores.base import Store
+from signoff.service import interventions
+from signoff.stores.contract.store import Store
 from signoff.testing.simulation import Process, World
+from signoff.workflow.registry import Registry
 from tests.simulation.programs import WORKFLOW, BrokenError, Listen, Program, Several
 
 T = TypeVar("T")

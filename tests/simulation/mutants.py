@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from signoff.engine import driver
-from signoff.engine.agenda import Agenda
-from signoff.engine.draft import Draft
-from signoff.engine.driver import Driver
-from signoff.engine.replay import replay
-from signoff.engine.timers import TimerService
-from signoff.engine.worker import Worker
+from signoff.engine.run.replay import replay
+from signoff.engine.timers.timers import TimerService
+from signoff.engine.worker import driver
+from signoff.engine.worker.driver import Driver
+from signoff.engine.worker.open_calls import Agenda
+from signoff.engine.worker.pending_write import Draft
+from signoff.engine.worker.worker import Worker
 from signoff.errors import InvalidValue
 from signoff.records import Entry, EntryKind, PromiseKind, PromiseState, Run, RunState, Settlement
-from signoff.stores.base import Outcome, Write
+from signoff.stores.contract.store import Outcome, Write
 from signoff.testing import MemoryStore
-from signoff.testing.model import Model
-from signoff.testing.model_promises import Promises
-from signoff.testing.model_state import State
+from signoff.testing.model.model import Model
+from signoff.testing.model.promises import Promises
+from signoff.testing.model.state import State
 from signoff.testing.simulation import Faults
 
 

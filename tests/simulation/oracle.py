@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from signoff.engine.check import Verdict, check
+from signoff.engine.run.replay_check import Verdict, check
 from signoff.records import CallKind, Entry, EntryKind, Promise, PromiseState, Run, RunState
-from signoff.registry import Registry
 from signoff.testing.simulation import World
+from signoff.workflow.registry import Registry
 from tests.simulation.programs import (
     COME_ROUND_AGAIN,
     UNDO,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from signoff import telemetry
+from signoff.observability import events
 from signoff.testing import MemoryStore
 from signoff.testing.simulation import Faults, World
 from tests.simulation.crowd import Crowd
@@ -77,7 +77,7 @@ def play(
         )
 
     with mock.patch.object(
-        telemetry, "subscribers", ()
+        events, "subscribers", ()
     ):  # for one that hears of answers, more is read of the store
         world.run(is_over, limit=LAST_SECOND)
     seconds = world.now

@@ -22,7 +22,7 @@ from signoff import (
     StepTimeout,
     current_step,
 )
-from signoff.registry import Registry
+from signoff.workflow.registry import Registry
 
 WORKFLOW = "play"
 COME_ROUND_AGAIN = "come round again"  # for a shared promise whose outcome the run has had

@@ -30,7 +30,7 @@ import httpx
 import psutil
 
 from signoff.server import Role
-from signoff.server.issued import IssuedKeys
+from signoff.server.auth.stored_keys import IssuedKeys
 from signoff.stores.address import store_at
 from tests.cli.commands import Running
 from tests.postgres.server import DURABLE, PostgresServer

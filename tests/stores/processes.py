@@ -25,8 +25,8 @@ from typing import Any
 
 from signoff.errors import AlreadySettled, StoreError
 from signoff.records import CallKind, Entry, EntryKind, NewRun, PromiseKind, PromiseState, Settlement
-from signoff.stores.base import Write
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.contract.store import Write
+from signoff.stores.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).parents[2]
 # Not measured: CPython 3.11 can lose a thread that starts while another one is given coverage's trace function.

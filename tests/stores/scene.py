@@ -34,15 +34,17 @@ from signoff.records import (
     RunState,
     Settlement,
 )
-from signoff.server import Server, operations, payloads
-from signoff.server import access as access_of_workers
-from signoff.server.access import Access
-from signoff.stores.base import Change, Claim, Outcome, Store, Write
-from signoff.stores.encrypted import encrypted
-from signoff.stores.paging import RunFilter
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.remote import RemoteStore
-from signoff.stores.sqlite import SqliteStore
+from signoff.records.paging import RunFilter
+from signoff.server import Server
+from signoff.server.routes import store_operations
+from signoff.server.store_api import access as access_of_workers
+from signoff.server.store_api import payload_checks
+from signoff.server.store_api.access import Access
+from signoff.stores.contract.store import Change, Claim, Outcome, Store, Write
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.wrappers.encrypted import encrypted
 from signoff.testing import MemoryStore, VirtualClock
 from tests import worker_keys
 from tests.postgres.databases import migrated_database
@@ -262,7 +264,7 @@ def asking_nothing() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for kind in (NewPromise, NewSchedule, Amendment, Promise):
-            patch.delitem(cast("dict[type, Any]", payloads.SHAPES), kind)
+            patch.delitem(cast("dict[type, Any]", payload_checks.SHAPES), kind)
         patch.setattr(access_of_workers, "check_settled", check_nothing)
         yield
 
@@ -271,7 +273,7 @@ def asking_nothing() -> Iterator[None]:
 def opening_all() -> Iterator[None]:
     """Have any worker key open all operations of all namespaces: rules of stores are not about what a key opens."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(operations, "do_for", _do)
+        patch.setattr(store_operations, "do_for", _do)
         patch.setattr(Access, "check_namespace", lambda self, namespace: None)
         yield
 

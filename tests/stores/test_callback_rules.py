@@ -8,9 +8,9 @@ import pytest
 
 from signoff.errors import InvalidValue, NotFound
 from signoff.records import NewPromise, PromiseKind, Token, TokenKind
-from signoff.stores.base_tokens import CALLBACK
-from signoff.stores.paging import TokenFilter
-from signoff.tokens import hash_of
+from signoff.records.paging import TokenFilter
+from signoff.stores.contract.tokens import CALLBACK
+from signoff.stores.tokens import hash_of
 from tests.stores.scene import Scene, entry, question, rule
 
 HASH = hash_of("sgc_one")

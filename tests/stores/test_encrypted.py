@@ -17,10 +17,10 @@ import pytest
 import signoff
 from signoff import Action, Alike, AsyncClient, Context, LiveText, Quorum, RetryPolicy, Signoff
 from signoff.codec.ciphers import MARK, CannotDecrypt, Ciphers, EncryptionKey
-from signoff.engine.timers import TimerService
+from signoff.engine.timers.timers import TimerService
 from signoff.errors import IdConflict, InvalidValue, MissingKey, RequestConflict
-from signoff.people.audit import verify
-from signoff.people.sealing import seal_events
+from signoff.people.audit.sealing import seal_events
+from signoff.people.audit.trail import verify
 from signoff.records import (
     CallKind,
     NewPromise,
@@ -32,13 +32,13 @@ from signoff.records import (
     RunState,
     Settlement,
 )
+from signoff.records.paging import AuditFilter
 from signoff.stores.address import KEYS_VARIABLE, PLAINTEXT_VARIABLE, store_at
-from signoff.stores.base import Store
-from signoff.stores.encrypted import encrypted
-from signoff.stores.paging import AuditFilter
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.sqlite import SqliteStore
-from signoff.stores.views import unwrapped
+from signoff.stores.contract.store import Store
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.wrappers.encrypted import encrypted
+from signoff.stores.wrappers.view import unwrapped
 from tests.postgres.databases import fresh_database
 from tests.support import in_asyncio, opens, reaches, running, until
 

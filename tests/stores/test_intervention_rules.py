@@ -22,9 +22,9 @@ from signoff.records import (
     Run,
     RunState,
 )
-from signoff.stores.base import Write
-from signoff.stores.paging import AuditFilter
-from signoff.stores.retries import Retry, plan, without_dropped
+from signoff.records.paging import AuditFilter
+from signoff.stores.contract.retries import Retry, plan, without_dropped
+from signoff.stores.contract.store import Write
 from tests.stores.scene import FAILURE, KEPT_FAILURE, Scene, entry, promise, question, rule
 
 

@@ -14,11 +14,18 @@ from pathlib import Path
 import pytest
 
 from signoff import AsyncClient, Signoff
-from signoff.context import Context
 from signoff.errors import InvalidValue, UnreadableRecord
 from signoff.records import Entry, EntryKind, RunState
-from signoff.stores.base import Outcome, Write
-from signoff.stores.sqlite_large import LARGE_CHARACTERS, MOST_BYTES, is_large, pack, readable, unpacked
+from signoff.stores.contract.store import Outcome, Write
+from signoff.stores.sqlite.large_values import (
+    LARGE_CHARACTERS,
+    MOST_BYTES,
+    is_large,
+    pack,
+    readable,
+    unpacked,
+)
+from signoff.workflow.context import Context
 from tests.stores.scene import STORE_NAMES, SUCCESS, Scene, entry, rule, sqlite_scene
 from tests.support import in_asyncio
 

@@ -19,9 +19,9 @@ from signoff.records import (
     RunState,
     Settlement,
 )
-from signoff.stores.base import Outcome, Write
-from signoff.stores.listed import LISTED_BYTES, PAGE_BYTES, bytes_of, may_be_cut
-from signoff.stores.paging import AuditFilter, Page, PromiseFilter, RunFilter
+from signoff.records.paging import AuditFilter, Page, PromiseFilter, RunFilter
+from signoff.stores.contract.store import Outcome, Write
+from signoff.stores.shared.listed_payloads import LISTED_BYTES, PAGE_BYTES, bytes_of, may_be_cut
 from tests.stores.scene import STORE_NAMES, Scene, question, rule
 
 pytestmark = pytest.mark.parametrize("store_name", STORE_NAMES)

@@ -8,8 +8,8 @@ import pytest
 
 from signoff.errors import InvalidValue, LeaseLost
 from signoff.records import LiveText, Run
-from signoff.stores.base import Change
-from signoff.stores.base_live import KEPT_CHARACTERS
+from signoff.stores.contract.live import KEPT_CHARACTERS
+from signoff.stores.contract.store import Change
 from tests.stores.scene import KEPT_FAILURE, Scene, entry, rule, until
 
 

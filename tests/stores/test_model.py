@@ -25,7 +25,6 @@ from hypothesis.stateful import (
 )
 
 from signoff import codec
-from signoff.deliveries import Delivery, DeliveryState, NewDelivery, Report
 from signoff.errors import AlreadySettled, SignoffError
 from signoff.records import (
     Amendment,
@@ -60,9 +59,8 @@ from signoff.records import (
     TokenKind,
     WorkflowInfo,
 )
-from signoff.stores.base import Outcome, Store, Write
-from signoff.stores.base_live import KEPT_CHARACTERS
-from signoff.stores.paging import (
+from signoff.records.deliveries import Delivery, DeliveryState, NewDelivery, Report
+from signoff.records.paging import (
     AuditFilter,
     DeliveryFilter,
     PromiseFilter,
@@ -71,11 +69,13 @@ from signoff.stores.paging import (
     TokenFilter,
     WorkflowFilter,
 )
-from signoff.stores.retries import Retry
-from signoff.stores.stated import stated, unstated
+from signoff.stores.contract.live import KEPT_CHARACTERS
+from signoff.stores.contract.retries import Retry
+from signoff.stores.contract.store import Outcome, Store, Write
+from signoff.stores.tokens import hash_of
+from signoff.stores.wrappers.origin_stamping import stated, unstated
 from signoff.testing import MemoryStore
-from signoff.testing.model_tables import Tables
-from signoff.tokens import hash_of
+from signoff.testing.model.tables import Tables
 from tests.halves import sample
 from tests.stores.scene import STORES, Scene
 from tests.stores.trails import Creation, Pairs, Trails, check_chain, check_pairs, paired

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from signoff.records import AuditKind, PromiseKind, PromiseState
-from signoff.stores.paging import AuditFilter, PromiseFilter
-from signoff.stores.sqlite import SqliteStore
+from signoff.records.paging import AuditFilter, PromiseFilter
+from signoff.stores.sqlite.store import SqliteStore
 from tests.stores.processes import outcome
 from tests.stores.released import orders
 from tests.stores.scene import YES

@@ -13,9 +13,8 @@ import pytest
 
 from signoff.codec.ciphers import MARK, Ciphers, EncryptionKey
 from signoff.errors import AlreadySettled, InvalidValue
-from signoff.origins import TIMER
-from signoff.people.audit import GENESIS, hash_of, verify
-from signoff.people.sealing import seal_events
+from signoff.people.audit.sealing import seal_events
+from signoff.people.audit.trail import GENESIS, hash_of, verify
 from signoff.records import (
     AuditEvent,
     AuditKind,
@@ -26,14 +25,16 @@ from signoff.records import (
     OriginWay,
     PromiseKind,
 )
-from signoff.stores import postgres_schema, sqlite_schema
-from signoff.stores.base import Store
-from signoff.stores.encrypted import encrypted
-from signoff.stores.paging import AuditFilter
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.sqlite import SqliteStore
-from signoff.stores.stated import stated
-from signoff.stores.views import unwrapped
+from signoff.records.origins import TIMER
+from signoff.records.paging import AuditFilter
+from signoff.stores.contract.store import Store
+from signoff.stores.postgres import schema as postgres_schema
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.sqlite import schema as sqlite_schema
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.wrappers.encrypted import encrypted
+from signoff.stores.wrappers.origin_stamping import stated
+from signoff.stores.wrappers.view import unwrapped
 from signoff.testing import MemoryStore
 from tests.postgres.databases import fresh_database
 from tests.stores.scene import YES, Scene, question, rule

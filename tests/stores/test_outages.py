@@ -14,16 +14,17 @@ from typing import TypeVar
 import psycopg
 import pytest
 
-from signoff.engine.timers import TimerService
+from signoff.engine.timers.timers import TimerService
 from signoff.errors import StoreFull, StoreUnavailable
 from signoff.records import NewPromise, NewRun, PromiseState, RunState
 from signoff.server import Server
-from signoff.stores import outages, postgres_clock, postgres_database
-from signoff.stores.base import Store
-from signoff.stores.outages import Outages
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.sqlite import SqliteStore
-from signoff.stores.sqlite_transaction import Committer
+from signoff.stores.contract.store import Store
+from signoff.stores.postgres import clock, database
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.shared import outages
+from signoff.stores.shared.outages import Outages
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.sqlite.transaction import Committer
 from signoff.testing import VirtualClock
 from tests.postgres.databases import fresh_database
 from tests.postgres.server import PostgresServer
@@ -444,8 +445,8 @@ async def test_a_machine_that_was_suspended_takes_no_leases_on_a_database_elsewh
 ) -> None:
     slept = 0.0
     clocks = SimpleNamespace(monotonic=lambda: time.monotonic() - slept, time=time.time, sleep=time.sleep)
-    monkeypatch.setattr(postgres_clock, "time", clocks)
-    monkeypatch.setattr(postgres_database, "time", clocks)
+    monkeypatch.setattr(clock, "time", clocks)
+    monkeypatch.setattr(database, "time", clocks)
     with fresh_database() as url:
         async with _holding(PostgresStore(url, lease_seconds=LEASE_SECONDS)) as store:
             await store.due()

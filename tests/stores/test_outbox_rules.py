@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from signoff.deliveries import Delivery, DeliveryState, NewDelivery, Report
 from signoff.errors import InvalidValue, NotFound
 from signoff.records import AuditKind
-from signoff.stores.base import Change
-from signoff.stores.paging import DeliveryFilter
+from signoff.records.deliveries import Delivery, DeliveryState, NewDelivery, Report
+from signoff.records.paging import DeliveryFilter
+from signoff.stores.contract.store import Change
 from tests.stores.scene import Scene, rule, until
 
 NEW = NewDelivery("d1", "user:ana", "e1", 7, AuditKind.ASKED, "r.0", "r")

@@ -30,12 +30,13 @@ from signoff.records import (
     RunState,
     Settlement,
 )
-from signoff.stores import postgres_database, postgres_schema, postgres_writer
-from signoff.stores.base import Change, Write
-from signoff.stores.paging import AuditFilter, PromiseFilter, RunFilter
-from signoff.stores.postgres import PostgresStore
-from signoff.stores.postgres_link import Link, Statement
-from signoff.stores.postgres_writer import LOOP_WAITS
+from signoff.records.paging import AuditFilter, PromiseFilter, RunFilter
+from signoff.stores.contract.store import Change, Write
+from signoff.stores.postgres import database as postgres_database
+from signoff.stores.postgres import schema, writer
+from signoff.stores.postgres.pipelined_connection import Link, Statement
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.postgres.writer import LOOP_WAITS
 from signoff.testing import VirtualClock
 from tests.halves import sample
 from tests.postgres.databases import fresh_database
@@ -673,8 +674,8 @@ async def test_only_replies_that_come_fast_are_waited_for_awake_and_only_where_c
             return super().receive(PATIENCE_SECONDS)
 
     monkeypatch.setattr(postgres_database, "Link", WatchedLink)
-    monkeypatch.setattr(postgres_writer, "AWAKE_BELOW", below)
-    monkeypatch.setattr(postgres_writer, "CORES", cores)
+    monkeypatch.setattr(writer, "AWAKE_BELOW", below)
+    monkeypatch.setattr(writer, "CORES", cores)
     async with opened(database, inline_below_seconds=60) as store:
         await store.create_run(NewRun("r", WORKFLOW, GROUP, "{}"))
         for number in range(50):  # the average of the last 20 replies is over a millisecond by then
@@ -816,8 +817,8 @@ async def test_a_database_of_a_newer_version_is_refused(database: str) -> None:
 
 @in_asyncio
 async def test_a_migration_that_fails_leaves_nothing(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    scripts = postgres_schema.migrations()
-    monkeypatch.setattr(postgres_schema, "migrations", lambda: [*scripts, "CREATE TABLE signoff.runs ()"])
+    scripts = schema.migrations()
+    monkeypatch.setattr(schema, "migrations", lambda: [*scripts, "CREATE TABLE signoff.runs ()"])
     with pytest.raises(StoreUnavailable, match="already exists"):
         await PostgresStore(database).open()
     with psycopg.connect(database) as connection:

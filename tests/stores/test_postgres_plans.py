@@ -12,7 +12,6 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from signoff.deliveries import DeliveryState, NewDelivery, Report
 from signoff.records import (
     Amendment,
     AuditKind,
@@ -30,10 +29,10 @@ from signoff.records import (
     Seal,
     TokenKind,
     WorkerInfo,
+    paging,
 )
-from signoff.stores import paging, postgres_reads
-from signoff.stores.base import Write
-from signoff.stores.paging import (
+from signoff.records.deliveries import DeliveryState, NewDelivery, Report
+from signoff.records.paging import (
     AuditFilter,
     DeliveryFilter,
     PromiseFilter,
@@ -41,8 +40,10 @@ from signoff.stores.paging import (
     RunFilter,
     TokenFilter,
 )
-from signoff.stores.postgres import PostgresStore
-from signoff.tokens import hash_of
+from signoff.stores.contract.store import Write
+from signoff.stores.postgres import reads
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.tokens import hash_of
 from tests.halves import sample
 from tests.postgres.databases import fresh_database, versions
 from tests.stores.scene import GROUP, KEPT_FAILURE, NO, SUCCESS, WORKFLOW, YES, entry
@@ -213,7 +214,7 @@ async def inboxes_of_workflows(store: PostgresStore, id: str) -> None:
     """However many questions are open, a page looks through a part of them."""
     pending = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (paging, postgres_reads):
+        for module in (paging, reads):
             patch.setattr(module, "LOOKED_THROUGH", 5)
         for which in (pending, replace(pending, answerable_by=frozenset({"group:finance"}))):
             for workflow in ("refund", "unknown"):
@@ -539,7 +540,7 @@ def _tables(keeper: psycopg.Connection) -> list[Identifier]:
 @pytest.mark.parametrize("by", ["workflow", "group", "parent"])
 def test_a_list_is_read_by_its_own_index_however_large_that_is_before_postgres_has_counted(by: str) -> None:
     """All estimates are alike then, and the smallest index would win."""
-    statement = postgres_reads.list_runs_statement(
+    statement = reads.list_runs_statement(
         frozenset({RunState.PAUSED}),
         workflow=by == "workflow",
         group=by == "group",
@@ -571,8 +572,8 @@ def test_a_list_is_read_by_its_own_index_however_large_that_is_before_postgres_h
 
 
 PROMISES_OF_A_RUN = {
-    "all": postgres_reads.list_promises_statement(tuple(PromiseState), tuple(PromiseKind), of_run=True),
-    "of a workflow": postgres_reads.of_runs_statement(of_names=False, of_run=True),
+    "all": reads.list_promises_statement(tuple(PromiseState), tuple(PromiseKind), of_run=True),
+    "of a workflow": reads.of_runs_statement(of_names=False, of_run=True),
 }
 MORE_PROMISES = """
 INSERT INTO signoff.promises (shard, namespace, id, kind, state, created_at, run_id)

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from signoff.records import NewRun, RunState
-from signoff.stores import postgres_operations as operations
-from signoff.stores.base import Change, Write
-from signoff.stores.paging import RunFilter
-from signoff.stores.postgres import PostgresStore
+from signoff.records.paging import RunFilter
+from signoff.stores.contract.store import Change, Write
+from signoff.stores.postgres import write_requests as operations
+from signoff.stores.postgres.store import PostgresStore
 from tests.postgres.databases import fresh_database
 from tests.stores.scene import GROUP, SUCCESS, WORKFLOW
 from tests.stores.test_postgres_limits import WAITING, four_stores

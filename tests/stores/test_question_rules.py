@@ -25,8 +25,8 @@ from signoff.records import (
     Seal,
     Settlement,
 )
-from signoff.stores.base import Change
-from signoff.stores.paging import LOOKED_THROUGH, AuditFilter, PromiseFilter
+from signoff.records.paging import LOOKED_THROUGH, AuditFilter, PromiseFilter
+from signoff.stores.contract.store import Change
 from tests.stores.scene import GROUP, NO, WORKFLOW, YES, Scene, entry, promise, question, rule, until
 
 

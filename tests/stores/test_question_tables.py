@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from signoff.records import AuditKind, NewAuditEvent, NewPromise, PromiseKind, Seal
-from signoff.stores.paging import AuditFilter
-from signoff.stores.postgres import PostgresStore
+from signoff.records.paging import AuditFilter
+from signoff.stores.postgres.store import PostgresStore
 from tests.stores.scene import Scene, postgres_scene, sqlite_scene
 from tests.support import in_asyncio
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from examples.website_summary.processes import free_port
-from signoff.engine import timers, worker
+from signoff.engine.timers import timers
+from signoff.engine.worker import worker
 from signoff.errors import InvalidValue, PayloadTooLarge, StoreError, StoreUnavailable
 from signoff.records import (
     Amendment,
@@ -26,12 +27,12 @@ from signoff.records import (
     PromiseKind,
     RunState,
 )
+from signoff.records.paging import AuditFilter, RunFilter
 from signoff.server import Server
-from signoff.stores.base import Change, Write
-from signoff.stores.paging import AuditFilter, RunFilter
-from signoff.stores.remote import RemoteStore
-from signoff.stores.remote_clock import RemoteClock
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.contract.store import Change, Write
+from signoff.stores.remote.clock import RemoteClock
+from signoff.stores.remote.store import RemoteStore
+from signoff.stores.sqlite.store import SqliteStore
 from tests import worker_keys
 from tests.remote.proxy import FINE, REPLY_LOST, Fate, Proxy, is_batch
 from tests.server import workflows
@@ -555,7 +556,7 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr("signoff.stores.remote_clock.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("signoff.stores.remote.clock.time.monotonic", lambda: self.now)
 
 
 def test_the_clock_is_the_servers_as_well_as_the_quickest_reply_tells(

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from signoff.errors import NotAllowed, RequestConflict
-from signoff.people.answers import answer
-from signoff.people.policies import Policy, Quorum
-from signoff.people.questions import Question
+from signoff.people.questions.answers import answer
+from signoff.people.questions.policies import Policy, Quorum
+from signoff.people.questions.question import Question
 from signoff.records import AuditKind, NewAuditEvent, PromiseKind, PromiseState
 from tests.stores.scene import NO, YES, Scene, entry, promise, question, rule
 

@@ -13,9 +13,9 @@ from psycopg.sql import SQL, Identifier
 
 from signoff.errors import NotFound
 from signoff.records import Amendment, NewPromise, NewRun, RunState
-from signoff.stores.base import Store
-from signoff.stores.paging import AuditFilter, PromiseFilter
-from signoff.stores.postgres import PostgresStore
+from signoff.records.paging import AuditFilter, PromiseFilter
+from signoff.stores.contract.store import Store
+from signoff.stores.postgres.store import PostgresStore
 from tests.stores.scene import (
     FAILURE,
     GROUP,

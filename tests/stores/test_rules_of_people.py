@@ -10,7 +10,7 @@ import pytest
 
 from signoff.errors import InvalidValue, NotFound
 from signoff.records import AuditKind, NewAuditEvent, NewRule, Promise, PromiseState, Rule, RunState
-from signoff.stores.paging import RuleFilter
+from signoff.records.paging import RuleFilter
 from tests.stores.scene import YES, Scene, rule
 from tests.stores.test_question_rules import amendment, ask, kinds
 

@@ -9,7 +9,7 @@ import pytest
 
 from signoff.errors import NotFound
 from signoff.records import CatchUp, NewRun, NewSchedule, RunState
-from signoff.stores.base import Change
+from signoff.stores.contract.store import Change
 from tests.stores.scene import GROUP, WORKFLOW, Scene, rule, until
 
 NEW = NewSchedule(

@@ -9,8 +9,8 @@ import pytest
 
 from signoff.errors import IdConflict, InvalidValue, NotFound
 from signoff.records import MessageKind, NewRun, RunState, Session
-from signoff.stores.base import Change, Outcome, Write
-from signoff.stores.paging import RunFilter
+from signoff.records.paging import RunFilter
+from signoff.stores.contract.store import Change, Outcome, Write
 from tests.stores.scene import FAILURE, KEPT_FAILURE, SUCCESS, WORKFLOW, YES, Scene, rule, until
 
 

@@ -21,9 +21,9 @@ from signoff.records import (
     RunState,
     Settlement,
 )
-from signoff.stores.base import Write
-from signoff.stores.base_snapshots import Saved, SavedRun
-from signoff.stores.paging import AuditFilter, PromiseFilter
+from signoff.records.paging import AuditFilter, PromiseFilter
+from signoff.stores.contract.snapshots import Saved, SavedRun
+from signoff.stores.contract.store import Write
 from tests.stores.scene import SUCCESS, WORKFLOW, YES, Scene, entry, promise, question, rule
 
 THERE = "there"

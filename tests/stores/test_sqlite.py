@@ -24,26 +24,26 @@ import pytest
 
 from signoff.errors import AlreadySettled, InvalidValue, SchemaTooNew, StoreFull, StoreUnavailable
 from signoff.records import Amendment, AuditKind, NewAuditEvent, NewRun, PromiseKind, PromiseState, RunState
-from signoff.stores import (
-    sqlite_audit,
-    sqlite_claims,
-    sqlite_deferred,
-    sqlite_groups,
-    sqlite_journal,
-    sqlite_keys,
-    sqlite_leases,
-    sqlite_messages,
-    sqlite_promises,
-    sqlite_questions,
-    sqlite_retention,
-    sqlite_runs,
-    sqlite_schedules,
-    sqlite_sessions,
-    sqlite_states,
+from signoff.records.paging import RunFilter
+from signoff.stores.contract.store import Change, Write
+from signoff.stores.sqlite import (
+    audit,
+    claims,
+    concurrency_keys,
+    deferred_changes,
+    groups,
+    leases,
+    messages,
+    retention,
+    schedules,
+    sessions,
+    transitions,
 )
-from signoff.stores.base import Change, Write
-from signoff.stores.paging import RunFilter
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite import journal as sqlite_journal
+from signoff.stores.sqlite import promises as sqlite_promises
+from signoff.stores.sqlite import questions as sqlite_questions
+from signoff.stores.sqlite import runs as sqlite_runs
+from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import VirtualClock
 from tests.stores.processes import outcome, process
 from tests.stores.scene import GROUP, SUCCESS, YES, Scene, entry, multiply, question, sqlite_scene, until
@@ -830,21 +830,21 @@ def test_100_000_ready_runs_of_one_key_do_not_make_claims_slow(tmp_path: Path, o
 
 
 MODULES = (
-    sqlite_audit,
-    sqlite_claims,
-    sqlite_deferred,
-    sqlite_groups,
+    audit,
+    claims,
+    deferred_changes,
+    groups,
     sqlite_journal,
-    sqlite_keys,
-    sqlite_leases,
-    sqlite_messages,
+    concurrency_keys,
+    leases,
+    messages,
     sqlite_promises,
     sqlite_questions,
-    sqlite_retention,
+    retention,
     sqlite_runs,
-    sqlite_schedules,
-    sqlite_sessions,
-    sqlite_states,
+    schedules,
+    sessions,
+    transitions,
 )
 
 
@@ -887,7 +887,7 @@ STATEMENTS = (
     [statement for module in MODULES for statement in statements_of(module)]
     + listing_statements()
     + [
-        (f"first {kind} {count} {beside}", sqlite_claims.first_statement(count, kind, beside=beside))
+        (f"first {kind} {count} {beside}", claims.first_statement(count, kind, beside=beside))
         for kind in ("new", "again", "suspect")
         for count in (1, 2, 20)
         for beside in (False, True)

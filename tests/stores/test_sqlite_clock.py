@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from signoff import AsyncClient, Context, clock, telemetry
+from signoff import AsyncClient, Context
+from signoff.observability import events
+from signoff.observability.events import ClockJumped
 from signoff.records import NewRun, NewSchedule, RunState
-from signoff.stores import sqlite_clock
-from signoff.stores.base import Write
-from signoff.stores.sqlite import SqliteStore
-from signoff.telemetry import ClockJumped
+from signoff.runtime import clock
+from signoff.stores.contract.store import Write
+from signoff.stores.sqlite import clock as sqlite_clock
+from signoff.stores.sqlite.store import SqliteStore
 from tests.shared import leave_all
 from tests.support import in_asyncio, new_app
 
@@ -143,7 +145,7 @@ async def test_jumps_are_logged_with_their_size_and_counted(
     tmp_path: Path, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[ClockJumped] = []
-    end = telemetry.subscribe(lambda event: heard.append(event) if isinstance(event, ClockJumped) else None)
+    end = events.subscribe(lambda event: heard.append(event) if isinstance(event, ClockJumped) else None)
     store = store_in(tmp_path)
     await store.open()
     for step in (0.3, HOUR, -0.4, -2 * HOUR):
@@ -244,8 +246,8 @@ async def test_leases_from_before_a_boot_end_soon_whatever_the_clock_says(
 async def test_each_time_of_a_schedule_fires_once_through_a_jump_that_is_taken_back(
     tmp_path: Path, machine: Machine, jump: float
 ) -> None:
-    from signoff.engine import cron
-    from signoff.engine.schedules import fire_due
+    from signoff.engine.timers import cron
+    from signoff.engine.timers.schedules import fire_due
 
     store = store_in(tmp_path)
     await store.open()
@@ -276,7 +278,7 @@ async def test_each_time_of_a_schedule_fires_once_through_a_jump_that_is_taken_b
 
 
 async def _run_ids(store: SqliteStore) -> list[str]:
-    from signoff.stores.paging import RunFilter
+    from signoff.records.paging import RunFilter
 
     found: list[str] = []
     after: str | None = None

@@ -15,8 +15,8 @@ import pytest
 
 from signoff.errors import StoreDamaged, StoreError, StoreMoved, StoreReadOnly
 from signoff.records import NewRun
-from signoff.stores import sqlite_file
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.sqlite import open_files
+from signoff.stores.sqlite.store import SqliteStore
 from tests.support import in_asyncio
 
 SOON = 20.0  # seconds: far more than it takes
@@ -99,7 +99,7 @@ async def test_nothing_is_acknowledged_that_is_not_in_the_file(
     async with store_at(folder) as store:
         store._file.writer._inline_below = 1.0 if inline else 0.0
         harm(store.path)
-        await asyncio.sleep(1.5 * sqlite_file.LOOK_AFTER_SECONDS)
+        await asyncio.sleep(1.5 * open_files.LOOK_AFTER_SECONDS)
         with pytest.raises(StoreMoved, match=said) as caught:
             await store.create_run(new_run("after"))
         assert "nothing acknowledged is lost" not in str(caught.value)
@@ -138,7 +138,7 @@ async def test_work_goes_on_when_the_same_file_is_back(
     async with store_at(tmp_path) as store:
         away = beside(store.path, ".away")
         store.path.rename(away)
-        await asyncio.sleep(1.5 * sqlite_file.LOOK_AFTER_SECONDS)
+        await asyncio.sleep(1.5 * open_files.LOOK_AFTER_SECONDS)
         with pytest.raises(StoreMoved):
             await store.create_run(new_run("while it was away"))
         await _until(lambda: store._file.writer._moved is not None)
@@ -162,7 +162,7 @@ async def test_a_reader_creates_no_file_in_the_place_of_one_that_was_deleted(tmp
 async def test_what_the_deleted_log_held_is_written_back_as_the_process_stops(tmp_path: Path) -> None:
     async with store_at(tmp_path) as store:
         delete_log(store.path)
-        await asyncio.sleep(1.5 * sqlite_file.LOOK_AFTER_SECONDS)
+        await asyncio.sleep(1.5 * open_files.LOOK_AFTER_SECONDS)
         with pytest.raises(StoreMoved):
             await store.create_run(new_run("after"))
     async with store_at(tmp_path) as again:
@@ -224,7 +224,7 @@ async def test_a_file_made_read_only_takes_no_writes_and_is_read(
 async def test_a_network_file_system_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("signoff.stores.sqlite.network_file_system", lambda path: "nfs4")
+    monkeypatch.setattr("signoff.stores.sqlite.store.network_file_system", lambda path: "nfs4")
     async with store_at(tmp_path):
         pass
     assert any("nfs4" in message and "Postgres" in message for message in caplog.messages)
@@ -239,11 +239,11 @@ def test_the_file_system_of_a_path_is_that_of_the_innermost_mount(
         "23 22 0:21 / /srv/my\\040share rw,relatime shared:1 - nfs4 server:/ rw\n"
         "24 23 0:22 / /srv/my\\040share/local rw - xfs /dev/b rw\n"
     )
-    monkeypatch.setattr(sqlite_file, "MOUNTS", str(table))
-    monkeypatch.setattr(sqlite_file.sys, "platform", "linux")
-    assert sqlite_file.network_file_system(Path("/srv/my share/x.db")) == "nfs4"
-    assert sqlite_file.network_file_system(Path("/srv/my share/local/x.db")) is None
-    assert sqlite_file.network_file_system(Path("/srv/x.db")) is None
+    monkeypatch.setattr(open_files, "MOUNTS", str(table))
+    monkeypatch.setattr(open_files.sys, "platform", "linux")
+    assert open_files.network_file_system(Path("/srv/my share/x.db")) == "nfs4"
+    assert open_files.network_file_system(Path("/srv/my share/local/x.db")) is None
+    assert open_files.network_file_system(Path("/srv/x.db")) is None
 
 
 async def _until(look: Callable[[], bool]) -> None:

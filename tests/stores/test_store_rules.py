@@ -37,9 +37,9 @@ from signoff.records import (
     Settlement,
     WorkerInfo,
 )
-from signoff.stores.base import Change, Outcome, Write
-from signoff.stores.paging import PromiseFilter, RunFilter
-from signoff.stores.retries import Retry
+from signoff.records.paging import PromiseFilter, RunFilter
+from signoff.stores.contract.retries import Retry
+from signoff.stores.contract.store import Change, Outcome, Write
 from tests.stores.scene import (
     FAILURE,
     GROUP,

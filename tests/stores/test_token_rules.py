@@ -13,8 +13,8 @@ import pytest
 
 from signoff.errors import IdConflict, InvalidValue, NotFound
 from signoff.records import NewToken, Token, TokenKind
-from signoff.stores.paging import TokenFilter
-from signoff.tokens import find_token, hash_of, new_token
+from signoff.records.paging import TokenFilter
+from signoff.stores.tokens import find_token, hash_of, new_token
 from tests.stores.scene import Scene, postgres_scene, rule, sqlite_scene
 from tests.support import in_asyncio
 

@@ -8,8 +8,8 @@ import pytest
 
 from signoff.errors import InvalidValue
 from signoff.records import WorkflowInfo
-from signoff.stores.limits import LONGEST_DESCRIPTION, LONGEST_NAME, LONGEST_SCHEMA
-from signoff.stores.paging import WorkflowFilter
+from signoff.records.paging import WorkflowFilter
+from signoff.stores.contract.validation import LONGEST_DESCRIPTION, LONGEST_NAME, LONGEST_SCHEMA
 from tests.stores.scene import GROUP, WORKFLOW, Scene, rule
 
 NOW = 1_000_000.0

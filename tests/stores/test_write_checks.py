@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from signoff.errors import StoreUnavailable
-from signoff.stores import write_checks
-from signoff.stores.write_checks import WriteCheck
+from signoff.stores.shared import write_checks
+from signoff.stores.shared.write_checks import WriteCheck
 from tests.support import in_asyncio
 
 

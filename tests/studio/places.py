@@ -12,9 +12,10 @@ from typing import Any
 import httpx
 from fastapi.routing import APIRoute
 
-from signoff.people.channels.channel import Channel, Undelivered
-from signoff.people.notices import Notice
-from signoff.server import Server, TrustedProxy, studio
+from signoff.people.notifications.channels.channel import Channel, Undelivered
+from signoff.people.notifications.notices import Notice
+from signoff.server import Server, TrustedProxy
+from signoff.server.routes import studio
 from tests.cli.commands import until
 from tests.server.conftest import app_in, asked, ended, path_of, serving, start
 from tests.server.proxied import PROXY, through

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from signoff.server import Server
-from signoff.server.serving import Serving, bind
+from signoff.server.process.uvicorn_server import Serving, bind
 
 PREFIX = "/signoff"
 _HOP_BY_HOP = {"connection", "transfer-encoding", "keep-alive"}

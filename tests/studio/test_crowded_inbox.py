@@ -13,7 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, Response, Route, expect
 
-from signoff.people.questions import Question
+from signoff.people.questions.question import Question
 from signoff.server import Server
 from tests.server.conftest import app_in, serving
 from tests.support import PATIENCE_SECONDS, OnThread

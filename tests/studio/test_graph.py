@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from signoff.flows import machine
+from signoff.flows import graph_walk
 from signoff.server import Server
 from tests.server.conftest import app_in, ended, events, path_of, serving, start
 from tests.studio import flows
@@ -203,12 +203,12 @@ def test_what_is_collected_waits_for_all_and_an_answer_can_be_an_event(
 def test_a_journal_that_was_begun_anew_loses_nothing_of_the_graph(
     page: Page, http: httpx.Client, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "COMPACT_AFTER", 2)
+    monkeypatch.setattr(graph_walk, "COMPACT_AFTER", 2)
     start(http, "ticking", name)
     listed = chunks(page, name, "ticking")
     expect(listed.get_by_text("event tick: not begun")).to_be_visible()
     for times in ("", " 2 times", " 3 times"):
-        tick = {"name": machine.SIGNAL, "value": {"emit": "tick"}}
+        tick = {"name": graph_walk.SIGNAL, "value": {"emit": "tick"}}
         http.post(f"/v1/runs/{name}/signals", json=tick).raise_for_status()
         expect(listed.get_by_text(f"count: done{times}", exact=True)).to_be_visible()
     expect(listed.get_by_text("event tick: came 3 times")).to_be_visible()

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from signoff.records import AuditKind, WorkerInfo
 from signoff.server import Server
-from signoff.stores.remote import RemoteStore
+from signoff.stores.remote.store import RemoteStore
 from tests.cli.commands import until
 from tests.server.conftest import asked, path_of, start
 from tests.server.proxied import through

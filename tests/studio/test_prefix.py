@@ -10,8 +10,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from signoff.clock import SystemClock
 from signoff.errors import InvalidValue
+from signoff.runtime.clock import SystemClock
 from signoff.server import OpenIdConnect, Role, Server, create_server_app
 from signoff.testing import MemoryStore
 from tests.server.conftest import app_in, asked, path_of, serving, start

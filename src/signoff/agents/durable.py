@@ -37,33 +37,33 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
 from pydantic_ai.toolsets import AbstractToolset, DynamicToolset
 
-from signoff import private_names
-from signoff.agents.approvals import Policy, check_policy, may_ask, names_in
-from signoff.agents.arguments import plain
-from signoff.agents.as_approved import AsApproved, Running, running_call
-from signoff.agents.backend import RETRY, Config, StepBackend, config_of
-from signoff.agents.changes import Known
-from signoff.agents.deps import Copy, GivenDeps
-from signoff.agents.dynamic import facts_of, witness
-from signoff.agents.gate import ASSIGNEES, Gate
-from signoff.agents.held import GIVEN_MODEL, held, hold, let_go
-from signoff.agents.missed import check_awaits
-from signoff.agents.pausing import INSTEAD, without_pauses
-from signoff.agents.predicates import asking_on_failure
-from signoff.agents.ran import EDITED, as_edited
-from signoff.agents.record import note_call
-from signoff.agents.speaking import speaking
-from signoff.agents.tools import KEY, NEEDS_APPROVAL, Calling, calling
-from signoff.agents.whole import WholeAnswers
-from signoff.context import Context, current_context
-from signoff.engine.retry import RetryPolicy
-from signoff.engine.scope import current_attempt
-from signoff.engine.step_options import check_retry
+from signoff.agents.approvals.approval_policy import Policy, check_policy, may_ask, names_in
+from signoff.agents.approvals.approval_predicates import asking_on_failure
+from signoff.agents.approvals.approved_toolset import AsApproved, Running, running_call
+from signoff.agents.approvals.gate import ASSIGNEES, Gate
+from signoff.agents.approvals.recorded_edits import EDITED, as_edited
+from signoff.agents.approvals.tool_arguments import plain
+from signoff.agents.approvals.tool_changes import Known
+from signoff.agents.approvals.validated_arguments import GIVEN_MODEL, held, hold, let_go
+from signoff.agents.pausing.pause import INSTEAD, without_pauses
+from signoff.agents.steps.deps import Copy, GivenDeps
+from signoff.agents.steps.dynamic_toolsets import facts_of, witness
+from signoff.agents.steps.live_model_text import speaking
+from signoff.agents.steps.step_backend import RETRY, Config, StepBackend, config_of
+from signoff.agents.steps.tools import KEY, NEEDS_APPROVAL, Calling, calling
+from signoff.agents.steps.truncated_responses import WholeAnswers
+from signoff.agents.steps.turn_record import note_call
+from signoff.agents.steps.unawaited_tools import check_awaits
+from signoff.engine.steps.options import check_retry
+from signoff.engine.steps.retry import RetryPolicy
 from signoff.errors import NotSerializable, OutsideWorkflow, RegistrationError
-from signoff.own_logs import own_logger
-from signoff.people.edits import is_same
-from signoff.people.responders import check_names
-from signoff.start_options import check_flag, check_seconds
+from signoff.observability.current_run import current_attempt
+from signoff.people.questions.edits import is_same
+from signoff.records.responders import check_names
+from signoff.records.start_options import check_flag, check_seconds
+from signoff.runtime import private_names
+from signoff.runtime.loggers import own_logger
+from signoff.workflow.context import Context, current_context
 
 log = own_logger("signoff.agents")
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
-from signoff.cli.wording import one_line
+from signoff.cli.formatting import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console

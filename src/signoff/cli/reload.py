@@ -21,9 +21,9 @@ from pathlib import Path
 
 import click
 
-from signoff.cli.exits import CommandFailed, ExitCode
+from signoff.cli.exit_codes import CommandFailed, ExitCode
 from signoff.cli.output import Output
-from signoff.cli.stopping import StopSignals
+from signoff.cli.signals import StopSignals
 
 
 class Supervision:

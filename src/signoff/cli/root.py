@@ -10,18 +10,12 @@ from typing import Any
 
 import click
 
-import signoff
-from signoff.cli.audit import audit
-from signoff.cli.compact import compact
-from signoff.cli.deliveries import deliveries
-from signoff.cli.doctor import doctor
-from signoff.cli.exits import CommandFailed, ExitCode, exit_code_of
-from signoff.cli.groups import groups
-from signoff.cli.keys import keys
-from signoff.cli.links import links
-from signoff.cli.migrate import migrate
-from signoff.cli.output import Output, tolerate_unencodable
-from signoff.cli.people import (
+from signoff.cli.commands.audit import audit
+from signoff.cli.commands.compact import compact
+from signoff.cli.commands.deliveries import deliveries
+from signoff.cli.commands.doctor import doctor
+from signoff.cli.commands.groups import groups
+from signoff.cli.commands.inbox import (
     answer,
     cancel_question,
     claim,
@@ -32,20 +26,26 @@ from signoff.cli.people import (
     reassign,
     release,
 )
-from signoff.cli.promises import reject, resolve
-from signoff.cli.prune import prune
-from signoff.cli.replay import export, replay
-from signoff.cli.rules import rules
-from signoff.cli.runs import cancel, resume, retry, runs, signal, start, suspend, terminate
-from signoff.cli.schedules import schedules
-from signoff.cli.serve import dev, server, worker
-from signoff.cli.sessions import sessions
-from signoff.cli.show import show
-from signoff.cli.snapshots import load, save
-from signoff.cli.workers import workers
-from signoff.cli.workflows import workflows
+from signoff.cli.commands.keys import keys
+from signoff.cli.commands.links import links
+from signoff.cli.commands.migrate import migrate
+from signoff.cli.commands.promises import reject, resolve
+from signoff.cli.commands.prune import prune
+from signoff.cli.commands.replay import export, replay
+from signoff.cli.commands.rules import rules
+from signoff.cli.commands.runs import cancel, resume, retry, runs, signal, start, suspend, terminate
+from signoff.cli.commands.schedules import schedules
+from signoff.cli.commands.serve import dev, server, worker
+from signoff.cli.commands.sessions import sessions
+from signoff.cli.commands.show import show
+from signoff.cli.commands.snapshots import load, save
+from signoff.cli.commands.workers import workers
+from signoff.cli.commands.workflows import workflows
+from signoff.cli.exit_codes import CommandFailed, ExitCode, exit_code_of
+from signoff.cli.output import Output, tolerate_unencodable
 from signoff.errors import SignoffError, WrongAnswer
-from signoff.people.schemas import shorten
+from signoff.people.schemas.validation import shorten
+from signoff.version import __version__
 
 
 class _NobodyReads(Exception):
@@ -78,7 +78,7 @@ Exit codes:
   4  refused: a wrong or late answer, an id that is taken, a run in another state, a wrong key
   5  the store or the server is not available""",
 )
-@click.version_option(signoff.__version__, prog_name="signoff")
+@click.version_option(__version__, prog_name="signoff")
 def root() -> None:
     """Durable runs with people in the loop."""
 

@@ -16,17 +16,17 @@ from urllib.parse import urlsplit
 import click
 
 from signoff.app import Signoff
-from signoff.cli.exits import CommandFailed, ExitCode
+from signoff.cli.exit_codes import CommandFailed, ExitCode
 from signoff.cli.output import Output
-from signoff.client import AsyncClient
+from signoff.client.async_client import AsyncClient
 from signoff.errors import SchemaTooOld
-from signoff.origins import of_command
+from signoff.records.origins import of_command
 from signoff.stores.address import is_postgres, store_at
-from signoff.stores.base import Store
+from signoff.stores.contract.store import Store
 from signoff.stores.migrations import schema_of
-from signoff.stores.sqlite import SqliteStore
-from signoff.stores.sqlite_schema import path_of
-from signoff.stores.views import unwrapped
+from signoff.stores.sqlite.schema import path_of
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.wrappers.view import unwrapped
 
 DEFAULT_STORE = "sqlite:///signoff.db"
 DEFAULT_URL = "http://127.0.0.1:8000"

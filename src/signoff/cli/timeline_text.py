@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from signoff.cli.exits import run_error
+from signoff.cli.exit_codes import run_error
+from signoff.cli.formatting import ago, answered, brief, duration, moment, one_line, whence
 from signoff.cli.timeline import Item
-from signoff.cli.wording import ago, answered, brief, duration, moment, one_line, whence
-from signoff.exact_json import read_object
-from signoff.origins import TIMER
+from signoff.codec.strict_json import read_object
 from signoff.records import CallKind
+from signoff.records.origins import TIMER
 
 _STYLES = {"failed": "red", "open": "yellow", "retrying": "yellow", "timed_out": "red", "rejected": "red"}
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
-from signoff.client import KEY_VARIABLE
-from signoff.exact_json import read_exactly
-from signoff.people.schemas import shorten
+from signoff.client.async_client import KEY_VARIABLE
+from signoff.codec.strict_json import read_exactly
+from signoff.people.schemas.validation import shorten
 
 
 class JsonValue(click.ParamType[Any]):

@@ -36,10 +36,10 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaW
 from pydantic_core import from_json, to_json
 from pydantic_core.core_schema import CoreConfig
 
-from signoff import private_names
 from signoff.codec import enum_literals
 from signoff.errors import InvalidValue
-from signoff.own_logs import own_logger
+from signoff.runtime import private_names
+from signoff.runtime.loggers import own_logger
 
 log = own_logger("signoff.codec")
 

@@ -19,7 +19,7 @@ from typing import Any, cast
 from pydantic import BaseModel, JsonValue, RootModel, TypeAdapter
 from pydantic_core import SchemaSerializer, from_json
 
-from signoff.codec import scalars, zones
+from signoff.codec import scalars, time_zones
 from signoff.codec.refusals import MAX_DEPTH, SECRETS, TOO_DEEP, Unfit, refuse
 
 _UNWRITTEN = object()
@@ -97,7 +97,7 @@ def to_plain(value: object, depth: int) -> JsonValue:
     _check(value, plain, {}, depth)
     root = getattr(value, "root", None)
     if isinstance(value, RootModel) and isinstance(root, datetime | time):
-        return zones.with_suffix(root, plain)
+        return time_zones.with_suffix(root, plain)
     return plain
 
 
@@ -215,7 +215,7 @@ def _name_zones(items: Iterable[tuple[Any, object]], written: Any) -> None:
     texts = cast("dict[Any, Any]", written)
     for key, item in items:
         if isinstance(item, datetime | time) and (isinstance(key, int) or key in texts):
-            texts[key] = zones.with_suffix(item, texts[key])
+            texts[key] = time_zones.with_suffix(item, texts[key])
 
 
 def _pair_fields(held: Mapping[str, object], written: Any) -> _Pairs:

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from pydantic import JsonValue
 from pydantic_core import to_json, to_jsonable_python
 
-from signoff.codec import zones
+from signoff.codec import time_zones
 from signoff.codec.refusals import Unfit, name_of
 
 EXACT = frozenset({type(None), bool, int, str})
@@ -48,7 +48,7 @@ def key_text(key: object) -> str:
     if isinstance(key, bool):
         return "true" if key else "false"
     if isinstance(key, datetime | time):
-        return zones.bare(str(_datetime(key, 0) if isinstance(key, datetime) else _time(key, 0)))
+        return time_zones.bare(str(_datetime(key, 0) if isinstance(key, datetime) else _time(key, 0)))
     convert = None if key is None else converter(type(key))
     if convert is None:
         raise Unfit(f"is a key of type {name_of(type(key))}, which JSON cannot hold; use a list of pairs")
@@ -106,14 +106,14 @@ def _decimal(value: Decimal, _depth: int) -> JsonValue:
 
 def _datetime(value: datetime, _depth: int) -> JsonValue:
     if not _has_seconds(_offset_of(value)):
-        return datetime.isoformat(value) + zones.suffix(value)
-    marks = zones.suffix(value)
+        return datetime.isoformat(value) + time_zones.suffix(value)
+    marks = time_zones.suffix(value)
     try:
         text = datetime.isoformat(value.astimezone(UTC)) + marks  # the same instant
     except OverflowError:
         text = None
     if isinstance(value.tzinfo, ZoneInfo):
-        return text if text is not None and zones.reads_as(value, text) else zones.clock_time(value)
+        return text if text is not None and time_zones.reads_as(value, text) else time_zones.clock_time(value)
     if text is None:
         raise Unfit(f"is {value}, which has no UTC time; choose a later or earlier year")
     return text
@@ -121,7 +121,7 @@ def _datetime(value: datetime, _depth: int) -> JsonValue:
 
 def _time(value: time, _depth: int) -> JsonValue:
     check_offset(value)
-    return time.isoformat(value) + zones.suffix(value)
+    return time.isoformat(value) + time_zones.suffix(value)
 
 
 def _is_unicode(text: str) -> bool:

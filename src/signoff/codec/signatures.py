@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import typing_extensions
 
-from signoff.codec import hints
+from signoff.codec import type_hints as hints
 
 Function = Callable[..., Any]
 

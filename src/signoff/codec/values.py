@@ -11,15 +11,15 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from signoff.codec import annotations, scalars, zones
+from signoff.codec import annotations, scalars, time_zones
 from signoff.codec.annotations import Reader
 from signoff.codec.ciphers import is_encrypted
-from signoff.codec.difference import Comparison
-from signoff.codec.ordered import in_one_order, kind_of
-from signoff.codec.plain import check_text, is_plain, to_plain
+from signoff.codec.plain_data import check_text, is_plain, to_plain
 from signoff.codec.refusals import Unfit, name_of, segment
+from signoff.codec.round_trip import Comparison
+from signoff.codec.set_order import in_one_order, kind_of
 from signoff.errors import InvalidValue, NotSerializable, PayloadTooLarge, SignoffError
-from signoff.own_logs import own_logger
+from signoff.runtime.loggers import own_logger
 
 log = own_logger("signoff.codec")
 
@@ -293,15 +293,17 @@ def digest(text: str) -> str:
 
 def _read(reader: Reader, text: str) -> Any:
     value = (
-        _read_times(reader, text) if reader.has_times and zones.may_have_marks(text) else reader.read(text)
+        _read_times(reader, text)
+        if reader.has_times and time_zones.may_have_marks(text)
+        else reader.read(text)
     )
     return in_one_order(value) if reader.has_sets else value
 
 
 def _read_times(reader: Reader, text: str) -> Any:
-    plain, marks = zones.take_off(from_json(text, allow_inf_nan=False))
+    plain, marks = time_zones.take_off(from_json(text, allow_inf_nan=False))
     value = reader.read(to_json(plain))
-    return value if marks is None else zones.put_back(value, marks)
+    return value if marks is None else time_zones.put_back(value, marks)
 
 
 def _write(plain: Any) -> bytes:

@@ -11,18 +11,18 @@ from typing import Any, Final
 
 import httpx
 
-from signoff.client import KEY_VARIABLE, AsyncClient
-from signoff.doctor import remote, sqlite, trail, work
+from signoff.client.async_client import KEY_VARIABLE, AsyncClient
+from signoff.doctor import audit_trail, remote, sqlite, work
 from signoff.doctor.findings import Finding, Level, attempt, examine, failure, ok
 from signoff.doctor.work import WORK_CHECKS, Known, Work
-from signoff.http_connection import is_loopback, server_url
-from signoff.people.anchors.configured import anchors_of
-from signoff.stores import sqlite_inspection
-from signoff.stores.base import Store
+from signoff.people.audit.anchors.config import anchors_of
+from signoff.stores.contract.store import Store
 from signoff.stores.migrations import Schema, conninfo_of, schema_of
-from signoff.stores.sqlite import SqliteStore
-from signoff.stores.sqlite_schema import connect_to_look
-from signoff.stores.views import unwrapped
+from signoff.stores.sqlite import inspection as sqlite_inspection
+from signoff.stores.sqlite.schema import connect_to_look
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.wrappers.view import unwrapped
+from signoff.wire.http import is_loopback, server_url
 
 PATIENCE_SECONDS: Final = 5.0
 WORK_SECONDS: Final = 30.0  # for the work of all namespaces together
@@ -82,9 +82,9 @@ def _of_postgres(store: Store, conninfo: str, known: Known | None) -> Iterator[F
     import psycopg
 
     from signoff.doctor import postgres
-    from signoff.stores import postgres_inspection as inspection
-    from signoff.stores.postgres import PostgresStore
-    from signoff.stores.postgres_schema import translate
+    from signoff.stores.postgres import inspection
+    from signoff.stores.postgres.schema import translate
+    from signoff.stores.postgres.store import PostgresStore
 
     def connect() -> psycopg.Connection[tuple[Any, ...]]:
         try:  # prepared statements do not survive a pooler
@@ -132,7 +132,7 @@ def _work_in(store: Store, namespaces: Callable[[], Sequence[str]], known: Known
         names = dict.fromkeys((store.namespace, *namespaces()))
         await store.open()
         try:
-            trails.extend(await trail.look(store, anchors_of()))
+            trails.extend(await audit_trail.look(store, anchors_of()))
             return [
                 await work.look(
                     store.within(name),
@@ -143,9 +143,9 @@ def _work_in(store: Store, namespaces: Callable[[], Sequence[str]], known: Known
         finally:
             await store.close()
 
-    trails: list[trail.Trail] = []
+    trails: list[audit_trail.Trail] = []
     yield from _looked_at(look_everywhere)
-    yield from examine(trails, trail.CHECKS)
+    yield from examine(trails, audit_trail.CHECKS)
 
 
 def _looked_at(look: Callable[[], Coroutine[None, None, list[Work]]]) -> Iterator[Finding]:
@@ -156,7 +156,7 @@ def _looked_at(look: Callable[[], Coroutine[None, None, list[Work]]]) -> Iterato
 
 def server_of(store: Store) -> str | None:
     """Return the URL of the server that keeps a store, None if none does."""
-    from signoff.stores.remote import RemoteStore
+    from signoff.stores.remote.store import RemoteStore
 
     return store.location if isinstance(store, RemoteStore) else None
 
@@ -198,7 +198,7 @@ def _work_through(
     """Examine the work as a remote worker sees it or, without a key, as anybody does."""
 
     async def as_a_worker() -> list[Work]:
-        from signoff.stores.remote import RemoteStore
+        from signoff.stores.remote.store import RemoteStore
 
         store = RemoteStore(url, key=key, namespace=namespace, patience_seconds=PATIENCE_SECONDS)
         await store.open()

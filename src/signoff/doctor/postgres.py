@@ -10,9 +10,9 @@ import psycopg
 
 from signoff.doctor.findings import Check, Verdict, clock, failure, latency, ok, warning
 from signoff.doctor.work import LATE_SECONDS, time
-from signoff.stores import postgres_inspection as inspection
-from signoff.stores.postgres_inspection import Connection
-from signoff.stores.postgres_schema import translate
+from signoff.stores.postgres import inspection
+from signoff.stores.postgres.inspection import Connection
+from signoff.stores.postgres.schema import translate
 
 OLDEST: Final = 15
 TESTED: Final = "15, 16 and 18"

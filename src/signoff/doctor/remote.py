@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import httpx
 
-import signoff
 from signoff.doctor.findings import (
     Check,
     Verdict,
@@ -24,7 +23,8 @@ from signoff.doctor.findings import (
     skipped,
     warning,
 )
-from signoff.stores.operations import PATH
+from signoff.stores.contract.operations import PATH
+from signoff.version import __version__
 
 ANSWERS: Final = 7
 SLOW_SECONDS: Final = 0.2
@@ -75,9 +75,9 @@ def health(server: Server) -> Iterable[Verdict]:
         )
         return
     version = told.get("version", "an older one")
-    if version != signoff.__version__:
+    if version != __version__:
         yield warning(
-            f"its version is {version}, this is {signoff.__version__}; a server and its workers should agree"
+            f"its version is {version}, this is {__version__}; a server and its workers should agree"
         )
     else:
         yield ok(f"signoff {version} answers at {server.url}")

@@ -13,10 +13,10 @@ from typing import Final
 
 from signoff.doctor.findings import Check, Verdict, failure, latency, ok, skipped, warning
 from signoff.doctor.work import LATE_SECONDS, time
-from signoff.stores import sqlite_inspection as inspection
-from signoff.stores.sqlite_log import WARN_BYTES
-from signoff.stores.sqlite_schema import connect, connect_to_look
-from signoff.stores.sqlite_space import space_of
+from signoff.stores.sqlite import inspection
+from signoff.stores.sqlite.free_space import space_of
+from signoff.stores.sqlite.schema import connect, connect_to_look
+from signoff.stores.sqlite.write_ahead_log import WARN_BYTES
 
 COMMITS: Final = 7
 BUSY_SECONDS: Final = 5.0

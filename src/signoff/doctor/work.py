@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
 
-from signoff.deliveries import Delivery, DeliveryState
 from signoff.doctor.findings import Check, Verdict, failure, ok, skipped, warning
 from signoff.errors import AccessDenied
 from signoff.records import Group, Run, RunState, Schedule, WorkerInfo
-from signoff.stores.base import COUNTED_AT_MOST, ENLIST_SECONDS
-from signoff.stores.inspection import COUNTED_AT_MOST as LATE_COUNTED
-from signoff.stores.inspection import Late
-from signoff.stores.listed import may_be_cut
-from signoff.stores.paging import DeliveryFilter, Page, RunFilter
+from signoff.records.deliveries import Delivery, DeliveryState
+from signoff.records.paging import DeliveryFilter, Page, RunFilter
+from signoff.stores.contract.store import COUNTED_AT_MOST, ENLIST_SECONDS
+from signoff.stores.shared.inspection import COUNTED_AT_MOST as LATE_COUNTED
+from signoff.stores.shared.inspection import Late
+from signoff.stores.shared.listed_payloads import may_be_cut
 
 T = TypeVar("T")
 

@@ -14,15 +14,15 @@ from typing import Any, Final, cast
 
 from signoff import codec
 from signoff.codec.annotations import Unreadable, reader
-from signoff.context import Context, own_step
-from signoff.engine.step_options import StepOptions
-from signoff.engine.step_tasks import let_begin
-from signoff.engine.steps import current_step
+from signoff.engine.steps.attempt import current_step
+from signoff.engine.steps.loop_containment import let_begin
+from signoff.engine.steps.options import StepOptions
 from signoff.errors import InvalidValue, RegistrationError
-from signoff.flows.calling import is_async, unwrapped
 from signoff.flows.data import Data, Left, Paused, Resume, Surroundings, Write
 from signoff.flows.errors import ChunkHeld, DuplicateInterrupt, NotAwaited, PauseIgnored, reason_of, shortened
-from signoff.flows.pausing import Pause
+from signoff.flows.functions import is_async, unwrapped
+from signoff.flows.pauses import Pause
+from signoff.workflow.context import Context, own_step
 
 MARK: Final = "signoff_chunk"
 

@@ -11,12 +11,12 @@ from numbers import Number
 from typing import Any, cast
 
 from signoff import codec
-from signoff.context import Context
-from signoff.engine.retry import RetryPolicy
+from signoff.engine.steps.retry import RetryPolicy
 from signoff.errors import RegistrationError
 from signoff.flows.chunks import Moment, input_type_of
 from signoff.flows.data import Data, Surroundings
 from signoff.flows.errors import ChunkHeld, NotACondition, reason_of, shortened
+from signoff.workflow.context import Context
 
 Condition = Callable[[Data[Any]], Any]
 """Says which way to go: a plain or an async function that looks at its data and does nothing else."""

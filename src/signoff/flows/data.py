@@ -9,11 +9,10 @@ from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar, cast
 
 from signoff.errors import InvalidValue, NotSerializable, RegistrationError
-from signoff.flow_records import INTERRUPT
-from signoff.flows.calling import calling_line
 from signoff.flows.errors import NotACondition, PauseIgnored
+from signoff.flows.functions import calling_line
 from signoff.flows.interrupt_ids import InterruptIds, check_interrupt_id
-from signoff.flows.pausing import (
+from signoff.flows.pauses import (
     OPTIONS,
     TYPES,
     Pause,
@@ -25,9 +24,10 @@ from signoff.flows.pausing import (
     plain_option,
     unchanged,
 )
-from signoff.flows.room import Change, Room, grown
-from signoff.flows.state import StateTypes, TypedState
-from signoff.people.forms import form_of
+from signoff.flows.state_size import Change, Room, grown
+from signoff.flows.state_types import StateTypes, TypedState
+from signoff.people.schemas.answer_schemas import form_of
+from signoff.records.flow_records import INTERRUPT
 
 T = TypeVar("T")
 

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, Literal, cast
 
-from signoff.client import AsyncClient, AsyncHandle, result_of
+from signoff.client.async_client import AsyncClient, AsyncHandle, result_of
+from signoff.client.run_ends import end_of
 from signoff.errors import InvalidState, InvalidValue, NotFound, RequestConflict
-from signoff.flow_records import CLOSE_REFUSED, INTERRUPT
 from signoff.flows.errors import AmbiguousEvent, ExecutionClosed, PendingInterrupts, UnknownInterrupt
-from signoff.flows.machine import SIGNAL
-from signoff.flows.pausing import checked, given
-from signoff.people.cases import Progress
-from signoff.people.questions import Question
+from signoff.flows.graph_walk import SIGNAL
+from signoff.flows.pauses import checked, given
+from signoff.people.questions.question import Question
+from signoff.people.questions.question_state import Progress
 from signoff.records import Entry, EntryKind, Promise, PromiseKind, PromiseState, RunState
-from signoff.run_ends import end_of
-from signoff.snapshots import Snapshot
-from signoff.stores.paging import PromiseFilter
+from signoff.records.flow_records import CLOSE_REFUSED, INTERRUPT
+from signoff.records.paging import PromiseFilter
+from signoff.service.snapshots import Snapshot
 
 _AT_ONCE: Final = 200
 _SOONEST: Final = 0.01

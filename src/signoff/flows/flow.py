@@ -10,17 +10,17 @@ from typing import Any, Literal, Self, TypeVar, overload
 from pydantic import ValidationError
 
 from signoff import codec
-from signoff.client import App, AsyncClient
-from signoff.engine.calls import check_name
-from signoff.engine.retry import RetryPolicy
-from signoff.engine.step_options import Effect, StepOptions
+from signoff.client.async_client import App, AsyncClient
+from signoff.engine.run.calls import check_name
+from signoff.engine.steps.options import Effect, StepOptions
+from signoff.engine.steps.retry import RetryPolicy
 from signoff.errors import InvalidValue, RegistrationError
-from signoff.flows.building import Point, Step, chunk_op, flow_op
-from signoff.flows.calling import check_condition, check_kind
+from signoff.flows.builder import Point, Step, chunk_op, flow_op
 from signoff.flows.chunks import Chunk, input_type_of
 from signoff.flows.conditions import Condition, numbered
 from signoff.flows.data import Data
 from signoff.flows.executions import Execution, Executions
+from signoff.flows.functions import check_condition, check_kind
 from signoff.flows.graph import (
     GRAPH,
     ChunkOp,
@@ -33,10 +33,10 @@ from signoff.flows.graph import (
     all_operations,
 )
 from signoff.flows.mermaid import to_mermaid
-from signoff.flows.pausing import checked
-from signoff.flows.resolving import resolved
-from signoff.flows.state import StateTypes
-from signoff.snapshots import Snapshot
+from signoff.flows.pauses import checked
+from signoff.flows.resolution import resolved
+from signoff.flows.state_types import StateTypes
+from signoff.service.snapshots import Snapshot
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,7 +6,7 @@ import re
 
 from signoff.errors import InvalidValue
 from signoff.flows.errors import DuplicateInterrupt
-from signoff.start_options import check_id
+from signoff.records.start_options import check_id
 
 
 class InterruptIds:

@@ -28,13 +28,13 @@ from signoff.flows.graph import (
     source_names,
 )
 from signoff.flows.joins import Join
-from signoff.flows.pausing import Pause
-from signoff.flows.recorded import Recorded
-from signoff.flows.room import Room
-from signoff.people.answers import Answer
+from signoff.flows.pauses import Pause
+from signoff.flows.recorded_graph import Recorded
+from signoff.flows.state_size import Room
+from signoff.people.questions.answers import Answer
 
 if TYPE_CHECKING:
-    from signoff.flows.machine import Machine
+    from signoff.flows.graph_walk import Machine
 
 
 class Memory(TypedDict):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, cast
 
 from signoff.errors import WrongAnswer
-from signoff.redaction.hidden import PLACEHOLDER, Hidden, Pointer, pointer_to
+from signoff.redaction.hidden_values import PLACEHOLDER, Hidden, Pointer, pointer_to
 from signoff.redaction.paths import Place
 from signoff.redaction.records import choices_of
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic_core import to_json
 
 from signoff.errors import InvalidValue
-from signoff.redaction.hidden import PLACEHOLDER, Hidden, Pointer, json_in, marker, pointer_to
+from signoff.redaction.hidden_values import PLACEHOLDER, Hidden, Pointer, json_in, marker, pointer_to
 
 if TYPE_CHECKING:
     from jsonpath_rfc9535.segments import JSONPathSegment

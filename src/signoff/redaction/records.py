@@ -9,9 +9,7 @@ from typing import Any, Final, TypeVar, cast
 from pydantic_core import from_json, to_json
 
 from signoff.codec.signatures import signature
-from signoff.engine.inputs import KEY as INPUTS
-from signoff.flow_records import CLOSE_REFUSED, EVENT_UNHEARD, INTERRUPT, INTERRUPT_FACTS, NOTE_FACTS
-from signoff.origins import facts_of, origin_of
+from signoff.engine.run.call_inputs import KEY as INPUTS
 from signoff.records import (
     AuditEvent,
     AuditKind,
@@ -27,9 +25,11 @@ from signoff.records import (
     Schedule,
     WorkflowInfo,
 )
-from signoff.redaction.hidden import Hidden, Pointer, marker
+from signoff.records.flow_records import CLOSE_REFUSED, EVENT_UNHEARD, INTERRUPT, INTERRUPT_FACTS, NOTE_FACTS
+from signoff.records.origins import facts_of, origin_of
+from signoff.redaction.cache import Remembered
+from signoff.redaction.hidden_values import Hidden, Pointer, marker
 from signoff.redaction.paths import Place, start_of
-from signoff.redaction.remembered import Remembered
 from signoff.redaction.schemas import without_examples, without_secrets
 
 T = TypeVar("T")

@@ -14,12 +14,12 @@ from typing import Any, Final, TypeVar, cast
 
 from signoff.errors import NotFound
 from signoff.records import AuditEvent, CallKind, EntryKind, Promise, Rule, Run, RunState
-from signoff.redaction.beside import beside
-from signoff.redaction.hidden import PLACEHOLDER
+from signoff.records.paging import Page, RunFilter
+from signoff.redaction.cache import Known
+from signoff.redaction.hidden_values import PLACEHOLDER
+from signoff.redaction.hiding_thread import beside
 from signoff.redaction.records import Redaction
-from signoff.redaction.remembered import Known
-from signoff.stores.base import Store
-from signoff.stores.paging import Page, RunFilter
+from signoff.stores.contract.store import Store
 
 T = TypeVar("T")
 

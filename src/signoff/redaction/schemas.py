@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from signoff.redaction.hidden import Hidden
+from signoff.redaction.hidden_values import Hidden
 from signoff.redaction.paths import Place
 
 _EXAMPLES: Final = ("default", "examples")

@@ -11,77 +11,77 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-import signoff
 from signoff.app import Signoff
-from signoff.engine.retention import Retention
-from signoff.engine.timers import TimerService
-from signoff.metrics import collecting
-from signoff.own_logs import hiding_texts, own_logger
-from signoff.people.anchors.anchoring import Anchoring
-from signoff.people.anchors.configured import Anchors
-from signoff.people.channels.channel import Channel
-from signoff.people.duties import DUTIES
-from signoff.people.outbox import Dispatcher
-from signoff.public_url import checked_public_url
+from signoff.engine.timers.retention import Retention
+from signoff.engine.timers.timers import TimerService
+from signoff.observability.metrics import collecting
+from signoff.people.audit.anchors.anchoring import Anchoring
+from signoff.people.audit.anchors.config import Anchors
+from signoff.people.notifications.channels.channel import Channel
+from signoff.people.notifications.outbox import Dispatcher
+from signoff.people.questions.periodic_jobs import DUTIES
 from signoff.redaction import Redaction
-from signoff.redaction.backend import backend_of
-from signoff.server import (
+from signoff.runtime.loggers import hiding_texts, own_logger
+from signoff.server.auth.authenticators import Way, Ways
+from signoff.server.auth.callback_secrets import CallbackSecrets
+from signoff.server.auth.client_address import Forwarding
+from signoff.server.auth.key_file import WorkerKeys
+from signoff.server.auth.keyring import Keyring
+from signoff.server.auth.middleware import Guard
+from signoff.server.auth.oidc_flow import LoginDoor
+from signoff.server.auth.oidc_settings import OpenIdConnect
+from signoff.server.auth.trusted_proxy import TrustedProxy
+from signoff.server.feeds.commit_feed import Feeds
+from signoff.server.feeds.inbox_feed import Inboxes
+from signoff.server.http.cors import check_origins, cross_origin_options
+from signoff.server.http.etags import EntityTags
+from signoff.server.http.host_check import HostCheck
+from signoff.server.http.path_ids import EncodedPaths
+from signoff.server.http.problems import add_handlers
+from signoff.server.http.request_bodies import BodyLimit
+from signoff.server.http.response_headers import SafeHeaders
+from signoff.server.http.root_path import Prefix, below_root, checked_root_path
+from signoff.server.limits.headers import HeadLimit
+from signoff.server.limits.streams import Streams
+from signoff.server.limits.wrong_secrets import WrongSecretLimit
+from signoff.server.openapi.document import DescribedAPI
+from signoff.server.pages.link_refusals import LinkRefusals
+from signoff.server.process.prometheus import Held, Scrape
+from signoff.server.redacted_service import backend_of
+from signoff.server.routes import (
+    api_docs,
     audit,
     callbacks,
     deliveries,
-    events,
     groups,
     health,
-    key_routes,
+    keys,
     links,
     login,
-    manual,
     metrics,
-    operations,
     promises,
     questions,
     resume_tokens,
     rules,
+    run_events,
     runs,
     schedules,
     sessions,
     set_aside,
     slack,
     snapshots,
+    store_operations,
     studio,
     workers,
     workflows,
 )
-from signoff.server import retention as pruning_routes
-from signoff.server.bodies import BodyLimit
-from signoff.server.callback_secrets import CallbackSecrets
-from signoff.server.feeds import Feeds
-from signoff.server.forwarding import Forwarding
-from signoff.server.guard import Guard
-from signoff.server.headers import SafeHeaders
-from signoff.server.heads import HeadLimit
-from signoff.server.hosts import HostCheck
-from signoff.server.identity import TrustedProxy
-from signoff.server.ids import EncodedPaths
-from signoff.server.inbox import Inboxes
-from signoff.server.keyring import Keyring
-from signoff.server.keys import WorkerKeys
-from signoff.server.link_refusals import LinkRefusals
-from signoff.server.login_door import LoginDoor
-from signoff.server.openapi import DescribedAPI
-from signoff.server.openid import OpenIdConnect
-from signoff.server.origins import check_origins, cross_origin_options
-from signoff.server.prefix import Prefix, below_root, checked_root_path
-from signoff.server.problems import add_handlers
-from signoff.server.remote_clients import RemoteClients
-from signoff.server.scrape import Held, Scrape
+from signoff.server.routes import prune as pruning_routes
 from signoff.server.services import Services
-from signoff.server.streams import Streams
-from signoff.server.tags import EntityTags
-from signoff.server.ways import Way, Ways
-from signoff.server.wrong_secrets import WrongSecretLimit
-from signoff.stores.base import Store
-from signoff.stores.operations import PATH
+from signoff.server.store_api.remote_clients import RemoteClients
+from signoff.stores.contract.operations import PATH
+from signoff.stores.contract.store import Store
+from signoff.version import __version__
+from signoff.wire.public_url import checked_public_url
 
 log = own_logger("signoff.server")
 
@@ -239,7 +239,7 @@ def create_server_app(
         ways,
         proxy,
         None if door is None else door.logins.cookie_name,
-        version=signoff.__version__,
+        version=__version__,
         lifespan=lifespan,
         middleware=[
             *([Middleware(Prefix, root_path=root)] if root else []),
@@ -274,7 +274,7 @@ def create_server_app(
     add_handlers(api)
     for noun in (
         runs,
-        events,
+        run_events,
         questions,
         links,
         resume_tokens,
@@ -292,12 +292,12 @@ def create_server_app(
         schedules,
         sessions,
         snapshots,
-        operations,
-        key_routes,
+        store_operations,
+        keys,
         login,
         health,
         metrics,
-        manual,
+        api_docs,
         studio,
     ):
         api.router.routes.extend(noun.router.routes)  # an included one is made anew for each app: 0.1 s of 40

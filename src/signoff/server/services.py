@@ -11,28 +11,28 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Request
 from starlette.types import Scope
 
-from signoff.engine.timers import TimerService
-from signoff.local import LocalBackend
-from signoff.people.channels.channel import Channel
+from signoff.engine.timers.timers import TimerService
+from signoff.people.notifications.channels.channel import Channel
 from signoff.records import Origin
 from signoff.redaction import Redaction, Redactor
-from signoff.redaction.backend import backend_of
-from signoff.server.actors import actor_of
-from signoff.server.feeds import PING_SECONDS, Feeds
-from signoff.server.forwarding import Forwarding, address_of
-from signoff.server.inbox import Inboxes
-from signoff.server.keyring import Keyring
-from signoff.server.login_door import LoginDoor
-from signoff.server.long_bodies import LongBodies
-from signoff.server.readiness import Readiness
-from signoff.server.remote_clients import RemoteClients
-from signoff.server.scrape import Scrape
-from signoff.server.streams import Streams
-from signoff.server.ways import Ways
-from signoff.server.wrong_secrets import WrongSecretLimit
-from signoff.stores.base import Store
-from signoff.stores.sealed_cursors import CursorKeys, with_sealed_cursors
-from signoff.stores.stated import stated
+from signoff.server.auth.actors import actor_of
+from signoff.server.auth.authenticators import Ways
+from signoff.server.auth.client_address import Forwarding, address_of
+from signoff.server.auth.keyring import Keyring
+from signoff.server.auth.oidc_flow import LoginDoor
+from signoff.server.feeds.commit_feed import PING_SECONDS, Feeds
+from signoff.server.feeds.inbox_feed import Inboxes
+from signoff.server.limits.long_bodies import LongBodies
+from signoff.server.limits.streams import Streams
+from signoff.server.limits.wrong_secrets import WrongSecretLimit
+from signoff.server.process.prometheus import Scrape
+from signoff.server.process.readiness import Readiness
+from signoff.server.redacted_service import backend_of
+from signoff.server.store_api.remote_clients import RemoteClients
+from signoff.service.service import LocalBackend
+from signoff.stores.contract.store import Store
+from signoff.stores.wrappers.origin_stamping import stated
+from signoff.stores.wrappers.sealed_cursors import CursorKeys, with_sealed_cursors
 
 T = TypeVar("T")
 

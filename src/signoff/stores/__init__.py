@@ -1,1 +1,1 @@
-"""Where runs live. ``base`` is the contract; each other module keeps it on one kind of database."""
+"""Where runs live. ``contract`` says what a store does; ``sqlite``, ``postgres`` and ``remote`` do it."""

@@ -7,9 +7,9 @@ from typing import Final
 
 from signoff.codec.ciphers import Ciphers
 from signoff.errors import InvalidValue
-from signoff.stores.base import Store
-from signoff.stores.encrypted import encrypted
-from signoff.stores.sqlite import SqliteStore
+from signoff.stores.contract.store import Store
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.wrappers.encrypted import encrypted
 
 KEYS_VARIABLE: Final = "SIGNOFF_ENCRYPTION_KEYS"
 PLAINTEXT_VARIABLE: Final = "SIGNOFF_ENCRYPTION_PLAINTEXT"
@@ -52,7 +52,7 @@ def store_at(
 def _database_at(address: str, namespace: str, patience_seconds: float | None, migrates: bool) -> Store:
     if is_postgres(address):
         try:
-            from signoff.stores.postgres import PostgresStore
+            from signoff.stores.postgres.store import PostgresStore
         except ImportError as error:
             hint = "Postgres needs the extra `postgres`: pip install 'signoff[postgres]'"
             raise InvalidValue("store", f"{hint} ({error})") from error

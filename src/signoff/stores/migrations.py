@@ -6,10 +6,10 @@ import sys
 from dataclasses import dataclass
 
 from signoff.errors import InvalidValue
-from signoff.stores import sqlite_schema
-from signoff.stores.base import Store
-from signoff.stores.sqlite import SqliteStore
-from signoff.stores.views import unwrapped
+from signoff.stores.contract.store import Store
+from signoff.stores.sqlite import schema as sqlite_schema
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.wrappers.view import unwrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def schema_of(store: Store) -> Schema:
         found = sqlite_schema.version_of(store.path, store.location)
         return Schema(found, len(sqlite_schema.migrations()))
     conninfo = conninfo_of(store)
-    from signoff.stores import postgres_schema
+    from signoff.stores.postgres import schema as postgres_schema
 
     with postgres_schema.connected(conninfo, store.location) as connection:
         return Schema(postgres_schema.version(connection), len(postgres_schema.migrations()))
@@ -68,7 +68,7 @@ def migrate(store: Store) -> Schema:
         known = len(sqlite_schema.migrations())
         return Schema(known - applied, known)
     conninfo = conninfo_of(store)
-    from signoff.stores import postgres_schema
+    from signoff.stores.postgres import schema as postgres_schema
 
     with postgres_schema.connected(conninfo, store.location) as connection:
         applied = postgres_schema.migrate(connection, store.location)
@@ -79,8 +79,8 @@ def migrate(store: Store) -> Schema:
 def conninfo_of(store: Store) -> str:
     """Return how to connect to the Postgres database of a store. Raises InvalidValue if it has none."""
     store = unwrapped(store)
-    if "signoff.stores.postgres" in sys.modules:  # else it is no such store, and psycopg may be missing
-        from signoff.stores.postgres import PostgresStore
+    if "signoff.stores.postgres.store" in sys.modules:  # else it is no such store, and psycopg may be missing
+        from signoff.stores.postgres.store import PostgresStore
 
         if isinstance(store, PostgresStore):
             return store.conninfo

@@ -10,9 +10,9 @@ from signoff.testing.crashes import (
     before_entry,
     before_step,
 )
-from signoff.testing.doomed import DoomedStore
+from signoff.testing.crashing_process import DoomedStore
 from signoff.testing.environment import Environment, NothingHappens, crash_everywhere, environment
-from signoff.testing.memory import MemoryStore
+from signoff.testing.memory_store import MemoryStore
 from signoff.testing.people import Asked, People, Said
 
 __all__ = [

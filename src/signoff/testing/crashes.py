@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from signoff.engine.calls import StepCall
-from signoff.engine.pace import Pace
-from signoff.engine.steps import Attempt, run_attempt
-from signoff.engine.threads import StepThreads
-from signoff.stores.base import Outcome, Write
-from signoff.testing.memory import MemoryStore
+from signoff.engine.run.calls import StepCall
+from signoff.engine.steps.attempt import Attempt, run_attempt
+from signoff.engine.steps.threads import StepThreads
+from signoff.engine.worker.pace import Pace
+from signoff.stores.contract.store import Outcome, Write
+from signoff.testing.memory_store import MemoryStore
 
 T = TypeVar("T")
 When = Literal["before", "after"]

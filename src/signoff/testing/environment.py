@@ -12,21 +12,21 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from signoff.app import Signoff
-from signoff.client import AsyncClient, AsyncHandle, Workflow
-from signoff.engine import host
-from signoff.engine.worker import Worker
+from signoff.client.async_client import AsyncClient, AsyncHandle, Workflow
+from signoff.client.promises import AsyncPromises
+from signoff.engine.worker import process
+from signoff.engine.worker.worker import Worker
 from signoff.errors import SignoffError
-from signoff.local import LocalBackend
-from signoff.origins import of_program
-from signoff.promises import AsyncPromises
 from signoff.records import PromiseState, Run, RunState, WorkerInfo
-from signoff.registry import Registry
-from signoff.stores.base import Store
+from signoff.records.origins import of_program
+from signoff.service.service import LocalBackend
+from signoff.stores.contract.store import Store
 from signoff.testing.clock import VirtualClock
 from signoff.testing.crashes import CrashPoint, Mortal, MortalStore, Place
-from signoff.testing.keeper import LoopKeeper
-from signoff.testing.memory import MemoryStore
+from signoff.testing.inline_leases import LoopKeeper
+from signoff.testing.memory_store import MemoryStore
 from signoff.testing.people import Delay, People, seconds_in
+from signoff.workflow.registry import Registry
 
 T = TypeVar("T")
 
@@ -327,7 +327,7 @@ class _Seat:
         """Start a worker."""
         self._again = lambda: self.begin(app, options)
         mortal = Mortal(self._environment.reaches, self._die)
-        info = host.new_worker(self._group, self._environment.store.namespace)
+        info = process.new_worker(self._group, self._environment.store.namespace)
         self._worker = Worker(
             MortalStore.view(self._environment.store, mortal),
             app.registry,
@@ -378,7 +378,7 @@ async def environment(
     Args:
         app: Where the workflows are registered.
         groups: Further groups that get a worker, for child runs elsewhere.
-        options: What ``signoff.engine.worker.Worker`` takes.
+        options: What ``signoff.engine.worker.worker.Worker`` takes.
 
     Example::
 

@@ -12,16 +12,16 @@ from datetime import timedelta
 from typing import Any
 
 from signoff import codec
-from signoff.client import AsyncClient
+from signoff.client.async_client import AsyncClient
 from signoff.errors import InvalidValue, SignoffError
-from signoff.names import check_user
-from signoff.people.callbacks import secret_in
-from signoff.people.questions import Question
-from signoff.people.receiving import Incoming, find_callback, receive
+from signoff.people.links.callback_intake import Incoming, find_callback, receive
+from signoff.people.questions.callback_terms import secret_in
+from signoff.people.questions.question import Question
 from signoff.records import Promise, PromiseKind, PromiseState
-from signoff.start_options import seconds_of
-from signoff.stores.base import Store
-from signoff.stores.base_tokens import CALLBACK
+from signoff.records.names import check_user
+from signoff.records.start_options import seconds_of
+from signoff.stores.contract.store import Store
+from signoff.stores.contract.tokens import CALLBACK
 
 Delay = float | timedelta
 

@@ -1,4 +1,4 @@
-/** What somebody changed about a value, found as the server finds what it records (`signoff.people.edits`). */
+/** What somebody changed about a value, found as the server finds what it records (`signoff.people.questions.edits`). */
 
 export interface Edit {
   op: "add" | "remove" | "replace";

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from signoff.clock import Clock
 from signoff.errors import StoreUnavailable
-from signoff.stores.base import Change, Store
+from signoff.runtime.clock import Clock
+from signoff.stores.contract.store import Change, Store
 
 if TYPE_CHECKING:
     from signoff.testing.simulation.process import Process
@@ -114,7 +114,7 @@ class Database:
 
 
 class RemoteStore:
-    """The store as one process sees it: the contract of ``signoff.stores.base.Store``, with time between.
+    """The store as one process sees it: the contract of ``signoff.stores.contract.store.Store``, with time between.
 
     Args:
         database: What does the operations.

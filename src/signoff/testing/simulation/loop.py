@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from typing import Any, Protocol, TypeVar
 
-from signoff import private_names
-from signoff.engine.callbacks import Callback, TimerCallback, run
-from signoff.engine.discard import discard
+from signoff.engine.run.discard import discard
+from signoff.engine.run.loop_callbacks import Callback, TimerCallback, run
+from signoff.runtime import private_names
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from signoff.engine.calls import StepCall
+from signoff.engine.run.calls import StepCall
 from signoff.records import CallKind, EntryKind, Promise, PromiseState, Run, RunState
-from signoff.stores.base import Change, Write
+from signoff.stores.contract.store import Change, Write
 
 if TYPE_CHECKING:
     from signoff.testing.simulation.world import World

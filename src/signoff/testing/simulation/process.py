@@ -7,19 +7,19 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from signoff.engine.agenda import Doubt
-from signoff.engine.calls import StepCall
-from signoff.engine.driver import Driver
-from signoff.engine.execution import Execution, Program
-from signoff.engine.pace import Pace
-from signoff.engine.steps import Attempt, run_attempt
-from signoff.engine.threads import StepThreads
-from signoff.engine.timers import Duty
-from signoff.engine.worker import Programs, Worker
+from signoff.engine.run.calls import StepCall
+from signoff.engine.run.execution import Execution, Program
+from signoff.engine.steps.attempt import Attempt, run_attempt
+from signoff.engine.steps.threads import StepThreads
+from signoff.engine.timers.timers import Duty
+from signoff.engine.worker.driver import Driver
+from signoff.engine.worker.open_calls import Doubt
+from signoff.engine.worker.pace import Pace
+from signoff.engine.worker.worker import Programs, Worker
 from signoff.errors import StoreUnavailable
 from signoff.records import Run, WorkerInfo, WorkflowInfo
-from signoff.stores.base import Store
-from signoff.testing.keeper import LoopKeeper
+from signoff.stores.contract.store import Store
+from signoff.testing.inline_leases import LoopKeeper
 from signoff.testing.simulation.database import Database, RemoteStore
 from signoff.testing.simulation.loop import SimulatedLoop
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from signoff.engine.callbacks import TimerCallback
-from signoff.engine.worker import Programs
-from signoff.testing.memory import MemoryStore
+from signoff.engine.run.loop_callbacks import TimerCallback
+from signoff.engine.worker.worker import Programs
+from signoff.testing.memory_store import MemoryStore
 from signoff.testing.simulation.database import Database
 from signoff.testing.simulation.faults import Faults
 from signoff.testing.simulation.loop import SimulatedLoop
@@ -125,7 +125,7 @@ class World:
             name: What it is called in the trace.
             programs: The workflows it knows, such as an app's ``registry``.
             host: Where it runs; by default a host of its own.
-            options: What ``signoff.engine.worker.Worker`` takes.
+            options: What ``signoff.engine.worker.worker.Worker`` takes.
         """
         service = Service(self, name, worker_of(programs, **options), host)
         self._services.append(service)

@@ -1,4 +1,4 @@
--- Every transition of a run's state; nothing else writes runs.state. The table of transitions is in stores/base.py.
+-- Every transition of a run's state; nothing else writes runs.state. The table of transitions is in stores/contract/store.py.
 -- A run is running exactly if it has `lease_until` and `worker_id`; paused, if it has `wake_at`; failed, if `retryable`:
 -- conditions say it by these, so that no index of states is taken for one that leads to a run.
 

@@ -309,7 +309,7 @@ BEGIN
     );
 END $$;
 
--- What a worker gets to know of a run, in the order of RUN_COLUMNS in postgres_rows.py.
+-- What a worker gets to know of a run, in the order of RUN_COLUMNS in stores/postgres/rows.py.
 CREATE FUNCTION signoff.run_values(p_run signoff.runs) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_array(

@@ -10,7 +10,7 @@ ALTER TABLE signoff.promises
 CREATE INDEX promises_to_act ON signoff.promises (act_at)
 WHERE kind = 'question' AND settled_at IS NULL AND act_at IS NOT NULL;
 
--- What a caller gets to know of a promise, in the order of PROMISE_COLUMNS in postgres_rows.py.
+-- What a caller gets to know of a promise, in the order of PROMISE_COLUMNS in stores/postgres/rows.py.
 CREATE FUNCTION signoff.promise_values(p_promise signoff.promises) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_array(

@@ -1,6 +1,6 @@
 -- A run that would wait for a run which waits for it is refused: neither could go on.
 
--- As ``circle_of`` in stores/circles.py: the circle that would close if a run came to wait for another.
+-- As ``circle_of`` in stores/shared/wait_cycles.py: the circle that would close if a run came to wait for another.
 CREATE FUNCTION signoff.circle_of(p_namespace text, p_waiter text, p_target text) RETURNS text[]
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Runs that have lost workers again and again without progress are claimed apart from others: see stores/suspects.py.
+-- Runs that have lost workers again and again without progress are claimed apart from others: see stores/shared/suspect_runs.py.
 
 DROP INDEX signoff.runs_ready;
 DROP INDEX signoff.runs_ready_again;

@@ -1,4 +1,4 @@
--- The time that all processes of this host go by, counted on clocks that nobody sets. One row; see stores/sqlite_clock.py.
+-- The time that all processes of this host go by, counted on clocks that nobody sets. One row; see stores/sqlite/clock.py.
 
 CREATE TABLE clock (
     one INTEGER PRIMARY KEY CHECK (one = 1),

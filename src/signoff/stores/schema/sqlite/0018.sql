@@ -1,4 +1,4 @@
--- Runs that have lost workers again and again without progress are claimed apart from others: see stores/suspects.py.
+-- Runs that have lost workers again and again without progress are claimed apart from others: see stores/shared/suspect_runs.py.
 
 DROP INDEX runs_ready_again;
 CREATE INDEX runs_ready_again ON runs (namespace, group_name, workflow, priority DESC, ready_at)

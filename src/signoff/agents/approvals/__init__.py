@@ -1,0 +1,1 @@
+"""Approvals of tool calls: policies, arguments, edits, and tools that changed meanwhile."""

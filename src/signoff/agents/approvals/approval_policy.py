@@ -1,0 +1,321 @@
+"""Who must agree to a tool call, and how they are asked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypedDict, cast
+
+from signoff import codec
+from signoff.agents.steps.deps import copies_of_deps
+from signoff.errors import InvalidValue, RegistrationError
+from signoff.people.questions.business_hours import BusinessHours
+from signoff.people.questions.policies import UNSET, Escalation, Quorum
+from signoff.people.questions.policy_options import (
+    PolicyOptions,
+    check_policy_options,
+    plain_options,
+    read_options,
+)
+from signoff.people.schemas.validation import shorten
+from signoff.records.responders import check_names
+from signoff.records.start_options import check_seconds
+from signoff.runtime.loggers import own_logger
+
+log = own_logger("signoff.agents")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call that a policy decides about.
+
+    Attributes:
+        tool: The tool's name.
+        arguments: Its arguments as people are shown them: in the tool's own schema, with its names and defaults. They
+            are what the tool gets, whatever the model sent.
+        id: The model's id for the call.
+        agent: The agent's name.
+        run_id: The run.
+        session_id: The conversation, if the run belongs to one.
+        deps: A copy of what ``agent.run(deps=...)`` was given.
+        requires_approval: Whether the tool was made with ``requires_approval=True``.
+        unseen: Where JSON cannot say what the tool gets, as JSON Pointers: ``arguments`` has there what the model
+            sent. Such a call is asked about whatever a function returns, unless it refuses it.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any]
+    id: str
+    agent: str
+    run_id: str
+    session_id: str | None
+    deps: Any
+    requires_approval: bool
+    unseen: Sequence[str] = ()
+
+
+class Decision(TypedDict, total=False):
+    """What a policy says of a tool call; made by ``approve``, ``deny`` and ``ask``.
+
+    ``policy`` has the rest of what the question follows, as plain data.
+    """
+
+    verdict: Literal["approve", "deny", "ask"]
+    reason: str
+    prompt: str | None
+    details: dict[str, Any]
+    assignees: list[str]
+    timeout: float | None
+    approvers: int
+    policy: dict[str, Any]
+
+
+def approve() -> Decision:
+    """Let the call happen without asking anybody."""
+    return {"verdict": "approve"}
+
+
+def deny(reason: str) -> Decision:
+    """Refuse the call. The model reads the reason."""
+    return {"verdict": "deny", "reason": reason}
+
+
+def ask(
+    prompt: str | None = None,
+    *,
+    details: Mapping[str, Any] | None = None,
+    assignees: Sequence[str] = (),
+    timeout: float | None = None,
+    approvers: int | None = None,
+    quorum: Quorum | int = 1,
+    exclude_requester: bool = False,
+    requester: str | None = None,
+    remind_every: float | None = None,
+    escalations: Sequence[Escalation] = (),
+    hours: BusinessHours | None = None,
+    timeout_answer: Any = UNSET,
+) -> Decision:
+    """Ask people first. The options are those of ``Context.wait_for_user``.
+
+    Args:
+        prompt: What they read; by default the agent's and the tool's names.
+        details: What else to show to them.
+        assignees: Who may answer: ``user:ana``, ``group:finance``, ``role:approver``; by default anybody.
+        timeout: After how many seconds nobody's answer is a refusal.
+        approvers: How many different people must approve: the same as a ``quorum`` that is a number.
+        quorum: How many different people must approve; ``Quorum(2, of=3)`` limits the number of voters.
+        exclude_requester: Whether the requester must not answer (four eyes).
+        requester: The requester, such as ``user:ana``; by default the user who started the run.
+        remind_every: After how many seconds to remind people, again and again.
+        escalations: Who may answer, too, if the question stays open.
+        hours: The working time in which all these seconds count.
+        timeout_answer: The decision if nobody answers in time: ``True`` approves, ``False`` denies. For a call that is
+            made elsewhere, its result.
+
+    Raises:
+        InvalidValue: An assignee, a time or a number is invalid.
+        RegistrationError: The options do not fit together, or too few people could answer.
+
+    Example::
+
+        def approvals(call: ToolCall) -> Decision:
+            if call.tool == "refund" and call.arguments["cents"] > 10_000:
+                cents = call.arguments["cents"]
+                return ask(f"Refund {cents} cents?", assignees=["group:finance"], exclude_requester=True)
+            return approve()
+    """
+    if approvers is not None:
+        if (
+            isinstance(cast("object", approvers), bool)
+            or not isinstance(cast("object", approvers), int)
+            or approvers < 1
+        ):
+            raise InvalidValue("approvers", f"{approvers!r} is not a number of people from 1 on")
+        if quorum != 1:
+            raise RegistrationError("ask: approvers and quorum say the same; give one of them")
+        quorum = approvers
+    rules: PolicyOptions = {
+        "quorum": quorum,
+        "exclude_requester": exclude_requester,
+        "requester": requester,
+        "remind_every": remind_every,
+        "escalations": escalations,
+        "hours": hours,
+    }
+    if timeout_answer is not UNSET:
+        rules["timeout_answer"] = timeout_answer
+    seconds, names = check_timeout(timeout), check_names("assignees", assignees)
+    check_prompt("ask", prompt)
+    check_policy_options(
+        prompt or "ask(...)", "approval", {**rules, "assignees": names, "timeout_seconds": seconds}
+    )
+    return {
+        "verdict": "ask",
+        "prompt": prompt,
+        "details": dict(details or {}),
+        "assignees": list(names),
+        "timeout": seconds,
+        "policy": plain_options(rules),
+    }
+
+
+def rules_of(decision: Decision) -> PolicyOptions:
+    """Return the policy options of the question that a decision asks."""
+    rules = read_options(decision.get("policy", {}))
+    rules["assignees"] = decision.get("assignees", ())
+    rules["timeout_seconds"] = decision.get("timeout")
+    return rules
+
+
+def check_prompt(function: str, prompt: object) -> None:
+    """Refuse a prompt that is blank or not a text. None stands for the default. Raises RegistrationError."""
+    if prompt is not None and (not isinstance(prompt, str) or not prompt.strip()):
+        raise RegistrationError(
+            f"{function}: prompt is a text that is not empty, not {prompt!r}; leave it out for the default"
+        )
+
+
+def check_timeout(seconds: float | None) -> float | None:
+    """Return how long somebody has to answer. Raises InvalidValue."""
+    checked = check_seconds("timeout", seconds)
+    if checked is not None and checked <= 0:
+        raise InvalidValue("timeout", f"{checked:g} s is no time in which somebody could answer")
+    return checked
+
+
+Verdict = Decision | bool | None
+"""True: ask; False and None: the tool itself says whether it requires approval."""
+
+Rule = Callable[[ToolCall], Verdict | Awaitable[Verdict]]
+Policy = Rule | Collection[str] | Mapping[str, "Decision | bool | Rule"]
+"""A function of the call, the names of tools to ask about, or what to do by the tool's name."""
+
+ASK: Final = ask()
+
+
+def check_policy(policy: object) -> None:
+    """Raise RegistrationError for what is no policy."""
+    if policy is None or callable(policy):
+        return
+    if isinstance(policy, str):
+        raise RegistrationError(
+            f"approvals={policy!r} is one text: give a list of tools' names, or a function"
+        )
+    if not isinstance(policy, Collection):
+        raise RegistrationError(
+            f"approvals={policy!r}: give a list of tools' names, a mapping, or a function"
+        )
+    for name in cast("Collection[object]", policy):
+        if not isinstance(name, str):
+            raise RegistrationError(f"approvals: {name!r} is no name of a tool")
+    if not isinstance(policy, Mapping):
+        return
+    for name, entry in cast("Mapping[str, object]", policy).items():
+        if not (isinstance(entry, bool) or callable(entry) or _is_decision(entry)):
+            raise RegistrationError(f"approvals: {entry!r} for {name!r} is nothing {_KNOWN}")
+
+
+def _is_decision(value: object) -> bool:
+    return isinstance(value, dict) and cast("dict[str, object]", value).get("verdict") in _VERDICTS
+
+
+_VERDICTS: Final = ("approve", "deny", "ask")
+_KNOWN: Final = (
+    "that is known: give approve(), deny(reason), ask(...), a bool, or a function that returns one"
+)
+
+
+async def decide(policy: Policy | None, call: ToolCall, operators: Sequence[str] = ()) -> Decision:
+    """Say what happens to a call. A policy that fails, or does not say what it may, has people asked.
+
+    Args:
+        policy: The agent's.
+        call: The call.
+        operators: Who is asked if the policy cannot say whom; empty: anybody.
+    """
+    try:
+        verdict, has_looked = await _verdict(policy, call)
+        decision = _decision_of(verdict, call)
+    except Exception as error:
+        return failed(error, call.agent, call.tool, operators)
+    if decision is None:
+        given = f"it returned {verdict!r}: return approve(), deny(reason), ask(...), a bool or None"
+        log.error("agent %r: the approvals policy for a call of %r: %s", call.agent, call.tool, given)
+        return _ask_instead(operators, policy_failed=given)
+    if has_looked and call.unseen and decision.get("verdict") == "approve":
+        return _ask_instead(operators, policy_could_not_see=list(call.unseen))
+    return decision
+
+
+def failed(error: Exception, agent: str, tool: str, operators: Sequence[str]) -> Decision:
+    """Log that a policy has failed, and have people asked.
+
+    Args:
+        error: The error.
+        agent: The agent's name.
+        tool: The tool's name.
+        operators: The people who are asked; empty: anybody.
+    """
+    text = "agent %r: the approvals policy failed for a call of %r: people are asked"
+    log.error(text, agent, tool, exc_info=error)
+    return _ask_instead(operators, policy_failed=f"{type(error).__name__}: {error}")
+
+
+def _ask_instead(operators: Sequence[str], **details: Any) -> Decision:
+    return ask(
+        details={name: shorten(each) if isinstance(each, str) else each for name, each in details.items()},
+        assignees=operators,
+    )
+
+
+def _decision_of(verdict: object, call: ToolCall) -> Decision | None:
+    """Return what a verdict says; None: nothing that is known."""
+    if verdict is True:
+        return ASK
+    if verdict is False or verdict is None:
+        return ASK if call.requires_approval else approve()
+    if not _is_decision(verdict):
+        return None
+    decision = cast("Decision", verdict)
+    if decision.get("verdict") == "ask":
+        decision = ask(
+            decision.get("prompt"),
+            details=decision.get("details"),
+            assignees=decision.get("assignees", ()),
+            timeout=decision.get("timeout"),
+            approvers=decision.get("approvers"),
+            **_rest_of(decision),
+        )
+    codec.encode(decision, path="decision")
+    return decision
+
+
+def _rest_of(decision: Decision) -> dict[str, Any]:
+    """Return what ``ask`` is called with besides what a decision says by name."""
+    return dict(read_options(decision.get("policy") or {}))
+
+
+async def _verdict(policy: Policy | None, call: ToolCall) -> tuple[object, bool]:
+    """Return what a policy says of a call, and whether a function has looked at the call."""
+    rule: object = policy
+    if isinstance(policy, Mapping):
+        rule = cast("Mapping[str, object]", policy).get(call.tool)
+    elif policy is not None and not callable(policy):
+        return call.tool in policy, False
+    if not callable(rule):
+        return rule, False
+    found: object = rule(replace(call, deps=copies_of_deps()()))
+    return await found if inspect.isawaitable(found) else found, True
+
+
+def names_in(policy: Policy | None) -> Collection[str]:
+    """Return the names of tools that a policy has something to say of, if it says it by name."""
+    return () if policy is None or callable(policy) else cast("Collection[str]", policy)
+
+
+def may_ask(policy: Policy | None, tool: str) -> bool:
+    """Whether a policy may have something to say of a tool."""
+    if policy is None:
+        return False
+    return callable(policy) or tool in cast("Collection[str]", policy)

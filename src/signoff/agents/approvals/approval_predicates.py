@@ -1,0 +1,70 @@
+"""Predicates of Pydantic AI's ``toolset.approval_required(predicate)``: one that fails has people asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic_ai import RunContext, ToolDefinition
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, SkipToolExecution
+from pydantic_ai.toolsets import AbstractToolset, ApprovalRequiredToolset, CombinedToolset, WrapperToolset
+
+from signoff.agents.approvals.approval_policy import failed
+
+Predicate = Callable[[RunContext[Any], ToolDefinition, dict[str, Any]], bool]
+
+_MEANT = (ApprovalRequired, CallDeferred, ModelRetry, SkipToolExecution)
+"""What a predicate may raise to say something."""
+
+
+def asking_on_failure(
+    toolset: AbstractToolset[Any], agent: str, operators: Sequence[str]
+) -> AbstractToolset[Any]:
+    """Return a toolset whose predicates, also those of toolsets within it, have people asked when they fail.
+
+    Args:
+        toolset: The toolset. It is not changed.
+        agent: The agent's name, for the log.
+        operators: The people who are asked; empty: anybody.
+    """
+    if isinstance(toolset, CombinedToolset):
+        inner = [asking_on_failure(each, agent, operators) for each in toolset.toolsets]
+        is_same = all(one is other for one, other in zip(inner, toolset.toolsets, strict=True))
+        return toolset if is_same else replace(toolset, toolsets=inner)
+    if not isinstance(toolset, WrapperToolset):
+        return toolset
+    wrapped = asking_on_failure(toolset.wrapped, agent, operators)
+    if isinstance(toolset, ApprovalRequiredToolset):
+        predicate = _Asking(toolset.approval_required_func, agent, operators)
+        return replace(toolset, wrapped=wrapped, approval_required_func=predicate)
+    return toolset if wrapped is toolset.wrapped else replace(toolset, wrapped=wrapped)
+
+
+class _Asking:
+    """Calls a predicate.
+
+    Args:
+        predicate: The predicate.
+        agent: The agent's name.
+        operators: The people who are asked when it fails.
+    """
+
+    def __init__(self, predicate: Predicate, agent: str, operators: Sequence[str]) -> None:
+        self._predicate = predicate
+        self._agent = agent
+        self._operators = operators
+
+    def __call__(self, ctx: RunContext[Any], tool: ToolDefinition, args: dict[str, Any]) -> bool:
+        """Return what the predicate says.
+
+        Raises:
+            ApprovalRequired: It has failed.
+        """
+        try:
+            return self._predicate(ctx, tool, args)
+        except _MEANT:
+            raise
+        except Exception as error:
+            decision = failed(error, self._agent, tool.name, self._operators)
+            raise ApprovalRequired(metadata={"decision": decision}) from error

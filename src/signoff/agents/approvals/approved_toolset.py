@@ -1,0 +1,78 @@
+"""The innermost toolset around a tool: it runs a call with what was decided on, whatever toolsets around it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic_ai import RunContext, ToolDefinition
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.tools import AgentDepsT
+from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
+
+from signoff.agents.approvals.tool_changes import Known
+from signoff.agents.approvals.validated_arguments import held
+from signoff.agents.steps.dynamic_toolsets import dynamic_toolset, expecting
+
+if TYPE_CHECKING:
+    from signoff.agents.approvals.gate import Gate
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A call that has come through its gate.
+
+    Attributes:
+        gate: The gate.
+        call: The model's call.
+        definition: The tool.
+        known: What was known of the tool when the model called it.
+    """
+
+    gate: Gate
+    call: ToolCallPart
+    definition: ToolDefinition
+    known: Known
+
+
+_running: ContextVar[Running | None] = ContextVar("signoff_tool_running", default=None)
+
+
+@contextmanager
+def running_call(call: Running) -> Generator[None]:
+    """Run a tool call here."""
+    token = _running.set(call)
+    try:
+        yield
+    finally:
+        _running.reset(token)
+
+
+class AsApproved(WrapperToolset[AgentDepsT]):
+    """Around a toolset that has tools of its own, within all that wrap it.
+
+    A wrapper may change a call's arguments in ``call_tool``, as may a hook around the call. Nobody has seen those
+    arguments, so the call is decided on again.
+    """
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
+    ) -> Any:
+        """Call the tool with the arguments that were decided on.
+
+        Raises:
+            SkipToolExecution: People do not let the changed call happen.
+        """
+        running = _running.get()
+        if running is not None and running.call.tool_call_id in held().decided:
+            tool_args = await running.gate.check_unchanged(
+                running.call, running.definition, tool_args, running.known
+            )
+            if dynamic_toolset(tool) is not None:
+                shown, _ = held().decided[running.call.tool_call_id]
+                with expecting(running.call.tool_name, tool_args, shown):
+                    return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+        return await self.wrapped.call_tool(name, tool_args, ctx, tool)

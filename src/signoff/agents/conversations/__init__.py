@@ -1,0 +1,1 @@
+"""Conversations: sessions, their turns, and their history."""

@@ -1,0 +1,236 @@
+"""How far a turn has come: a long one goes on in a new generation, whose replay begins at a later request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypedDict
+
+from pydantic import TypeAdapter
+from pydantic_ai import RunContext
+from pydantic_ai.agent import AbstractAgent, Agent, ModelRequestNode
+from pydantic_ai.capabilities import AbstractCapability, Instrumentation
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
+from pydantic_ai.run import AgentRun
+from pydantic_ai.usage import RunUsage
+
+from signoff.agents.durable import Durable, InWorkflow
+from signoff.agents.steps.in_workflow import has_workflow_code
+from signoff.agents.steps.turn_record import TurnRecord
+
+RESPONSES: Final = 5
+"""After how many of the model's responses a turn goes on in a new generation."""
+
+_USAGE: Final = TypeAdapter(RunUsage)
+
+_PER_RUN: Final = (
+    "for_run",
+    "get_workspace",
+    "wrap_run",
+    "before_run",
+    "after_run",
+    "on_run_error",
+    "before_node_run",
+    "wrap_node_run",
+    "after_node_run",
+    "on_node_run_error",
+)
+"""What of a capability may know of a whole run of the agent: it would see each generation as one."""
+
+_OWN: Final = (Durable, InWorkflow, TurnRecord, Instrumentation)
+"""Capabilities that have some of it, and know of nothing that a generation has to be told."""
+
+
+class Progress(TypedDict):
+    """What a generation of a turn begins with, besides the messages that the journal has.
+
+    Attributes:
+        begun: What the turn's first step has found.
+        parts: In how many entries of the journal the messages are that are behind.
+        request: Which of the entries with requests have the one that comes next: from the first to before the second.
+        seconds: How long the turn was at work.
+        usage: What it has used up.
+        run_step: How many requests it has made.
+        output_retries: How many of its outputs were not taken.
+        retries: How often calls of a tool have failed before the last response.
+        failed: The tools whose calls of the last response have failed.
+        succeeded: Those of which one went well.
+        refused: The tools that were called once before they were there.
+    """
+
+    begun: dict[str, Any]
+    parts: int
+    request: tuple[int, int]
+    seconds: float
+    usage: dict[str, Any]
+    run_step: int
+    output_retries: int
+    retries: dict[str, int]
+    failed: list[str]
+    succeeded: list[str]
+    refused: list[str]
+
+
+class State(TypedDict):
+    """What Pydantic AI knows of a run between two requests, besides the messages: a part of ``Progress``."""
+
+    usage: dict[str, Any]
+    run_step: int
+    output_retries: int
+    retries: dict[str, int]
+    failed: list[str]
+    succeeded: list[str]
+    refused: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What earlier generations of a turn have said.
+
+    Attributes:
+        messages: All that is answered, the last of them a response.
+        request: What comes next.
+    """
+
+    messages: Sequence[ModelMessage]
+    request: ModelRequest
+
+    @property
+    def all(self) -> Sequence[ModelMessage]:
+        """All of it, in its order."""
+        return [*self.messages, self.request]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A request before which a generation of a turn ends.
+
+    Attributes:
+        messages: What this generation has added.
+        request: What comes next.
+        state: What else is known.
+    """
+
+    messages: Sequence[ModelMessage]
+    request: ModelRequest
+    state: State
+
+
+def can_be_split(agent: AbstractAgent[Any, Any]) -> bool:
+    """Whether it is known what a run of an agent does: not of those that wrap another, or have their events handled."""
+    return type(agent) is Agent and agent.event_stream_handler is None
+
+
+class Generation:
+    """One generation of a turn, as Pydantic AI runs it.
+
+    Args:
+        run: What runs.
+    """
+
+    def __init__(self, run: AgentRun[Any, Any]) -> None:
+        self._run = run
+        self._given: Sequence[ModelMessage] = ()
+        self._first_step = 0
+
+    async def begin(self, progress: Progress | None, behind: Behind | None) -> Any:
+        """Go to where the turn stands, as if all that is behind had been said in this run.
+
+        Returns:
+            The node that is next.
+        """
+        first: Any = self._run.next_node
+        if progress is None or behind is None:
+            following = await self._run.next(first)
+        else:
+            # What the turn began with is in the first of the messages behind.
+            bare: dict[str, Any] = {"system_prompts": (), "system_prompt_functions": []}
+            await self._run.next(replace(first, **bare, system_prompt_dynamic_functions={}))
+            self._restore(progress)
+            self._run.ctx.state.message_history.extend(behind.messages)
+            following = ModelRequestNode[Any, Any](request=behind.request)
+        self._given = tuple(self._run.ctx.state.message_history)
+        self._first_step = self._run.ctx.state.run_step
+        return following
+
+    def _restore(self, progress: Progress) -> None:
+        state, deps = self._run.ctx.state, self._run.ctx.deps
+        state.run_step = progress["run_step"]
+        state.output_retries_used = progress["output_retries"]
+        deps.tool_manager = replace(
+            deps.tool_manager,
+            ctx=RunContext[Any](
+                deps=deps.user_deps,
+                model=deps.model,
+                usage=state.usage,
+                run_step=state.run_step,
+                retries=dict(progress["retries"]),
+            ),
+            failed_tools=set(progress["failed"]),
+            succeeded_tools=set(progress["succeeded"]),
+            availability_refused=set(progress["refused"]),
+        )
+
+    async def next(self, node: Any) -> Any:
+        """Run a node; returns the one that is next."""
+        return await self._run.next(node)
+
+    def stop_at(self, node: Any) -> Stop | None:
+        """Return where this generation may end; None: not before this node.
+
+        It may not as long as something is known that the next one would not be told: what was said to the turn and
+        not read yet, messages that a processor has put in the place of others, what capabilities that are not Pydantic
+        AI's, or know of a whole run, may keep, and what tools keep in their variables, being workflow code.
+        """
+        state, tools = self._run.ctx.state, self._run.ctx.deps.tool_manager
+        if not Agent.is_model_request_node(node) or state.run_step - self._first_step < RESPONSES:
+            return None
+        history = state.message_history
+        added = history[len(self._given) :]
+        is_all_there = (
+            _is_answered(history)
+            and not state.pending_messages
+            and tools.ctx is not None
+            and all(one is other for one, other in zip(history, self._given, strict=False))
+            and all(message.run_id == self._run.run_id for message in added)
+            and not _knows_more(self._run.ctx.deps.root_capability)
+            and not has_workflow_code(tools.toolset)
+        )
+        if not is_all_there:
+            return None
+        assert tools.ctx is not None
+        return Stop(
+            added,
+            replace(node.request, run_id=self._run.run_id, conversation_id=state.conversation_id),
+            State(
+                usage=_USAGE.dump_python(state.usage, mode="json"),
+                run_step=state.run_step,
+                output_retries=state.output_retries_used,
+                retries=dict(tools.ctx.retries),
+                failed=sorted(tools.failed_tools),
+                succeeded=sorted(tools.succeeded_tools),
+                refused=sorted(tools.availability_refused),
+            ),
+        )
+
+
+def usage_of(progress: Progress) -> RunUsage:
+    """Return what was used up before a generation."""
+    return _USAGE.validate_python(progress["usage"])
+
+
+def _is_answered(history: Sequence[ModelMessage]) -> bool:
+    last = history[-1] if history else None
+    return isinstance(last, ModelResponse) and last.state == "complete"
+
+
+def _knows_more(root: AbstractCapability[Any]) -> bool:
+    found: list[AbstractCapability[Any]] = []
+    root.apply(found.append)
+    return not all(type(each) in _OWN or _is_of_requests(type(each)) for each in found)
+
+
+def _is_of_requests(kind: type[Any]) -> bool:
+    """Whether a capability is one of Pydantic AI's, and knows of no more than a request at a time."""
+    is_known = kind.__module__.startswith("pydantic_ai.")
+    return is_known and all(getattr(kind, name) is getattr(AbstractCapability, name) for name in _PER_RUN)

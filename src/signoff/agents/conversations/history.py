@@ -1,0 +1,258 @@
+"""The messages of a session: each turn keeps what it has added, and names the turn before it."""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, UserContent
+
+from signoff.agents.conversations.generations import Behind, Progress
+from signoff.agents.conversations.interrupted_turns import Ending, closed, unsaid
+from signoff.client.async_client import AsyncClient
+from signoff.errors import InvalidValue, NotFound
+from signoff.records import Entry, EntryKind, Run, RunState
+
+SLICE: Final = 250_000
+"""How many characters of a turn's messages one journal entry has; a value is limited to 1 MiB."""
+
+MOST_CACHED: Final = 256
+"""Turns that have ended whose messages a process keeps at hand."""
+
+MOST_RUNNING: Final = 16
+"""Long turns that go on of which it does."""
+
+BEHIND: Final = "behind"
+"""How steps are called that keep what earlier generations of a turn have added: with the agent's name before it."""
+
+REQUEST: Final = "request"
+"""How steps are called that keep what comes next at the end of a generation."""
+
+Prompt = str | Sequence[UserContent]
+PROMPT: Final[TypeAdapter[Prompt]] = TypeAdapter(Prompt)
+
+NO_PROMPT: Final = "(What was said here is no prompt.)"
+"""What a history has of a turn that was started with something else."""
+
+
+def read_prompt(given: object) -> Prompt:
+    """Return a prompt, also one that was stored as JSON.
+
+    Raises:
+        InvalidValue: It is none.
+    """
+    try:
+        return PROMPT.validate_python(given)
+    except ValidationError:
+        expected = "a text, or a list of texts, pictures and files as Pydantic AI has them"
+        raise InvalidValue("prompt", f"expected {expected}, not {reprlib.repr(given)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a turn that has ended has left behind.
+
+    Attributes:
+        messages: What it has added, as JSON.
+        previous: The run of the turn before it, if any.
+    """
+
+    messages: str
+    previous: str | None
+
+
+def dumped(messages: Sequence[ModelMessage]) -> str:
+    """Return messages as JSON."""
+    return ModelMessagesTypeAdapter.dump_json(list(messages)).decode()
+
+
+def as_line(messages: Sequence[ModelMessage]) -> str:
+    """Return messages as a line of JSON, which others may follow."""
+    return dumped(messages) + "\n"
+
+
+def sliced(text: str) -> list[str]:
+    """Return a text in parts that a journal takes each."""
+    return [text[first : first + SLICE] for first in range(0, len(text), SLICE)] or [""]
+
+
+class Journal:
+    """What the journal of a long turn has of its earlier generations.
+
+    Attributes:
+        seq: The last entry that was read.
+    """
+
+    def __init__(self) -> None:
+        self.seq = -1
+        self._behind: list[str] = []
+        self._requests: list[str] = []
+
+    def take(self, entries: Sequence[Entry], workflow: str) -> None:
+        """Read entries that follow those read before."""
+        self._behind += _journaled(entries, f"{workflow}:{BEHIND}")
+        self._requests += _journaled(entries, f"{workflow}:{REQUEST}")
+        if entries:
+            self.seq = entries[-1].seq
+
+    def behind(self, progress: Progress) -> Behind | None:
+        """Return what a generation begins with; None: it is not there."""
+        parts, (first, end) = progress["parts"], progress["request"]
+        if not 0 < parts <= len(self._behind) or not 0 <= first < end <= len(self._requests):
+            return None
+        messages = _read_lists("".join(self._behind[:parts]))
+        (request,) = _read_lists("".join(self._requests[first:end]))
+        return Behind(messages, cast("ModelRequest", request))
+
+
+class Histories:
+    """Reads what earlier turns of an agent have left behind, and earlier generations of a turn.
+
+    Args:
+        client: Where the runs are.
+        workflow: The agent's workflow.
+    """
+
+    def __init__(self, client: AsyncClient, workflow: str) -> None:
+        self._client = client
+        self._workflow = workflow
+        self._cache: OrderedDict[str, Kept] = OrderedDict()
+        self._journals: dict[str, Journal] = {}  # of turns that run here, the latest last
+
+    async def up_to(self, run_id: str | None) -> list[ModelMessage]:
+        """Return all messages of the turns up to one that has ended, that one's too.
+
+        Turns that were pruned are not there any more: the history begins after them.
+        """
+        texts: list[str] = []
+        while run_id is not None:
+            kept = await self._kept(run_id)
+            if kept is None:
+                break
+            texts.append(kept.messages)
+            run_id = kept.previous
+        return [
+            message for text in reversed(texts) for message in ModelMessagesTypeAdapter.validate_json(text)
+        ]
+
+    async def behind(self, run_id: str, progress: Progress) -> Behind | None:
+        """Return what earlier generations of a turn have said, if the journal has it."""
+        newest = self._journals.pop(run_id, None) or Journal()
+        entries = await self._client.backend.read_journal(run_id, after=newest.seq)
+        newest.take(entries, self._workflow)
+        self._journals[run_id] = newest
+        if len(self._journals) > MOST_RUNNING:
+            self._journals.pop(next(iter(self._journals)))
+        return newest.behind(progress)
+
+    async def prompt(self, run_id: str) -> Any:
+        """Return what a turn was asked, as its run was started with it."""
+        return _request(await self.run(run_id))["prompt"]
+
+    async def run(self, run_id: str) -> Run:
+        """Return a run. Raises NotFound."""
+        return await self._client.backend.get_run(run_id)
+
+    async def before(self, run: Run) -> str | None:
+        """Return the run of the turn that came before another in its session."""
+        if run.session_id is None or run.position is None:
+            return None
+        after: str | None = None
+        while True:
+            page = await self._client.list(
+                session_id=run.session_id, workflow=self._workflow, after=after, limit=100
+            )
+            for other in page.items:
+                if other.position is not None and other.position < run.position:
+                    return other.id
+            after = page.next
+            if after is None:
+                return None
+
+    async def _kept(self, run_id: str) -> Kept | None:
+        if found := self._cache.get(run_id):
+            self._cache.move_to_end(run_id)
+            return found
+        try:
+            run = await self.run(run_id)
+            kept = await self._read(run)
+        except NotFound:
+            return None
+        if run.state.is_final and not run.retryable:
+            self._cache[run_id] = kept
+            if len(self._cache) > MOST_CACHED:
+                self._cache.popitem(last=False)
+        return kept
+
+    async def _read(self, run: Run) -> Kept:
+        if run.state is RunState.SUCCEEDED:
+            result: Mapping[str, Any] = json.loads(run.result or "{}")
+            if result.get("messages") is not None:
+                return Kept(json.dumps(result["messages"]), result["previous"])
+        entries = await self._client.backend.read_journal(run.id)
+        said = _journaled(entries, f"{run.workflow}:messages")
+        found = _journaled(entries, f"{run.workflow}:turn")
+        previous = cast("str | None", found[0]["previous"]) if found else await self.before(run)
+        if said:
+            return Kept("".join(cast("list[str]", said)), previous)
+        if (progress := _progress_of(entries)) is not None:
+            journal = Journal()
+            journal.take(entries, run.workflow)
+            if (behind := journal.behind(progress)) is not None:
+                return Kept(dumped(closed(behind.all, (), ending_of(run))), previous)
+        asked = _request(run)
+        if "prompt" not in asked:
+            return Kept("[]", previous)
+        try:
+            prompt = read_prompt(asked["prompt"])
+        except InvalidValue:  # it failed for that
+            prompt = NO_PROMPT
+        return Kept(dumped(unsaid(prompt, ending_of(run), run.id)), previous)
+
+
+def _read_lists(text: str) -> list[ModelMessage]:
+    """Read lists of messages that stand one behind the other, each on a line of its own."""
+    lists = (ModelMessagesTypeAdapter.validate_json(line) for line in text.split("\n") if line)
+    return [message for messages in lists for message in messages]
+
+
+def _request(run: Run) -> Mapping[str, Any]:
+    """Return what a turn was started with, whoever has started it, and however: its workflow may have refused it."""
+    arguments = json.loads(run.arguments)
+    given: list[object] = [*arguments["args"], *arguments["kwargs"].values()]
+    is_one = len(given) == 1 and isinstance(given[0], dict)
+    return cast("dict[str, Any]", given[0]) if is_one else {"prompt": None}
+
+
+def _progress_of(entries: Sequence[Entry]) -> Progress | None:
+    """Return what the latest generation of a turn began with; None: it was the first."""
+    for entry in reversed(entries):
+        if entry.kind is EntryKind.CONTINUED and entry.value is not None:
+            return json.loads(entry.value)["args"][0]["progress"]
+    return None
+
+
+def ending_of(run: Run) -> Ending:
+    """Say why a run ended that did not say so itself."""
+    error: Mapping[str, Any] = json.loads(run.error or "{}")
+    if run.state is RunState.CANCELLED:
+        return Ending("aborted", reason_of(str(error.get("message") or ""), run.id))
+    return Ending("failed", "it ended with an error" if error else "")
+
+
+def reason_of(message: str, run_id: str) -> str:
+    """Return the reason that a cancellation gives, of the message of its error."""
+    _, _, reason = message.partition(f"{run_id} was cancelled: ")
+    return reason
+
+
+def _journaled(entries: Iterable[Entry], name: str) -> list[Any]:
+    """Return the values of the steps of a name, in the order in which they were called."""
+    found = [entry for entry in entries if entry.kind is EntryKind.COMPLETED and entry.name == name]
+    ordered = sorted(found, key=lambda entry: entry.n or 0)
+    return [json.loads(entry.value) for entry in ordered if entry.value is not None and entry.error is None]

@@ -1,0 +1,134 @@
+"""The request ids of a conversation: each stands for one request, in whatever turn and process it is repeated."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from signoff import codec
+from signoff.client.async_client import AsyncClient
+from signoff.errors import NotFound, NotSerializable, RequestConflict
+from signoff.records import Promise, PromiseState
+from signoff.records.request_ids import check_free, check_length
+
+Operation = Literal["respond", "resume", "steer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A request that a request id stands for.
+
+    Attributes:
+        id: The request id.
+        key: The promise that keeps it.
+        operation: What it does.
+        target: To which question, or with which token.
+        run_id: The turn that it is for.
+        done_with: A digest of what it was done with; None: it is not known to be done.
+        done_by: Who has done it, if they said.
+    """
+
+    id: str
+    key: str
+    operation: str
+    target: str
+    run_id: str
+    done_with: str | None
+    done_by: str | None = None
+
+    def is_of_another(self, user: str | None) -> bool:
+        """Whether it was done by another person than ``user``, both of whom have said who they are."""
+        return None not in (self.done_by, user) and self.done_by != user
+
+    def check(self, operation: Operation, target: str, given: object) -> None:
+        """Raise RequestConflict unless a request is this one."""
+        if (self.operation, self.target) != (operation, target):
+            raise RequestConflict(self.id, _named(operation, target), _named(self.operation, self.target))
+        if self.done_with is not None and self.done_with != digest_of(given):
+            raise RequestConflict(self.id, _named(operation, target))
+
+
+class KeptRequests:
+    """The request ids of a session. Each is kept as a promise of no run, before the request does something.
+
+    Args:
+        client: Where the runs are.
+        agent: Under which name the agent is registered.
+        session_id: The session.
+    """
+
+    def __init__(self, client: AsyncClient, agent: str, session_id: str) -> None:
+        self._client = client
+        self._agent = agent
+        self._session_id = session_id
+
+    async def find(self, id: str, operation: Operation, target: str, given: object) -> Kept | None:
+        """Return what is known of a request.
+
+        Args:
+            id: Its request id.
+            operation: What it does.
+            target: To which question, or with which token.
+            given: What is said.
+
+        Raises:
+            InvalidValue: The id is empty, too long, or one of Signoff's own.
+            RequestConflict: The id stands for another request of the session.
+        """
+        check_length(id)
+        check_free(id)
+        try:
+            kept = _kept(await self._client.promises.get(self._key(id)))
+        except NotFound:
+            return None
+        kept.check(operation, target, given)
+        return kept
+
+    async def keep(self, id: str, operation: Operation, target: str, run_id: str, given: object) -> Kept:
+        """Have an id stand for a request. Raises RequestConflict if it stands for another one."""
+        data = {
+            "session": self._session_id,
+            "request": id,
+            "operation": operation,
+            "target": target,
+            "run": run_id,
+        }
+        kept = _kept(await self._client.promises.create(self._key(id), data=data))
+        kept.check(operation, target, given)
+        return kept
+
+    async def finish(self, kept: Kept, given: object, by: str | None = None) -> None:
+        """Note that a request is done, and by whom."""
+        if kept.done_with is None:
+            await self._client.promises.resolve(kept.key, digest_of(given), by=by, request_id=kept.key)
+
+    def _key(self, id: str) -> str:
+        return f"request:{codec.digest(codec.encode([self._agent, self._session_id, id]))}"
+
+
+def digest_of(given: object) -> str:
+    """Return a digest of what is said."""
+    try:
+        said = codec.encode(given)
+    except NotSerializable:
+        said = codec.encode(repr(given))
+    return codec.digest(codec.encode([type(given).__qualname__, json.loads(said)]))
+
+
+def _named(operation: str, target: str) -> str:
+    return target if operation == "respond" else operation
+
+
+def _kept(promise: Promise) -> Kept:
+    data: dict[str, Any] = json.loads(promise.data or "{}")
+    done = json.loads(promise.value or "null") if promise.state is PromiseState.RESOLVED else None
+    return Kept(
+        data["request"],
+        promise.id,
+        data["operation"],
+        data["target"],
+        data["run"],
+        done,
+        promise.settled_by,
+    )

@@ -1,0 +1,152 @@
+"""Waiting for what comes of a turn: its end, or questions that it and its sub-agents ask."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from signoff.client.async_client import AsyncClient, Backend
+from signoff.people.questions.question_state import Case
+from signoff.records import Promise, PromiseKind, PromiseState, Run, RunState
+from signoff.records.paging import PromiseFilter, RunFilter
+
+SOONEST: Final = 0.01
+LATEST: Final = 1.0
+"""How long to wait for what no journal tells of, in seconds: that a run is quiet, what a child run does, or that no
+rule fits."""
+
+UNTOLD: Final = 30.0
+"""After how many seconds to look, whatever was told."""
+
+_AT_ONCE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """A turn that moves no more until somebody does something.
+
+    Attributes:
+        run: The turn's run: ended, or waiting.
+        asking: The run whose questions it waits for: itself, or that of an earlier turn.
+        questions: All that are open.
+    """
+
+    run: Run
+    asking: Run
+    questions: Sequence[Promise] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Moving:
+    watched: str
+    is_told: bool
+
+
+async def rest_of(client: AsyncClient, run_id: str) -> Rest:
+    """Wait until a turn has ended or waits for people.
+
+    Raises:
+        NotFound: There is no such run.
+    """
+    pause = SOONEST
+    seen = await _look(client, run_id)
+    while not isinstance(seen, Rest):
+        watched = seen.watched
+        async with _told(client.backend, watched) as told:
+            while isinstance(seen := await _look(client, run_id), _Moving) and seen.watched == watched:
+                has_news = await told(UNTOLD if seen.is_told else pause)
+                pause = SOONEST if has_news else min(2 * pause, LATEST)
+    return seen
+
+
+async def _look(client: AsyncClient, run_id: str) -> Rest | _Moving:
+    run = await client.backend.get_run(run_id)
+    if run.state.is_final:
+        return Rest(run, run)
+    asking = run
+    if run.awaits_turn and run.session_id is not None:
+        active = (await client.sessions.get(run.session_id)).active_run_id
+        if active is None or active == run_id:
+            return _Moving(run_id, is_told=False)
+        asking = await client.backend.get_run(active)
+    quiet, questions = await asked_by(client.backend, asking)
+    if quiet and questions:
+        return Rest(run, asking, questions)
+    is_told = asking is run and not questions and quiet is not None
+    return _Moving(asking.id, is_told)
+
+
+async def asked_by(backend: Backend, run: Run) -> tuple[bool | None, Sequence[Promise]]:
+    """Return whether nothing moves in a run and those below it, and what they ask of people.
+
+    None: only what the run's own journal does not tell of moves: children, or rules that may answer what is asked.
+    """
+    found = await _all_questions(backend, run.id)
+    questions = [each for each in found if not _may_be_answered_any_moment(each)]
+    if run.state is not RunState.PAUSED:
+        return False, questions
+    quiet: bool | None = True if len(questions) == len(found) else None
+    after: str | None = None
+    while True:
+        page = await backend.list_runs(RunFilter(parent_id=run.id), after=after, limit=_AT_ONCE)
+        for child in page.items:
+            if not child.state.is_final:
+                below, asked = await asked_by(backend, child)
+                questions = [*questions, *asked]
+                quiet = quiet if below else None
+        after = page.next
+        if after is None:
+            return quiet, questions
+
+
+def _may_be_answered_any_moment(question: Promise) -> bool:
+    case = Case.readable(question, 0.0)
+    return case is not None and case.may_be_answered_any_moment
+
+
+async def _all_questions(backend: Backend, run_id: str) -> list[Promise]:
+    which = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING, run_id)
+    found: list[Promise] = []
+    after: str | None = None
+    while True:
+        page = await backend.list_promises(which, after=after, limit=_AT_ONCE)
+        found += page.items
+        after = page.next
+        if after is None:
+            return found
+
+
+@asynccontextmanager
+async def _told(backend: Backend, run_id: str) -> AsyncGenerator[Callable[[float], Awaitable[bool]]]:
+    """Give a function that waits until a run's journal has grown, or so many seconds have passed."""
+    news = asyncio.Event()
+
+    async def follow() -> None:
+        try:
+            async for _ in backend.follow(run_id):
+                news.set()
+        finally:
+            news.set()
+
+    async def told(seconds: float) -> bool:
+        if following.done() and not news.is_set():
+            following.result()
+            await asyncio.sleep(min(seconds, SOONEST))
+            return False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await news.wait()
+        has_news = news.is_set()
+        news.clear()
+        return has_news
+
+    following = asyncio.create_task(follow())
+    try:
+        yield told
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""Pausing a run from inside a tool."""

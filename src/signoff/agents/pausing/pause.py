@@ -1,0 +1,485 @@
+"""``pause``: a plain tool leaves, and is called again, or answered for, when somebody has answered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NoReturn, TypeVar, cast, get_args
+
+from pydantic import TypeAdapter
+
+from signoff import codec
+from signoff.agents.approvals.approval_policy import check_prompt, check_timeout
+from signoff.agents.pausing.unwinding import Leaving, carries
+from signoff.codec.annotations import readable
+from signoff.engine.run.event_loop import calling_line
+from signoff.engine.run.unawaited_context_calls import Awaited
+from signoff.errors import NotAwaited, OutsideWorkflow, RegistrationError
+from signoff.observability.current_run import refused
+from signoff.people.questions.actions import Action
+from signoff.people.questions.answers import Answer
+from signoff.people.questions.business_hours import BusinessHours
+from signoff.people.questions.policies import UNSET, Escalation, Quorum
+from signoff.people.questions.policy_options import check_policy_options, plain_options, read_options
+from signoff.people.questions.question import Question
+from signoff.records.responders import check_names
+from signoff.runtime.private_names import agent_run_here
+from signoff.workflow.context import Context
+
+Reason = Literal["approval_required", "await_input", "external_event", "constraints_conflict"]
+Then = Literal["tool", "model"]
+
+E = TypeVar("E", bound=BaseException)
+
+REASONS: Final[tuple[str, ...]] = get_args(Reason)
+
+SAID: Final = "pause(...)"
+
+PLACE: Final = "it is for tools that run as steps of a durable agent"
+
+INSTEAD: Final = (
+    "Have the agent run in workflow code, such as a tool made with @in_workflow, with Durable() of its own"
+)
+
+MARK: Final = "signoff_paused"
+"""Marks what the step of a tool that left has recorded, and in a question's metadata that a pause asks it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """What a tool waits for.
+
+    Attributes:
+        reason: Why it left.
+        payload: What people are shown.
+        then: Who gets the answer.
+        prompt: What they read.
+        schema: What a form's answer must fit, as JSON Schema; None: what the reason says.
+        policy: The question's policy options, as plain data.
+    """
+
+    reason: Reason
+    payload: dict[str, Any]
+    then: Then
+    prompt: str | None
+    schema: dict[str, Any] | None
+    policy: dict[str, Any]
+
+    def question(self) -> dict[str, Any]:
+        """Return how ``Context.wait_for_user`` is called for the form of its answer."""
+        options = self.payload.get("options")
+        if self.schema is not None:
+            is_object = self.schema.get("type") == "object"
+            return {"input_type": "form", "answer_type": self.schema if is_object else _field(self.schema)}
+        if self.reason == "approval_required":
+            return {"input_type": "approval"}
+        if self.reason == "constraints_conflict" and isinstance(options, list) and options:
+            offered = [str(each) for each in cast("list[object]", options)]
+            return {"input_type": "select", "options": offered}
+        # an event has happened, or it has not: what there is to say of it may be nothing
+        return {"input_type": "text", "skippable": self.reason == "external_event"}
+
+
+class ToolPaused(BaseException):
+    """In workflow code: a tool has left, and waits for this."""
+
+    def __init__(self, pause: Pause) -> None:
+        super().__init__(pause.reason)
+        self.pause = pause
+
+
+Answered = tuple[Pause, Answer]
+
+
+@dataclass(slots=True)
+class _Given:
+    """An answer that a pause gives: the line of the pause, and whether code has looked at the answer."""
+
+    line: str
+    is_taken: bool = False
+
+
+class _Call:
+    """One call of a tool, in its step.
+
+    Attributes:
+        leaving: How it leaves.
+        run: The id of the agent's run.
+    """
+
+    def __init__(self, tool: str, answers: Sequence[Answered]) -> None:
+        self.leaving = Leaving[Pause](tool)
+        self.run = agent_run_here()
+        self._resumed: list[tuple[weakref.ref[Resumed], _Given]] = []
+        self._missed: _Given | None = None
+        self._answers = list(answers)  # that no pause has had yet
+
+    def give(self, answer: Answer, line: str) -> Resumed:
+        """Return what a pause gives that has its answer."""
+        given = _Given(line)
+        resumed = Resumed(answer, given)
+        self._resumed.append((weakref.ref(resumed), given))
+        return resumed
+
+    def note_missed(self) -> None:
+        """Note, where it leaves once more, an answer that nothing of its code can look at any more."""
+        lost = (given for resumed, given in self._resumed if not given.is_taken and resumed() is None)
+        self._missed = self._missed or next(lost, None)
+
+    def missed(self, *, has_left: bool) -> _Given | None:
+        """Return an answer that its code has not looked at.
+
+        Args:
+            has_left: Whether it has left once more, so that it may yet look at an answer when it runs again.
+        """
+        if has_left:
+            return self._missed
+        return self._missed or next((given for _, given in self._resumed if not given.is_taken), None)
+
+    def answer_of(self, reason: Reason, prompt: str | None) -> Answer | None:
+        """Return the answer to a pause; None: nobody was asked that."""
+        for index, (asked, answer) in enumerate(self._answers):
+            if (asked.reason, asked.prompt) == (reason, prompt):
+                del self._answers[index]
+                return answer
+        return None
+
+
+class Round:
+    """One time that a tool is run, in workflow code: until it returns, or leaves.
+
+    Args:
+        answers: What its pauses have been answered.
+
+    Attributes:
+        answers: The same.
+        left: What has ended it, if something that it waits for has.
+    """
+
+    def __init__(self, answers: Sequence[Answered]) -> None:
+        self.answers = tuple(answers)
+        self.left: BaseException | None = None
+
+
+_call: contextvars.ContextVar[_Call | str] = contextvars.ContextVar("signoff_tool_call")
+_round: contextvars.ContextVar[Round | None] = contextvars.ContextVar("signoff_tool_round", default=None)
+
+
+class Resumed(Awaited, Coroutine[Any, Any, Answer]):
+    """An answer that is there: ``await`` it, or read ``value`` in a plain function.
+
+    A tool that does neither has not looked at the answer, and fails. It is a coroutine, as what ``wait_for_user`` gives
+    in a workflow: ``asyncio.create_task`` takes it.
+
+    Args:
+        value: The answer.
+        given: Where it is noted that the answer is looked at.
+    """
+
+    def __init__(self, value: Answer, given: _Given) -> None:
+        self._value = value
+        self._given = given
+
+    @property
+    def said(self) -> str:
+        return SAID
+
+    @property
+    def value(self) -> Answer:
+        """The answer."""
+        self._given.is_taken = True
+        return self._value
+
+    def __await__(self) -> Generator[Any, None, Answer]:
+        yield from ()
+        return self.value
+
+    def send(self, value: Any) -> Any:
+        raise StopIteration(self.value)
+
+    def throw(self, *error: Any) -> Any:
+        raise error[0]
+
+    def close(self) -> None:
+        """Do nothing: nothing is under way."""
+
+
+def pause(
+    reason: Reason,
+    payload: Mapping[str, Any] | None = None,
+    *,
+    then: Then = "tool",
+    prompt: str | None = None,
+    assignees: Sequence[str] = (),
+    timeout: float | None = None,
+    answer_type: Any = None,
+    quorum: Quorum | int = 1,
+    exclude_requester: bool = False,
+    requester: str | None = None,
+    remind_every: float | None = None,
+    escalations: Sequence[Escalation] = (),
+    hours: BusinessHours | None = None,
+    timeout_answer: Any = UNSET,
+) -> Resumed:
+    """Leave the tool until somebody has answered.
+
+    With ``then="tool"`` the tool is called again from its beginning, and this ``pause``, known by its reason and
+    prompt, then gives the answer: what comes before it is done twice. With ``then="model"`` the answer is the tool's
+    result.
+
+    It leaves by an exception that ``except Exception`` does not catch. ``finally`` blocks and the exits of ``with``
+    run, to clean up. A tool that catches the exception and goes on (with ``except BaseException``, or
+    ``gather(return_exceptions=True)``) fails: its run stops with ``PauseSwallowed``, and nobody is asked.
+
+    Args:
+        reason: ``approval_required`` asks for a yes or no, ``await_input`` for a text, ``external_event`` for what
+            comes from elsewhere, ``constraints_conflict`` which of ``payload["options"]``, or what to do.
+        payload: What people are shown.
+        then: Who gets the answer: the ``tool`` or the ``model``.
+        prompt: What they read; by default the tool's name and the reason.
+        assignees: Who may answer; by default anybody.
+        timeout: After how many seconds nobody's answer is a refusal, which the model reads.
+        answer_type: A pydantic model (or any type) that the answer must fit, asked for by a form.
+        quorum: For ``approval_required``: how many different people must approve, as of ``Context.wait_for_user``.
+        exclude_requester: Whether the requester must not answer (four eyes).
+        requester: The requester, such as ``user:ana``; by default the user who started the run.
+        remind_every: After how many seconds to remind people, again and again.
+        escalations: Who may answer, too, if the question stays open.
+        hours: The working time in which all these seconds count.
+        timeout_answer: The answer that stands if nobody gives one in time, instead of a refusal.
+
+    Returns:
+        The answer, to be awaited: an ``Answer``, its ``value`` an ``answer_type`` if there is one. In a plain function,
+        ``pause(...).value``.
+
+    Raises:
+        OutsideWorkflow: This is no tool of a durable run.
+        RegistrationError: There is no such reason, the options do not fit together, or too few people could answer.
+        InvalidValue: An assignee, a time or a number is invalid.
+
+    Example::
+
+        @agent.tool_plain
+        async def transfer(cents: int) -> str:
+            if cents > 10_000 and not (await pause("approval_required", {"limit": 10_000})).approved:
+                return "not transferred"
+            return await bank.transfer(cents)
+    """
+    call = _call.get(None)
+    if not isinstance(call, _Call):
+        raise refused(OutsideWorkflow("pause(...)", why=call or _place_here()))
+    if agent_run_here() != call.run:
+        why = f"{PLACE}, and this is an agent that runs inside such a tool. {INSTEAD}"
+        raise refused(OutsideWorkflow("pause(...)", why=why))
+    if reason not in REASONS:
+        raise RegistrationError(f"pause: there is no reason {reason!r}: {', '.join(REASONS)}")
+    if then not in get_args(Then):
+        raise RegistrationError(f"pause: then is 'tool' or 'model', not {then!r}")
+    check_prompt("pause", prompt)
+    # beside a part of the tool that leaves, no other part goes on
+    answer = None if call.leaving.has_begun else call.answer_of(reason, prompt)
+    if answer is not None:
+        here = inspect.currentframe()
+        given = answer if answer_type is None else _typed(answer, answer_type)
+        return call.give(given, calling_line(here and here.f_back))
+    schema = None if answer_type is None else TypeAdapter(readable(answer_type)).json_schema()
+    data = dict(payload or {})
+    codec.encode(data, path="payload")  # refused here, where it is written
+    rules: dict[str, Any] = {
+        "assignees": check_names("assignees", assignees),
+        "timeout_seconds": check_timeout(timeout),
+        "quorum": quorum,
+        "exclude_requester": exclude_requester,
+        "requester": requester,
+        "remind_every": remind_every,
+        "escalations": escalations,
+        "hours": hours,
+    }
+    wanted = Pause(reason, data, then, prompt, schema, {})
+    if timeout_answer is not UNSET:
+        is_wrapped = schema is not None and schema.get("type") != "object"
+        rules["timeout_answer"] = {"value": timeout_answer} if is_wrapped else timeout_answer
+    question = Question.make(prompt or f"pause({reason!r})", **wanted.question())
+    check_policy_options(question.text, question.input_type, rules, question=question)
+    call.note_missed()
+    left = call.leaving.leave(replace(wanted, policy=plain_options(rules)))
+    return cast("Resumed", left)
+
+
+def _place_here() -> str:
+    """Say where a pause belongs, and of a thread that it may not know its tool."""
+    if threading.current_thread() is threading.main_thread():
+        return PLACE
+    return (
+        f"{PLACE}. A thread that a tool begins knows its tool only if it gets the tool's context: use "
+        "asyncio.to_thread(...), or contextvars.copy_context().run"
+    )
+
+
+def _typed(answer: Answer, declared: Any) -> Answer:
+    schema = TypeAdapter(readable(declared)).json_schema()
+    plain = codec.encode(answered(answer, schema))
+    return replace(answer, value=codec.decode(plain, declared, path="answer"))
+
+
+def answered(answer: Answer, schema: Mapping[str, Any] | None) -> Any:
+    """Return what was answered, without the form around what is no object."""
+    if schema is None or schema.get("type") == "object":
+        return answer.value
+    return cast("dict[str, Any]", answer.value)["value"]
+
+
+async def run_tool(tool: str, body: Callable[[], Awaitable[object]]) -> object:
+    """Run a tool in its step.
+
+    Returns:
+        What its step records, also if it left.
+
+    Raises:
+        PauseSwallowed: It left, and went on.
+        NotAwaited: It went on without a look at an answer.
+    """
+    here = _round.get()
+    call = _Call(tool, () if here is None else here.answers)
+    token = _call.set(call)
+    try:
+        result, pause = await call.leaving.run(body)
+    except (AttributeError, TypeError) as error:  # such as pause(...).approved
+        if (missed := call.missed(has_left=False)) is not None:
+            raise NotAwaited(f"tool {tool!r}", SAID, missed.line, f"was not awaited ({error})") from error
+        raise
+    finally:
+        _call.reset(token)
+    if (missed := call.missed(has_left=pause is not None)) is not None:
+        how = "was never awaited, so that the tool went on without a look at its answer"
+        raise NotAwaited(f"tool {tool!r}", SAID, missed.line, how)
+    if pause is None:
+        return result
+    return {"kind": MARK, **{name: getattr(pause, name) for name in Pause.__slots__}}
+
+
+@contextmanager
+def without_pauses(what: str) -> Generator[None]:
+    """Refuse to pause here.
+
+    Args:
+        what: What runs here, for whoever tries.
+    """
+    token = _call.set(f"{PLACE}, and this is {what}")
+    try:
+        yield
+    finally:
+        _call.reset(token)
+
+
+def check_left(payload: object) -> None:
+    """Raise ToolPaused if a step has recorded that its tool left."""
+    recorded = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
+    if recorded.get("kind") == MARK:
+        raise noted(ToolPaused(Pause(**{name: recorded[name] for name in Pause.__slots__})))
+
+
+def noted(left: E) -> E:
+    """Return what ends a tool, once it is noted that this must come to its gate."""
+    here = _round.get()
+    if here is not None:
+        here.left = left
+    return left
+
+
+def check_not_left(context: Context, tool: str) -> None:
+    """Stop the run if code around a tool runs it again although it has left."""
+    here = _round.get()
+    if here is not None and here.left is not None:
+        _stop(context, tool, "it was run again")
+
+
+async def in_round(
+    context: Context, tool: str, answers: Sequence[Answered], run: Callable[[], Awaitable[Any]]
+) -> Any:
+    """Run a tool once, through the hooks and toolsets around it.
+
+    Args:
+        context: The run's.
+        tool: The tool.
+        answers: What its pauses have been answered.
+        run: Runs it.
+
+    Raises:
+        ToolPaused: It has left, and waits.
+        ToolChanged: It was not run, as it had changed.
+        CannotRunHere: It has left, and code around it has caught that.
+    """
+    here = Round(answers)
+    token = _round.set(here)
+    try:
+        result = await run()
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        if here.left is None or error is here.left:
+            raise
+        if not carries(error, here.left):
+            _stop(context, tool, f"it raised {error!r}")
+        raise here.left from None  # a task group has put another around it
+    finally:
+        _round.reset(token)
+    if here.left is not None:
+        _stop(context, tool, "it returned a result")
+    return result
+
+
+def _stop(context: Context, tool: str, how: str) -> NoReturn:
+    context.cannot_run_here(
+        f"tool {tool!r} has left for people, and a hook or toolset around it caught the exception with which it "
+        f"leaves: {how}. Nothing was asked, and nothing counts as answered. Catch Exception in it, not BaseException, "
+        "then retry the run"
+    )
+
+
+async def ask_for(
+    context: Context, pause: Pause, tool: str, arguments: dict[str, Any], about: dict[str, Any]
+) -> Answer:
+    """Ask what a tool has left for.
+
+    Args:
+        context: The run's.
+        pause: What it has left for.
+        tool: The tool.
+        arguments: With which it was called.
+        about: What else people are shown of the call; its ``agent`` is named in the question.
+
+    Raises:
+        SignalTimeout, QuestionCancelled
+    """
+    text = pause.prompt or f"{about['agent']}: {tool} waits ({pause.reason.replace('_', ' ')})"
+    shown = {
+        **about,
+        "tool": tool,
+        "arguments": arguments,
+        "reason": pause.reason,
+        "payload": pause.payload,
+        MARK: True,
+    }
+    asked: dict[str, Any] = {**pause.question(), **read_options(pause.policy), "metadata": shown}
+    if asked["input_type"] == "approval":
+        said = {"reason": pause.reason, "prompt": pause.prompt, "payload": pause.payload}
+        asked["action"] = Action(tool, arguments, about=said)
+    return await context.wait_for_user(text, **asked)
+
+
+def _field(schema: dict[str, Any]) -> dict[str, Any]:
+    inner = {name: value for name, value in schema.items() if name != "$defs"}
+    return {
+        "type": "object",
+        "properties": {"value": inner},
+        "required": ["value"],
+        "additionalProperties": False,
+        "$defs": schema.get("$defs", {}),
+    }

@@ -1,0 +1,1 @@
+"""Model requests and tool calls as steps of a run."""

@@ -1,0 +1,127 @@
+"""Tools whose body is workflow code."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from pydantic_ai.tools import Tool
+from pydantic_ai.toolsets import (
+    AbstractToolset,
+    FunctionToolset,
+    PrefixedToolset,
+    RenamedToolset,
+    ToolsetTool,
+    WrapperToolset,
+)
+from pydantic_ai.toolsets.function import FunctionToolsetTool
+
+from signoff.agents.steps.tools import KEY
+from signoff.errors import RegistrationError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_LIBRARY: Final = ("pydantic_ai.", "signoff.")
+
+_MARK: Final = "__signoff_in_workflow__"
+
+
+def in_workflow(function: F) -> F:
+    """Make a tool's body workflow code: it may wait for people, and goes on where it stopped, on any worker.
+
+    It uses ``signoff.current_context()`` as a workflow does. What it does beyond that must go through steps. Its
+    dependencies (``ctx.deps``) are what ``agent.run(deps=...)`` was given, no copy and not what ``Durable(deps=...)``
+    makes.
+
+    Args:
+        function: An async function.
+
+    Raises:
+        RegistrationError: It is not async.
+
+    Example::
+
+        @agent.tool_plain
+        @in_workflow
+        async def deploy(service: str) -> str:
+            ctx = signoff.current_context()
+            plan = await ctx.step("plan", make_plan, service)
+            answer = await ctx.wait_for_user(f"Deploy {service}?", metadata=plan)
+            return await ctx.step("deploy", run, plan, effect="once") if answer.approved else "not deployed"
+    """
+    if not inspect.iscoroutinefunction(function):
+        name = getattr(function, "__name__", function)
+        raise RegistrationError(
+            f"@in_workflow: {name!r} must be an async function, since it is workflow code"
+        )
+    # methods take no attributes, their functions do
+    setattr(getattr(function, "__func__", function), _MARK, True)
+    return function
+
+
+def has_workflow_code(toolset: AbstractToolset[Any]) -> bool:
+    """Whether the body of some tool is workflow code, whatever it is called there."""
+    found: list[bool] = []
+
+    def look(leaf: AbstractToolset[Any]) -> None:
+        if isinstance(leaf, FunctionToolset):
+            found.extend(getattr(tool.function, _MARK, False) for tool in leaf.tools.values())
+
+    toolset.apply(look)
+    return any(found)
+
+
+def is_in_workflow(tool: ToolsetTool[Any], name: str) -> bool:
+    """Whether a tool's body is workflow code."""
+    found = function_tool(tool, name)
+    return found is not None and getattr(found.function, _MARK, False)
+
+
+def function_tool(tool: ToolsetTool[Any], name: str) -> Tool[Any] | None:
+    """Return what was made of a function, if a tool was."""
+    tool = _source_of(tool)
+    toolset = tool.toolset
+    while isinstance(toolset, WrapperToolset):
+        toolset = toolset.wrapped
+    if not isinstance(toolset, FunctionToolset):
+        return None
+    own_name = tool.original_name if isinstance(tool, FunctionToolsetTool) else None
+    return toolset.tools.get(own_name or name)
+
+
+def _source_of(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
+    while (source := getattr(tool, "source_tool", None)) is not None:  # of toolsets that were put together
+        tool = source
+    return tool
+
+
+def is_inline(tool: ToolsetTool[Any], name: str) -> bool:
+    """Whether a tool's body runs in place, and not as a step."""
+    if (tool.tool_def.metadata or {}).get(KEY) is False:
+        return True
+    return is_in_workflow(tool, name) or is_of_a_toolset_of_its_own(tool)
+
+
+def is_of_a_toolset_of_its_own(tool: ToolsetTool[Any]) -> bool:
+    """Whether a tool is of a toolset that somebody has written, whose calls Pydantic AI makes no steps."""
+    leaf = _source_of(tool).toolset
+    while isinstance(leaf, WrapperToolset):
+        leaf = leaf.wrapped
+    return not any(
+        each.__module__.startswith(_LIBRARY)
+        for each in type(leaf).__mro__[:-1]
+        if each is not AbstractToolset
+    )
+
+
+def step_name_of(tool: ToolsetTool[Any]) -> str:
+    """Return the name that the step of a tool has: its own, without what prefixes and renames made of it."""
+    name, toolset = tool.tool_def.name, tool.toolset
+    while isinstance(toolset, WrapperToolset):
+        if isinstance(toolset, PrefixedToolset):
+            name = name.removeprefix(f"{toolset.prefix}_")
+        elif isinstance(toolset, RenamedToolset):
+            name = toolset.name_map.get(name, name)
+        toolset = toolset.wrapped
+    return name

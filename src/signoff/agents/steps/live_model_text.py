@@ -1,0 +1,53 @@
+"""What a model says, live, while it says it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import TypeVar
+
+from pydantic_ai import RunContext
+from pydantic_ai.agent import EventStreamHandler
+from pydantic_ai.messages import (
+    AgentStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+)
+
+from signoff.engine.steps.attempt import current_step
+
+D = TypeVar("D")
+
+
+def speaking(handler: EventStreamHandler[D] | None) -> EventStreamHandler[D]:
+    """Return a handler of a model request's events that says them live, and has another one handle them, too."""
+
+    async def handle(ctx: RunContext[D], events: AsyncIterable[AgentStreamEvent]) -> None:
+        spoken = _spoken(events)
+        if handler is not None:
+            await handler(ctx, spoken)
+        async for _ in spoken:
+            pass
+
+    return handle
+
+
+async def _spoken(events: AsyncIterable[AgentStreamEvent]) -> AsyncIterator[AgentStreamEvent]:
+    here = current_step()
+    async for event in events:
+        match event:
+            case (
+                PartStartEvent(part=TextPart(content=text))
+                | PartDeltaEvent(delta=TextPartDelta(content_delta=text))
+            ):
+                here.live(text)
+            case PartStartEvent(part=ThinkingPart(content=text)):
+                here.live(text, kind="thinking")
+            case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
+                here.live(text, kind="thinking")
+            case _:
+                pass
+        yield event

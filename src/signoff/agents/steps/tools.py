@@ -1,0 +1,140 @@
+"""How a tool is run: what it does to the world, and so whether it may be run again after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypedDict, cast
+
+from pydantic_ai.tools import ToolDefinition
+
+from signoff.engine.steps.options import Effect
+from signoff.engine.steps.retry import RetryPolicy
+from signoff.errors import RegistrationError
+
+SideEffects = Literal["none", "read", "write", "external", "stateful"]
+
+KEY: Final = "signoff"
+"""Under which name a tool's metadata has its options."""
+
+_WRITES = ("write", "external", "stateful")
+_ALL: tuple[str, ...] = ("none", "read", *_WRITES)
+
+
+class ToolOptions(TypedDict, total=False):
+    """What ``tool_options`` makes."""
+
+    side_effects: SideEffects
+    effect: Effect
+    retry: RetryPolicy
+    timeout: float
+
+
+def tool_options(
+    *,
+    side_effects: SideEffects | None = None,
+    effect: Effect | None = None,
+    retry: RetryPolicy | None = None,
+    timeout: float | None = None,
+) -> dict[str, Any]:
+    """Return metadata for a tool that says how its calls are run.
+
+    Args:
+        side_effects: What it does to the world: ``none`` and ``read`` may be run again after a crash; ``write``,
+            ``external`` (mail, payments) and ``stateful`` may not: if the worker dies inside, a person is asked. What a
+            tool does that says nothing is taken to be ``write`` if a person has allowed the call, else ``read``.
+        effect: ``"once"`` or ``"repeatable"``, whatever ``side_effects`` says.
+        retry: When to try again; a tool that may not be run again is never retried.
+        timeout: Seconds one attempt may take.
+
+    Raises:
+        RegistrationError: There are no such side effects.
+
+    Example::
+
+        @agent.tool_plain(metadata=tool_options(side_effects="external"))
+        async def send_mail(to: str, text: str) -> str: ...
+    """
+    if side_effects is not None and side_effects not in _ALL:
+        raise RegistrationError(f"side_effects is one of {', '.join(_ALL)}, not {side_effects!r}")
+    given = {"side_effects": side_effects, "effect": effect, "retry": retry, "timeout": timeout}
+    return {KEY: {name: value for name, value in given.items() if value is not None}}
+
+
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """A tool call that is run.
+
+    Attributes:
+        is_allowed: Whether a person has allowed it, for whatever reason they were asked.
+        about: Returns what is shown of it, if it is interrupted.
+        assignees: Who could allow it, and says then what became of it, unless operators do; empty: anybody.
+    """
+
+    is_allowed: bool = False
+    about: Callable[[], Mapping[str, Any]] | None = None
+    assignees: tuple[str, ...] = ()
+
+
+_calling: ContextVar[Calling] = ContextVar("signoff_tool_call", default=Calling())  # noqa: B039 - it is frozen
+
+
+@contextmanager
+def calling(call: Calling) -> Generator[None]:
+    """Run a tool call here."""
+    token = _calling.set(call)
+    try:
+        yield
+    finally:
+        _calling.reset(token)
+
+
+def step_options_of(
+    options: Mapping[str, Any], definition: ToolDefinition | None, operators: Sequence[str]
+) -> dict[str, Any]:
+    """Return the options of the step that runs a tool.
+
+    Args:
+        options: What the tool says of itself.
+        definition: The tool; None: nothing is known of it.
+        operators: Who says what became of calls that were interrupted.
+    """
+    chosen = {name: options[name] for name in ("retry", "timeout", "effect") if name in options}
+    if "effect" not in chosen and _writes(options, definition):
+        chosen["effect"] = "once"
+    if chosen.get("effect") == "once":
+        chosen.pop("retry", None)
+        call = _calling.get()
+        chosen |= {"metadata": call.about and call.about(), "operators": tuple(operators) or call.assignees}
+    return chosen
+
+
+def _writes(options: Mapping[str, Any], definition: ToolDefinition | None) -> bool:
+    declared = options.get("side_effects")
+    if declared is not None:
+        return declared in _WRITES
+    if definition is None:
+        return False
+    metadata = cast("Mapping[str, Any]", definition.metadata or {})
+    hints = metadata.get("annotations")  # what an MCP server says of its tool
+    if isinstance(hints, Mapping) and cast("Mapping[str, Any]", hints).get("readOnlyHint") is False:
+        return True
+    return _calling.get().is_allowed or requires_approval(definition)
+
+
+NEEDS_APPROVAL: Final = "signoff_requires_approval"
+"""Marks, in a run's own definitions, the tools that Pydantic AI would defer."""
+
+
+def requires_approval(definition: ToolDefinition) -> bool:
+    """Whether a tool was made with ``requires_approval=True``."""
+    marked = cast("Mapping[str, Any]", definition.metadata or {}).get(NEEDS_APPROVAL)
+    return definition.kind == "unapproved" or marked == "unapproved"
+
+
+def is_external(definition: ToolDefinition) -> bool:
+    """Whether a tool is run by somebody else, who answers with its result."""
+    marked = cast("Mapping[str, Any]", definition.metadata or {}).get(NEEDS_APPROVAL)
+    return definition.kind == "external" or marked == "external"

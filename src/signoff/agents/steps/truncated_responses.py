@@ -1,0 +1,105 @@
+"""Answers of models that came whole: one that was cut off, or is none, is a failed request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+
+from pydantic_ai import RunContext
+from pydantic_ai.exceptions import ModelAPIError, UnexpectedModelBehavior
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models import ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+
+from signoff.runtime.private_names import profile_of
+
+OPENAI_CHAT: Final = "OpenAIStreamedResponse"
+
+SAYING_WHY: Final = {
+    "AnthropicStreamedResponse": "anthropic/_streaming.py",
+    "BedrockStreamedResponse": "bedrock.py",
+    "CohereStreamedResponse": "cohere.py",
+    "GeminiStreamedResponse": "google.py",
+    "HuggingFaceStreamedResponse": "huggingface.py",
+    "MistralStreamedResponse": "mistral.py",
+    OPENAI_CHAT: "openai/_chat_streaming.py",
+}
+"""Pydantic AI's streams whose providers say at the end why it is one, and their files."""
+
+SILENT: Final = {"SnowflakeStreamedResponse": "snowflake.py"}
+"""Those of them of which some models never say it."""
+
+ASKED_BY_PROFILE: Final = "openai_chat_streaming_requires_finish_reason"
+
+
+class WholeAnswers(WrapperModel):
+    """Fails a request whose answer was cut off or is none, as one that its provider failed: it may be tried again."""
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Request an answer."""
+        with self._refusing_what_is_none():
+            return await super().request(messages, model_settings, model_request_parameters)
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """Request an answer, which must have come to its end when it is left."""
+        with self._refusing_what_is_none():
+            async with super().request_stream(
+                messages, model_settings, model_request_parameters, run_context
+            ) as stream:
+                yield stream
+        check_whole(stream)
+
+    @contextmanager
+    def _refusing_what_is_none(self) -> Generator[None]:
+        try:
+            yield
+        except UnexpectedModelBehavior as error:
+            if type(error) is not UnexpectedModelBehavior:  # what models decline, they decline again
+                raise
+            raise ModelAPIError(self.model_name, f"The provider has sent no answer: {error}") from error
+
+
+def check_whole(stream: StreamedResponse) -> None:
+    """Raise ModelAPIError for a stream that ended in good order, but before the answer did."""
+    if stream.get().state == "incomplete":
+        raise ModelAPIError(stream.model_name, "The answer was cut off: its stream ended before it did.")
+    if _may_end_silently(stream):
+        return
+    details = stream.provider_details or {}
+    said = "finish_reason" in details or "refusal" in details
+    is_openai = OPENAI_CHAT in _classes(stream)
+    if said or (stream.finish_reason is not None and not is_openai):  # OpenAI's would be a guess
+        return
+    hint = (
+        f' If this provider never says one, set profile={{"{ASKED_BY_PROFILE}": False}}.' if is_openai else ""
+    )
+    raise ModelAPIError(
+        stream.model_name, f"The answer was cut off: its stream ended without a finish reason.{hint}"
+    )
+
+
+def _may_end_silently(stream: StreamedResponse) -> bool:
+    classes = _classes(stream)
+    if not classes & SAYING_WHY.keys() or classes & SILENT.keys():
+        return True
+    return profile_of(stream).get(ASKED_BY_PROFILE) is False
+
+
+def _classes(stream: StreamedResponse) -> set[str]:
+    return {
+        each.__name__ for each in type(stream).__mro__ if each.__module__.startswith("pydantic_ai.models.")
+    }

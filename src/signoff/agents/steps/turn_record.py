@@ -1,0 +1,102 @@
+"""What is noted of a turn while it runs: which calls have begun, how long it was at work, what is said meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic_ai import RunContext
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.models import ModelRequestContext
+from pydantic_ai.run import AgentRunResult
+
+from signoff.agents.steps.budgets import Budget, Stopwatch
+from signoff.workflow.context import Context
+
+STEER: Final = "signoff.steer"
+"""The signal that has what is said to a turn while it runs."""
+
+_current: contextvars.ContextVar[TurnRecord] = contextvars.ContextVar("signoff_turn_record")
+
+
+@asynccontextmanager
+async def beside(listening: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+    """Run something as long as this is entered."""
+    task = asyncio.create_task(listening)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+class TurnRecord(AbstractCapability[Any]):
+    """Notes which calls have begun, counts the time at work, and hands on what is said meanwhile.
+
+    Args:
+        ctx: The turn's run.
+        budget: What the turn may use up.
+        seconds: How long it was at work before.
+
+    Attributes:
+        begun: The ids of the calls whose tools have begun to run.
+        watch: How long the turn was at work.
+    """
+
+    def __init__(self, ctx: Context, budget: Budget, seconds: float = 0.0) -> None:
+        self.begun: set[str] = set()
+        self._ctx = ctx
+        self._budget = budget
+        self.watch = Stopwatch(seconds)
+
+    @contextmanager
+    def current(self) -> Generator[None]:
+        """Have tool calls noted here until this is left."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    async def wrap_run(
+        self, ctx: RunContext[Any], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
+    ) -> AgentRunResult[Any]:
+        """Hand on what is said to the turn."""
+
+        async def listen() -> None:
+            while True:
+                said = await self._ctx.wait_for_signal(STEER)
+                if isinstance(said, str):
+                    ctx.enqueue(said)
+                else:  # it did not come from `Conversation.steer`
+                    self._ctx.logger.warning("signal %s is no text, but %r: nobody reads it", STEER, said)
+
+        async with beside(listen()):
+            return await handler()
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Make no request for which no time is left."""
+        self.watch.check(self._budget.seconds)
+        return request_context
+
+
+def note_call(tool_call_id: str) -> None:
+    """Note that a tool begins to run, in the turn that runs here, if one does."""
+    record = _current.get(None)
+    if record is not None:
+        record.begun.add(tool_call_id)
+
+
+def note_work(times: Sequence[tuple[datetime, datetime]]) -> None:
+    """Count the times of a step's attempts as work of the turn that runs here, if one does."""
+    record = _current.get(None)
+    if record is not None:
+        record.watch.add(times)

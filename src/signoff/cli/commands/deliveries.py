@@ -1,0 +1,78 @@
+"""``signoff deliveries list`` and ``redeliver``."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from signoff.cli.formatting import ago
+from signoff.cli.output import Output
+from signoff.cli.target import on_client
+from signoff.client.async_client import AsyncClient
+from signoff.records.deliveries import Delivery, DeliveryState
+from signoff.wire.records import to_wire
+
+
+@click.group()
+def deliveries() -> None:
+    """Notifications that were sent, wait, or were given up."""
+
+
+@deliveries.command("list")
+@click.option("--state", type=click.Choice([each.value for each in DeliveryState]), help="Only those.")
+@click.option("--channel", help="Only those of a channel.")
+@click.option("--question", "question_id", help="Only those about a question.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+)
+@click.option("--after", help="Where the page before ended.")
+@on_client
+async def list_deliveries(
+    client: AsyncClient,
+    out: Output,
+    state: str | None,
+    channel: str | None,
+    question_id: str | None,
+    limit: int,
+    after: str | None,
+) -> None:
+    """List deliveries, newest first; --state dead shows those that were given up."""
+    page = await client.notifications.list(
+        state=state, channel=channel, question_id=question_id, after=after, limit=limit
+    )
+    if out.as_json:
+        out.object({"items": [to_wire(delivery) for delivery in page.items], "next": page.next})
+        return
+    now = time.time()
+    rows = [_row(delivery, now) for delivery in page.items]
+    headings = ("DELIVERY", "CHANNEL", "TO", "EVENT", "QUESTION", "STATE", "ATTEMPTS", "NEXT", "ERROR")
+    out.table(headings, rows, "no deliveries")
+    if page.next:
+        out.note(f"there are more: --after {page.next}")
+
+
+@deliveries.command()
+@click.argument("delivery_id", metavar="DELIVERY")
+@on_client
+async def redeliver(client: AsyncClient, out: Output, delivery_id: str) -> None:
+    """Have DELIVERY sent again, which has ended."""
+    delivery = await client.notifications.redeliver(delivery_id)
+    if out.as_json:
+        out.object(to_wire(delivery))
+    else:
+        out.line(f"delivery {delivery.id} of channel {delivery.channel} is sent again")
+
+
+def _row(delivery: Delivery, now: float) -> tuple[str, ...]:
+    return (
+        delivery.id,
+        delivery.channel,
+        delivery.recipient,
+        delivery.kind.value,
+        delivery.question_id,
+        delivery.state.value,
+        str(delivery.attempts),
+        "" if delivery.due_at is None else ago(delivery.due_at, now),
+        delivery.error or "",
+    )

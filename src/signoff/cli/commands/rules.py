@@ -1,0 +1,94 @@
+"""``signoff rules list`` and ``revoke``: what people have approved in their name for some time."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from signoff.cli.formatting import ago, brief, one_line
+from signoff.cli.output import Output
+from signoff.cli.target import on_client
+from signoff.cli.values import login_name
+from signoff.client.async_client import AsyncClient
+from signoff.records import Rule
+from signoff.wire.records import to_wire
+
+
+@click.group()
+def rules() -> None:
+    """List and revoke what people have approved in their name for some time."""
+
+
+@rules.command("list")
+@click.option("--user", help="Only those that this person has made.")
+@click.option("--tool", help="Only those about this tool.")
+@click.option("--session", help="Only those for this session.")
+@click.option("--all", "with_old", is_flag=True, help="Also those that approve nothing any more.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+)
+@click.option("--after", help="Where the page before ended.")
+@on_client
+async def list_rules(
+    client: AsyncClient,
+    out: Output,
+    user: str | None,
+    tool: str | None,
+    session: str | None,
+    with_old: bool,
+    limit: int,
+    after: str | None,
+) -> None:
+    """List rules that are in force, oldest first."""
+    page = await client.rules.list(
+        user_id=user, tool=tool, in_force=not with_old, session_id=session, limit=limit, after=after
+    )
+    if out.as_json:
+        out.object({"items": [to_wire(rule) for rule in page.items], "next": page.next})
+        return
+    now = time.time()
+    rows = [_row(rule, now) for rule in page.items]
+    header = ("RULE", "BY", "TOOL", "WITH", "FOR", "USES", "UNTIL")
+    out.table(header, rows, "no rules" if with_old else "no rules are in force")
+    if page.next:
+        out.note(f"there are more: --after {page.next}")
+
+
+@rules.command()
+@click.argument("rule_id", metavar="RULE")
+@click.option("--reason", help="Why.")
+@on_client
+async def revoke(client: AsyncClient, out: Output, rule_id: str, reason: str | None) -> None:
+    """Have RULE approve nothing more. What it has approved stays."""
+    rule = await client.rules.revoke(rule_id, by=login_name(), reason=reason)
+    if out.as_json:
+        out.object(to_wire(rule))
+    else:
+        out.line(f"rule {rule.id} approves nothing more")
+
+
+def _row(rule: Rule, now: float) -> tuple[str, ...]:
+    pattern = "any arguments" if rule.arguments == "{}" else brief(rule.arguments)
+    uses = str(rule.uses) if rule.max_uses is None else f"{rule.uses} of {rule.max_uses}"
+    return (
+        rule.id,
+        one_line(rule.by),
+        one_line(rule.tool),
+        pattern,
+        one_line(_whom(rule)),
+        uses,
+        _until(rule, now),
+    )
+
+
+def _whom(rule: Rule) -> str:
+    if rule.session_id is not None:
+        return f"session {rule.session_id}"
+    return "all runs" if rule.run_id is None else f"run {rule.run_id}"
+
+
+def _until(rule: Rule, now: float) -> str:
+    if rule.revoked_at is not None:
+        return "revoked"
+    return "it is revoked" if rule.expires_at is None else ago(rule.expires_at, now)

@@ -1,0 +1,252 @@
+"""``signoff start``, ``runs``, ``signal``, ``cancel``, ``suspend``, ``resume`` and ``retry``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import click
+
+from signoff.cli.exit_codes import CommandFailed, ExitCode, run_error
+from signoff.cli.formatting import ago, duration, one_line
+from signoff.cli.output import Output
+from signoff.cli.start_arguments import check_arguments
+from signoff.cli.target import Target, connect, default_target, json_option, on_client, place_options
+from signoff.cli.values import JsonObject, JsonValue, Moment, Number, check_names, login_name
+from signoff.client.async_client import AsyncClient
+from signoff.client.unserved_runs import name_unserved
+from signoff.records import CallKind, EntryKind, Run, RunState
+from signoff.records.paging import RunFilter
+from signoff.records.start_options import LONGEST_DELAY
+from signoff.wire.records import to_wire
+
+START_OPTIONS = frozenset(
+    {"id", "group", "timeout_seconds", "priority", "start_at", "delay_seconds", "started_by", "session_id"}
+)  # of AsyncClient.start
+_STATES = [state.value for state in RunState]
+
+
+@click.command()
+@click.argument("workflow")
+@click.option("--arg", "args", multiple=True, type=JsonValue(), help="An argument; repeat for more.")
+@click.option("--kwargs", type=JsonObject(), default={}, help="Arguments by name, as an object.")
+@click.option("--id", "run_id", help="A chosen id: starting twice with one id starts once.")
+@click.option("--group", help="The group whose workers run it.  [default: default]")
+@click.option("--priority", type=int, default=0, help="Higher ones are taken sooner.  [default: 0]")
+@click.option(
+    "--delay", "delay_seconds", type=Number(min=0, max=LONGEST_DELAY), help="Seconds until it starts."
+)
+@click.option(
+    "--start-at", type=Moment(), help="When it starts: 2026-03-01T09:00, local time or with a zone."
+)
+@click.option("--started-by", metavar="USER", help="Who asks for it: what needs four eyes is not for them.")
+@click.option(
+    "--session", "session_id", help="The session it belongs to: it waits for the runs before it there."
+)
+@click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
+@place_options
+@json_option
+def start(target: Target | None, out: Output, wait: bool, group: str | None, **new: Any) -> None:
+    """Start a run of WORKFLOW, by its name."""
+
+    async def started() -> None:
+        where = target or default_target()
+        async with connect(where, group=group, may_create=True) as client:
+            await _start(client, out, wait=wait, group=group or "default", **new)
+
+    asyncio.run(started())
+
+
+async def _start(
+    client: AsyncClient,
+    out: Output,
+    workflow: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    run_id: str | None,
+    *,
+    wait: bool,
+    group: str,
+    **options: Any,
+) -> None:
+    check_names(kwargs, START_OPTIONS, "signoff start")
+    await check_arguments(client, workflow, group, args, kwargs)
+    handle = await client.start(workflow, *args, id=run_id, **options, **kwargs)
+    if (note := await name_unserved(client.backend, await client.backend.get_run(handle.id))) is not None:
+        out.note(note)
+    if wait:
+        await _wait_for_end(client, out, handle.id)
+    elif out.as_json:
+        out.object(to_wire(await client.backend.get_run(handle.id)))
+    else:
+        out.line(handle.id)
+
+
+async def _wait_for_end(client: AsyncClient, out: Output, run_id: str) -> None:
+    out.note(f"run {run_id} is started; it goes on if you stop waiting")
+    async for entry in client.backend.follow(run_id):
+        if entry.kind is EntryKind.OPENED and entry.call is CallKind.QUESTION:
+            out.note(f"it waits for a person: signoff answer {entry.fact('id')}")
+    run = await client.backend.get_run(run_id)
+    if out.as_json:
+        out.object(to_wire(run))
+    elif run.state is RunState.SUCCEEDED:
+        out.line(run.result or "null")
+    if run.state is not RunState.SUCCEEDED:
+        raise CommandFailed(ExitCode.FAILED, ending_of(run), run_id=run.id, state=run.state.value)
+
+
+def ending_of(run: Run) -> str:
+    """Say in one line how a run ended that did not succeed."""
+    type_name, message = run_error(run.error)
+    kept = f"; mend the code, then: signoff retry {run.id}" if run.retryable else ""
+    return one_line(f"run {run.id} {run.state}: {type_name}: {message}", 500) + kept
+
+
+@click.command()
+@click.option("--state", "states", multiple=True, type=click.Choice(_STATES), help="Repeat for more.")
+@click.option("--workflow", help="Only runs of this workflow.")
+@click.option("--group", help="Only runs of this group.")
+@click.option("--suspended", is_flag=True, help="Only runs that wait for an operator.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+)
+@click.option("--after", help="Where the page before ended.")
+@on_client
+async def runs(
+    client: AsyncClient,
+    out: Output,
+    states: tuple[str, ...],
+    workflow: str | None,
+    group: str | None,
+    suspended: bool,
+    limit: int,
+    after: str | None,
+) -> None:
+    """List runs, newest first."""
+    chosen = frozenset(RunState(state) for state in states) or None
+    which = RunFilter(chosen, workflow, group, suspended=suspended or None)
+    page = await client.backend.list_runs(which, after=after, limit=limit)
+    if out.as_json:
+        out.object({"items": [to_wire(run) for run in page.items], "next": page.next})
+        return
+    now = time.time()
+    rows = [
+        (run.id, run.workflow, run.state.value, ago(run.created_at, now), _took(run), _remark(run))
+        for run in page.items
+    ]
+    out.table(("RUN", "WORKFLOW", "STATE", "CREATED", "TOOK", ""), rows, "no runs")
+    if page.next:
+        out.note(f"there are more: --after {page.next}")
+
+
+def _took(run: Run) -> str:
+    return duration(run.ended_at - run.created_at) if run.ended_at else ""
+
+
+def _remark(run: Run) -> str:
+    if run.is_suspended:
+        return one_line(f"suspended: {run.suspended_reason or 'no reason given'}", 200)
+    if run.awaits_turn:
+        return f"awaits its turn in {one_line(run.session_id or '')}"
+    if run.is_delayed:
+        return f"starts {ago(run.start_at or 0.0, time.time())}"
+    if run.state is not RunState.FAILED:
+        return ""
+    if run.left_out and "error" in run.left_out:
+        return f"an error of {run.left_out['error']:,} bytes: signoff show {one_line(run.id)}"
+    type_name, message = run_error(run.error)
+    return f"{type_name}: {message}"
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.argument("name")
+@click.argument("value", type=JsonValue(), default=None, metavar="[JSON]")
+@on_client
+async def signal(client: AsyncClient, out: Output, run_id: str, name: str, value: Any) -> None:
+    """Send RUN the signal NAME with a value; it is kept until the run waits for it."""
+    await client.signal(run_id, name, value, by=login_name())
+    if out.as_json:
+        out.object({"run_id": run_id, "name": name, "value": value})
+    else:
+        out.line(f"signal {name} is left for run {run_id}")
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--reason", help="Why; the run's journal keeps it.")
+@on_client
+async def cancel(client: AsyncClient, out: Output, run_id: str, reason: str | None) -> None:
+    """Ask RUN to stop. Its code may clean up first."""
+    run = await client.backend.cancel(run_id, reason=reason, by=login_name())
+    if out.as_json:
+        out.object(to_wire(run))
+    elif run.state.is_final:
+        out.line(f"run {run_id} is {run.state}")
+    else:
+        out.line(f"run {run_id} was asked to stop; it is {run.state} still")
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--reason", help="Why, for people; the audit trail keeps it.")
+@click.option(
+    "--by", metavar="USER", help="Who suspends it, for the audit trail.  [default: your login name]"
+)
+@on_client
+async def suspend(client: AsyncClient, out: Output, run_id: str, reason: str | None, by: str | None) -> None:
+    """Have RUN wait for `signoff resume`. Steps that run are finished first; nothing else begins."""
+    run = await client.suspend(run_id, reason=reason, by=by or login_name())
+    if out.as_json:
+        out.object(to_wire(run))
+    elif run.state is RunState.RUNNING:
+        out.line(f"run {run_id} will be suspended when its worker lets go of it")
+    else:
+        out.line(f"run {run_id} is suspended; later: signoff resume {run_id}")
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--by", metavar="USER", help="Who resumes it, for the audit trail.  [default: your login name]")
+@on_client
+async def resume(client: AsyncClient, out: Output, run_id: str, by: str | None) -> None:
+    """Have RUN go on that was suspended."""
+    run = await client.resume(run_id, by=by or login_name())
+    if out.as_json:
+        out.object(to_wire(run))
+    else:
+        out.line(f"run {run_id} is {run.state}")
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--reason", help="Why. Callers that wait for the run read it.")
+@click.option(
+    "--by", metavar="USER", help="Who terminates it, for the audit trail.  [default: your login name]"
+)
+@on_client
+async def terminate(
+    client: AsyncClient, out: Output, run_id: str, reason: str | None, by: str | None
+) -> None:
+    """End RUN at once, without its code. `signoff cancel` lets it clean up."""
+    run = await client.backend.terminate(run_id, reason=reason, by=by or login_name())
+    if out.as_json:
+        out.object(to_wire(run))
+    else:
+        out.line(f"run {run_id} is {run.state}")
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--reason", help="Why, for people; the audit trail keeps it.")
+@click.option("--by", metavar="USER", help="Who retries it, for the audit trail.  [default: your login name]")
+@on_client
+async def retry(client: AsyncClient, out: Output, run_id: str, reason: str | None, by: str | None) -> None:
+    """Have RUN go on from where it failed, once its cause is mended."""
+    run = await client.backend.retry(run_id, reason=reason, by=by or login_name())
+    if out.as_json:
+        out.object(to_wire(run))
+    else:
+        out.line(f"run {run_id} is {run.state}")

@@ -1,0 +1,134 @@
+"""``signoff schedules list``, ``create``, ``pause``, ``resume`` and ``delete``."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from signoff.cli.formatting import ago
+from signoff.cli.output import Output
+from signoff.cli.start_arguments import check_arguments
+from signoff.cli.target import on_client
+from signoff.cli.values import JsonObject, JsonValue, check_names
+from signoff.client.async_client import AsyncClient
+from signoff.client.unserved_runs import name_unserved_workflow
+from signoff.records import CatchUp, Schedule
+from signoff.wire.records import to_wire
+
+SCHEDULE_OPTIONS = frozenset({"cron", "timezone", "catch_up", "group", "priority"})  # of AsyncSchedules.put
+
+
+@click.group()
+def schedules() -> None:
+    """Workflows that are started again and again."""
+
+
+@schedules.command("list")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+)
+@click.option("--after", help="Where the page before ended.")
+@on_client
+async def list_schedules(client: AsyncClient, out: Output, limit: int, after: str | None) -> None:
+    """List schedules with when they fire next."""
+    page = await client.schedules.list(after=after, limit=limit)
+    if out.as_json:
+        out.object({"items": [to_wire(schedule) for schedule in page.items], "next": page.next})
+        return
+    now = time.time()
+    rows = [_row(schedule, now) for schedule in page.items]
+    out.table(("SCHEDULE", "WORKFLOW", "CRON", "ZONE", "NEXT", "LAST RUN"), rows, "no schedules")
+    if page.next:
+        out.note(f"there are more: --after {page.next}")
+
+
+@schedules.command()
+@click.argument("schedule_id", metavar="SCHEDULE")
+@click.argument("workflow")
+@click.option("--cron", required=True, help="Minute, hour, day, month, weekday: '0 9 * * MON-FRI'.")
+@click.option(
+    "--timezone", default="UTC", show_default=True, help="The zone that is meant, as Europe/Berlin."
+)
+@click.option(
+    "--catch-up",
+    type=click.Choice([each.value for each in CatchUp]),
+    default=CatchUp.LATEST.value,
+    show_default=True,
+    help="Which of the times to make up for that passed while nothing was up.",
+)
+@click.option("--arg", "args", multiple=True, type=JsonValue(), help="An argument; repeat for more.")
+@click.option("--kwargs", type=JsonObject(), default={}, help="Arguments by name, as an object.")
+@click.option("--group", help="The group whose workers run it.  [default: default]")
+@click.option("--priority", type=int, default=0, help="Higher ones are taken sooner.  [default: 0]")
+@on_client
+async def create(
+    client: AsyncClient,
+    out: Output,
+    schedule_id: str,
+    workflow: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    **options: Any,
+) -> None:
+    """Have WORKFLOW started at the times of a cron expression. A schedule of that id is changed.
+
+    Arguments that do not fit what workers announced are refused.
+    """
+    check_names(kwargs, SCHEDULE_OPTIONS, "signoff schedules create")
+    group = options["group"] or "default"
+    await check_arguments(client, workflow, group, args, kwargs)
+    schedule = await client.schedules.put(schedule_id, workflow, *args, **options, **kwargs)
+    if (note := await name_unserved_workflow(client.backend, schedule.workflow, schedule.group)) is not None:
+        out.note(note)
+    _tell(out, schedule)
+
+
+@schedules.command()
+@click.argument("schedule_id", metavar="SCHEDULE")
+@on_client
+async def pause(client: AsyncClient, out: Output, schedule_id: str) -> None:
+    """Have SCHEDULE start nothing more."""
+    _tell(out, await client.schedules.pause(schedule_id))
+
+
+@schedules.command()
+@click.argument("schedule_id", metavar="SCHEDULE")
+@on_client
+async def resume(client: AsyncClient, out: Output, schedule_id: str) -> None:
+    """Have a paused SCHEDULE go on with its next time."""
+    _tell(out, await client.schedules.resume(schedule_id))
+
+
+@schedules.command()
+@click.argument("schedule_id", metavar="SCHEDULE")
+@on_client
+async def delete(client: AsyncClient, out: Output, schedule_id: str) -> None:
+    """Delete SCHEDULE. Its runs stay."""
+    await client.schedules.delete(schedule_id)
+    if out.as_json:
+        out.object({"id": schedule_id})
+    else:
+        out.line(f"schedule {schedule_id} is deleted")
+
+
+def _tell(out: Output, schedule: Schedule) -> None:
+    if out.as_json:
+        out.object(to_wire(schedule))
+    elif schedule.is_paused:
+        out.line(f"schedule {schedule.id} is paused")
+    else:
+        out.line(f"schedule {schedule.id} fires {ago(schedule.next_at, time.time())}")
+
+
+def _row(schedule: Schedule, now: float) -> tuple[str, ...]:
+    following = "paused" if schedule.is_paused else ago(schedule.next_at, now)
+    return (
+        schedule.id,
+        schedule.workflow,
+        schedule.cron,
+        schedule.timezone,
+        following,
+        schedule.last_run_id or "",
+    )

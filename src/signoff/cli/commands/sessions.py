@@ -1,0 +1,73 @@
+"""``signoff sessions list`` and ``show``: chains of runs, and whose turn it is."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from signoff.cli.formatting import ago, one_line
+from signoff.cli.output import Output
+from signoff.cli.target import on_client
+from signoff.client.async_client import AsyncClient
+from signoff.records import Run, Session
+from signoff.wire.records import to_wire
+
+
+@click.group()
+def sessions() -> None:
+    """List sessions, and show whose turn it is in one."""
+
+
+@sessions.command("list")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+)
+@click.option("--after", help="Where the page before ended.")
+@on_client
+async def list_sessions(client: AsyncClient, out: Output, limit: int, after: str | None) -> None:
+    """List sessions: that in which a run was started last comes first."""
+    page = await client.sessions.list(limit=limit, after=after)
+    if out.as_json:
+        out.object({"items": [to_wire(session) for session in page.items], "next": page.next})
+        return
+    now = time.time()
+    header = ("SESSION", "RUNS", "LAST", "ACTIVE")
+    out.table(header, [_session_row(session, now) for session in page.items], "no sessions")
+    if page.next:
+        out.note(f"there are more: --after {page.next}")
+
+
+@sessions.command()
+@click.argument("session_id", metavar="SESSION")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many runs at most."
+)
+@click.option("--after", help="Where the page before ended.")
+@on_client
+async def show(client: AsyncClient, out: Output, session_id: str, limit: int, after: str | None) -> None:
+    """Show the runs of SESSION, newest first, and whose turn it is."""
+    session = await client.sessions.get(session_id)
+    page = await client.list(session_id=session_id, limit=limit, after=after)
+    if out.as_json:
+        runs = {"items": [to_wire(run) for run in page.items], "next": page.next}
+        out.object({**to_wire(session), "runs": runs})
+        return
+    now = time.time()
+    header = ("PLACE", "RUN", "WORKFLOW", "STATE", "STARTED")
+    rows = [_run_row(run, session, now) for run in page.items]
+    out.table(header, rows, "its runs were deleted")
+    if page.next:
+        out.note(f"there are more: --after {page.next}")
+
+
+def _session_row(session: Session, now: float) -> tuple[str, ...]:
+    active = session.active_run_id or "-"
+    return one_line(session.id), str(session.last_position), ago(session.last_at, now), one_line(active)
+
+
+def _run_row(run: Run, session: Session, now: float) -> tuple[str, ...]:
+    state = "awaits its turn" if run.awaits_turn else run.state.value
+    if run.id == session.active_run_id:
+        state += ", active"
+    return str(run.position), one_line(run.id), one_line(run.workflow), state, ago(run.created_at, now)

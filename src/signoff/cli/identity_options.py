@@ -1,0 +1,200 @@
+"""The options of ``signoff server`` that say how it knows who people are: by a proxy, or by OpenID Connect."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from signoff.cli.target import Command
+
+if TYPE_CHECKING:
+    from signoff.server import Forwarding, OpenIdConnect, Role, TrustedProxy
+
+SECRET_VARIABLE = "SIGNOFF_OIDC_CLIENT_SECRET"
+USER_HEADER_VARIABLE = "SIGNOFF_USER_HEADER"
+NO_ROLE = "none"
+
+
+def identity_options(command: Command) -> Command:
+    """Give a command the options that ``proxy_of``, ``forwarding_of`` and ``openid_of`` take."""
+    for option in (
+        click.option(
+            "--require-auth",
+            is_flag=True,
+            envvar="SIGNOFF_REQUIRE_AUTH",
+            show_envvar=True,
+            help="Answer nobody who does not say who they are.  [default: with a proxy, a provider or keys]",
+        ),
+        *(
+            click.option(
+                f"--oidc-{claim}-claim",
+                metavar="CLAIM",
+                envvar=f"SIGNOFF_OIDC_{claim.upper()}_CLAIM",
+                show_envvar=True,
+                help=f"The claim with {what}.  [default: {default}]",
+            )
+            for claim, what, default in (
+                ("roles", "their roles", "roles"),
+                ("groups", "their groups", "groups"),
+                ("user", "their name, such as sub", "email"),
+            )
+        ),
+        click.option(
+            "--oidc-client-secret-file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            envvar=f"{SECRET_VARIABLE}_FILE",
+            show_envvar=True,
+            help=f"What the server proves itself by to the provider; or in {SECRET_VARIABLE}.",
+        ),
+        click.option(
+            "--oidc-client-id",
+            metavar="ID",
+            envvar="SIGNOFF_OIDC_CLIENT_ID",
+            show_envvar=True,
+            help="What the provider calls this server.",
+        ),
+        click.option(
+            "--oidc-issuer",
+            metavar="URL",
+            envvar="SIGNOFF_OIDC_ISSUER",
+            show_envvar=True,
+            help="The OpenID Connect provider that signs people in.",
+        ),
+        click.option(
+            "--default-role",
+            metavar="ROLE",
+            envvar="SIGNOFF_DEFAULT_ROLE",
+            show_envvar=True,
+            help="A role that everybody has: viewer, responder, operator, admin or none.  [default: responder]",
+        ),
+        click.option(
+            "--address-header",
+            metavar="NAME",
+            envvar="SIGNOFF_ADDRESS_HEADER",
+            show_envvar=True,
+            help="The header in which the proxy says from which address a request comes, such as X-Forwarded-For.",
+        ),
+        click.option(
+            "--trust-proxy",
+            "addresses",
+            multiple=True,
+            metavar="ADDRESS",
+            envvar="SIGNOFF_TRUST_PROXY",
+            show_envvar=True,
+            help="Where the proxy connects from, such as 10.0.0.0/8; repeat for more.  [default: this machine]",
+        ),
+        click.option(
+            "--roles-header",
+            metavar="NAME",
+            envvar="SIGNOFF_ROLES_HEADER",
+            show_envvar=True,
+            help="The header with their roles, separated by commas.",
+        ),
+        click.option(
+            "--groups-header",
+            metavar="NAME",
+            envvar="SIGNOFF_GROUPS_HEADER",
+            show_envvar=True,
+            help="The header with their groups, separated by commas.",
+        ),
+        click.option(
+            "--user-header",
+            metavar="NAME",
+            envvar=USER_HEADER_VARIABLE,
+            show_envvar=True,
+            help="The header in which a proxy says who people are.  [default: requests say so themselves]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def openid_of(
+    issuer: str | None,
+    client_id: str | None,
+    secret_file: Path | None,
+    public_url: str | None,
+    default_role: str | None,
+    claims: Mapping[str, str | None],
+) -> OpenIdConnect | None:
+    """Return the provider that options describe, or None if there is none.
+
+    Args:
+        issuer: Which one.
+        client_id: What it calls this server.
+        secret_file: Where this server's secret is, if not in the environment.
+        public_url: How browsers reach this server.
+        default_role: The role that everybody has.
+        claims: What says who they are: names of claims, where they are not the usual ones.
+
+    Raises:
+        UsageError: Something is missing, or there are options of a provider and no issuer.
+        InvalidValue: An address is none, or not safe.
+    """
+    if issuer is None:
+        if client_id or secret_file or any(claims.values()):
+            raise click.UsageError("a provider needs --oidc-issuer; without it nobody is signed in")
+        return None
+    if client_id is None or public_url is None:
+        raise click.UsageError("--oidc-issuer needs --oidc-client-id and --public-url")
+    from signoff.server import OpenIdConnect
+
+    secret = os.environ.get(SECRET_VARIABLE)
+    if secret_file is not None:
+        secret = secret_file.read_text(encoding="utf-8").strip()
+    chosen: dict[str, Any] = {name: claim for name, claim in claims.items() if claim is not None}
+    role = _role(default_role or "responder")
+    return OpenIdConnect(issuer, client_id, public_url, secret, default_role=role, **chosen)
+
+
+def proxy_of(
+    user_header: str | None,
+    groups_header: str | None,
+    roles_header: str | None,
+    addresses: tuple[str, ...],
+    address_header: str | None,
+    default_role: str | None,
+) -> TrustedProxy | None:
+    """Return the proxy that options describe, or None if there is none.
+
+    Raises:
+        UsageError: There are options of a proxy, and no header that says who people are: nobody would check that.
+        InvalidValue: A header or an address is none.
+    """
+    if user_header is None:
+        nobody_names = addresses and address_header is None
+        if groups_header or roles_header or nobody_names or USER_HEADER_VARIABLE in os.environ:
+            raise click.UsageError("a proxy needs --user-header; without it requests say who people are")
+        return None
+    from signoff.server.auth.trusted_networks import LOOPBACK
+    from signoff.server.auth.trusted_proxy import TrustedProxy
+
+    return TrustedProxy(
+        user_header, groups_header, roles_header, addresses or LOOPBACK, _role(default_role or "responder")
+    )
+
+
+def forwarding_of(address_header: str | None, addresses: tuple[str, ...]) -> Forwarding | None:
+    """Return the proxies that say from where requests come, or None if none does. Raises InvalidValue."""
+    if address_header is None:
+        return None
+    from signoff.server.auth.client_address import Forwarding
+    from signoff.server.auth.trusted_networks import LOOPBACK
+
+    return Forwarding(address_header, addresses or LOOPBACK)
+
+
+def _role(name: str) -> Role | None:
+    from signoff.server.auth.roles import Role
+
+    if name == NO_ROLE:
+        return None
+    try:
+        return Role(name)
+    except ValueError:
+        known = ", ".join([*(role.value for role in Role), NO_ROLE])
+        raise click.UsageError(f"--default-role {name!r} is no role: {known}") from None

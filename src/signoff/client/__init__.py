@@ -1,0 +1,1 @@
+"""Clients: start, watch and answer runs from outside, in this process or over HTTP."""

@@ -1,0 +1,621 @@
+"""Starting, watching and answering runs from outside, in async code. ``blocking`` has the same for other code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import uuid
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from dataclasses import astuple
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
+
+from signoff import codec
+from signoff.client.groups import AsyncGroups, GroupBackend
+from signoff.client.inbox import AsyncInbox, InboxBackend
+from signoff.client.links import AsyncLinks, LinkBackend
+from signoff.client.notifications import AsyncNotifications, DeliveryBackend
+from signoff.client.promises import AsyncPromises, PromiseBackend
+from signoff.client.rules import AsyncRules, RuleBackend
+from signoff.client.run_ends import end_of
+from signoff.client.schedules import AsyncSchedules, ScheduleBackend
+from signoff.client.sessions import AsyncSessions, SessionBackend
+from signoff.client.workflows import AsyncWorkflows, WorkflowBackend
+from signoff.errors import InvalidValue, RunCancelled, RunFailed
+from signoff.observability.trace_context import current_traceparent
+from signoff.people.links.resume_tokens import ResumptionBackend
+from signoff.people.questions.search import QuestionSearch
+from signoff.people.questions.standing_approvals import Alike
+from signoff.records import (
+    Entry,
+    LiveText,
+    NewRun,
+    Origin,
+    Promise,
+    Run,
+    RunState,
+    WorkerInfo,
+)
+from signoff.records.names import check_text
+from signoff.records.origins import of_program
+from signoff.records.paging import Page, PromiseFilter, RunFilter
+from signoff.records.pruned import Pruned
+from signoff.records.responders import Responder
+from signoff.records.start_options import check_id, check_priority, check_session, unix_time
+from signoff.service.service import LocalBackend
+from signoff.service.snapshots import Snapshot
+from signoff.stores.contract.store import Store
+from signoff.workflow.concurrency import slot_of
+from signoff.workflow.registry import workflow_name
+
+T = TypeVar("T")
+Workflow = Callable[..., Any] | str
+
+PRUNED_AT_ONCE = 100  # of each kind in one transaction
+
+
+class Functions(Protocol):
+    """The registry of workflows, as a client sees it."""
+
+    def function(self, workflow: Workflow) -> Callable[..., Any] | None:
+        """Return the newest function of a workflow's name; None if it is not registered."""
+        ...
+
+
+class App(Protocol):
+    """What a client needs of a ``Signoff`` app."""
+
+    store: Store
+    group: str
+
+    @property
+    def registry(self) -> Functions:
+        """The workflows that it knows."""
+        ...
+
+
+class Backend(
+    PromiseBackend,
+    GroupBackend,
+    InboxBackend,
+    RuleBackend,
+    SessionBackend,
+    WorkflowBackend,
+    LinkBackend,
+    ScheduleBackend,
+    DeliveryBackend,
+    ResumptionBackend,
+    Protocol,
+):
+    """What a client talks to: a store in this process, or a server."""
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+    async def create_run(
+        self, new: NewRun, *, timeout_seconds: float | None = None, delay_seconds: float | None = None
+    ) -> tuple[Run, bool]: ...
+    async def get_run(self, run_id: str) -> Run: ...
+    async def list_runs(
+        self, which: RunFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Run]: ...
+    async def read_journal(
+        self, run_id: str, *, after: int = -1, limit: int | None = None
+    ) -> Sequence[Entry]: ...
+    def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry]: ...
+    def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText]: ...
+    async def wait(self, run_id: str) -> Run: ...
+    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run: ...
+    async def terminate(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run: ...
+    async def retry(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run: ...
+    async def suspend_run(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run: ...
+    async def resume_run(self, run_id: str, *, by: str | None = None) -> Run: ...
+    async def signal(
+        self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
+    ) -> bool: ...
+    async def list_promises(
+        self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]: ...
+    async def list_questions(
+        self, search: QuestionSearch, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]: ...
+    async def list_workers(self) -> Sequence[WorkerInfo]: ...
+    async def delete_ended(self, older_than_seconds: float, limit: int) -> Pruned: ...
+    async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]: ...
+    async def load(self, snapshot: Snapshot, *, by: str | None = None) -> Run: ...
+    async def answer(
+        self,
+        question_id: str,
+        value: Any,
+        *,
+        user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+        note: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+        alike: Alike | None = None,
+    ) -> Promise: ...
+
+
+KEY_VARIABLE: Final = "SIGNOFF_KEY"
+
+
+class AsyncClient:
+    """Runs, promises and questions of one namespace, from async code.
+
+    Args:
+        target: A ``Signoff`` app (its store is used directly), or the URL of a ``signoff server``.
+        group: The group that runs are started in; by default the app's, or ``default``.
+        key: For a server, an API key; by default what the environment variable ``SIGNOFF_KEY`` says.
+        origin: For an app, from where what is done comes, as the audit trail has it: a program with users of its own
+            may say their addresses. By default from this program. A server sees that itself.
+
+    Example::
+
+        async with AsyncClient("http://127.0.0.1:8000") as client:
+            run = await client.start("refund_flow", "o-1", 7000, id="refund-o-1")
+            print(await run.result())
+    """
+
+    def __init__(
+        self,
+        target: App | str,
+        *,
+        group: str | None = None,
+        key: str | None = None,
+        origin: Origin | None = None,
+    ) -> None:
+        if isinstance(target, str):
+            from signoff.client.http import HttpBackend
+
+            self.backend: Backend = HttpBackend(target, key=key or os.environ.get(KEY_VARIABLE))
+            self._group = group or "default"
+            self._functions: Functions | None = None
+        else:
+            self.backend = LocalBackend(target.store).coming_from(origin or of_program())
+            self._group = group or target.group
+            self._functions = target.registry
+        if not self._group.strip() or (group is not None and not group.strip()):
+            raise InvalidValue("group", "it is empty; leave it out for the default")
+        self.promises = AsyncPromises(self.backend)
+        self.groups = AsyncGroups(self.backend)
+        self.inbox = AsyncInbox(self.backend)
+        self.rules = AsyncRules(self.backend)
+        self.sessions = AsyncSessions(self.backend)
+        self.workflows = AsyncWorkflows(self.backend)
+        self.links = AsyncLinks(self.backend)
+        self.schedules = AsyncSchedules(self.backend, self._group, self._function)
+        self.notifications = AsyncNotifications(self.backend)
+
+    async def __aenter__(self) -> AsyncClient:
+        await self.backend.open()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of connections. An app's store stays open."""
+        await self.backend.close()
+
+    async def start(
+        self,
+        workflow: Workflow,
+        /,
+        *args: Any,
+        id: str | None = None,
+        group: str | None = None,
+        timeout_seconds: float | None = None,
+        priority: int = 0,
+        start_at: datetime | None = None,
+        delay_seconds: float | None = None,
+        started_by: str | None = None,
+        session_id: str | None = None,
+        **kwargs: Any,
+    ) -> AsyncHandle:
+        """Start a run, now or later. It is durable when this returns.
+
+        Args:
+            workflow: A registered function, or a workflow's name.
+            args: Its arguments, without the context.
+            id: A chosen id. Starting twice with one id starts once.
+            group: The group whose workers run it.
+            timeout_seconds: The run's own deadline, counted from its start.
+            priority: Of the runs that are ready, workers take those of the highest priority first.
+            start_at: When to start it, with a time zone; at once if that is past.
+            delay_seconds: After how long to start it, instead of ``start_at``.
+            started_by: Who asks for it, such as ``user:ana``; a question with four eyes is not for them to answer.
+            session_id: The session it belongs to, such as a conversation: it waits until the session's runs that were
+                started before it have ended.
+            kwargs: Its keyword arguments.
+
+        Returns:
+            The handle of the run, whether it was started now or before.
+
+        Raises:
+            IdConflict: The id belongs to another workflow, other arguments or another session.
+            NotSerializable, PayloadTooLarge: An argument cannot be stored.
+            InvalidValue: The arguments do not fit the function, or an option makes no sense.
+        """
+        function = None if isinstance(workflow, str) else workflow
+        if not check_text("workflow", workflow_name(workflow)).strip():
+            raise InvalidValue("workflow", "its name is empty")
+        if group is not None and not check_text("group", group).strip():
+            raise InvalidValue("group", "it is empty; leave it out for the client's own")
+        known = self._function(workflow)
+        arguments = codec.encode_arguments(function, args, kwargs, name=workflow_name(workflow), known=known)
+        concurrency_key, concurrency_limit = slot_of(known, arguments)
+        new = NewRun(
+            id=check_id(id) if id is not None else str(uuid.uuid4()),
+            workflow=workflow_name(workflow),
+            group=group or self._group,
+            arguments=arguments,
+            priority=check_priority(priority),
+            start_at=unix_time(start_at),
+            concurrency_key=concurrency_key,
+            concurrency_limit=concurrency_limit,
+            traceparent=current_traceparent(),
+            started_by=started_by,
+            session_id=check_session(session_id),
+        )
+        run, _ = await self.backend.create_run(
+            new, timeout_seconds=timeout_seconds, delay_seconds=delay_seconds
+        )
+        return AsyncHandle(
+            self.backend, run.id, Any if function is None else codec.return_annotation(function)
+        )
+
+    def _function(self, workflow: Workflow) -> Callable[..., Any] | None:
+        if self._functions is not None:
+            return self._functions.function(workflow)
+        return None if isinstance(workflow, str) else workflow
+
+    async def get(self, run_id: str, *, returns: Any = Any) -> AsyncHandle:
+        """Return the handle of a run. Raises NotFound, and InvalidValue if ``returns`` is not a type."""
+        codec.check_type("returns", returns)
+        await self.backend.get_run(run_id)
+        return AsyncHandle(self.backend, run_id, returns)
+
+    async def list(
+        self,
+        *,
+        states: Sequence[RunState | str] = (),
+        workflow: str | None = None,
+        group: str | None = None,
+        session_id: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page[Run]:
+        """List runs, newest first; ``after`` is a former page's ``next``."""
+        chosen = frozenset(RunState(state) for state in states) or None
+        which = RunFilter(chosen, workflow, group, session_id=session_id)
+        return await self.backend.list_runs(which, after=after, limit=limit)
+
+    async def signal(
+        self,
+        run_id: str,
+        name: str,
+        value: Any = None,
+        *,
+        by: str | None = None,
+        request_id: str | None = None,
+    ) -> bool:
+        """Send a signal to a run; it is kept until the run waits for it.
+
+        Returns:
+            False if ``request_id`` says that this very signal was sent before.
+
+        Raises:
+            NotFound, InvalidState, RequestConflict
+            NotSerializable: The value, or a part of it, would not come back as its own type either.
+        """
+        text = signal_text(name, value)
+        return await self.backend.signal(run_id, name, text, by=by, request_id=request_id)
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> None:
+        """Ask a run to stop. Its code may clean up first. Raises NotFound."""
+        await self.backend.cancel(run_id, reason=reason, by=by)
+
+    async def terminate(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> None:
+        """End a run at once, without its code: none of its clean-up runs. Prefer ``cancel``, which lets it clean up.
+
+        Its open questions and promises are closed, and its child runs are asked to stop. A worker that holds it writes
+        nothing more, and cancels its steps; what these have done already is done.
+
+        Args:
+            run_id: The run.
+            reason: Why, for people. Callers that wait for the run read it in ``RunTerminated``.
+            by: Who asks for it, such as ``user:ana``, for the audit trail.
+
+        Raises:
+            NotFound: The run does not exist.
+            InvalidState: It has ended.
+        """
+        await self.backend.terminate(run_id, reason=reason, by=by)
+
+    async def retry(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> None:
+        """Have a failed run go on from where it failed, or a suspended one go on.
+
+        One that failed because of its code was kept whole. One that failed for good keeps its journal, but for the
+        call that failed and what came after it; callers that waited for it keep its failure.
+
+        Args:
+            run_id: The run.
+            reason: Why, for people.
+            by: Who asks for it, such as ``user:ana``, for the audit trail.
+
+        Raises:
+            NotFound: The run does not exist.
+            InvalidState: It has not failed, or cannot be retried; the message says why.
+        """
+        await self.backend.retry(run_id, reason=reason, by=by)
+
+    async def suspend(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        """Have a run wait until ``resume``: no worker gets it. Steps that run are finished first; nothing else begins.
+
+        Answers, signals and timers that come meanwhile are kept, and delivered when it is resumed. Its deadline and
+        those of its questions go on. A run that is suspended already stays as it is.
+
+        Args:
+            run_id: The run.
+            reason: Why, for people.
+            by: Who asks for it, such as ``user:ana``, for the audit trail.
+
+        Returns:
+            The run as it is now: ``running`` until its worker has let go of it.
+
+        Raises:
+            NotFound: The run does not exist.
+            InvalidState: It has ended.
+
+        Example::
+
+            await client.suspend("refund-o-1", reason="the bank is down", by="user:olga")
+        """
+        return await self.backend.suspend_run(run_id, reason=reason, by=by)
+
+    async def resume(self, run_id: str, *, by: str | None = None) -> Run:
+        """Have a suspended run go on where it stopped. One that is not suspended stays as it is.
+
+        Args:
+            run_id: The run.
+            by: Who asks for it, such as ``user:ana``, for the audit trail.
+
+        Raises:
+            NotFound: The run does not exist.
+            InvalidState: It has ended.
+        """
+        return await self.backend.resume_run(run_id, by=by)
+
+    async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
+        """Return a run as JSON data, which ``load`` takes in another store: the run, its journal and its promises.
+
+        It is a copy, as the run is at one moment; here the run goes on. See docs/snapshots.md.
+
+        Args:
+            run_id: The run.
+            by: Who saves it, such as ``user:ana``, for the audit trail.
+
+        Raises:
+            NotFound: The run does not exist.
+            SnapshotRefused: It waits for a promise or a run that is another run's, and would wait for ever elsewhere;
+                or the server redacts what a snapshot would show.
+            AccessDenied: A server lets admins only have them.
+
+        Example::
+
+            Path("refund.json").write_text(json.dumps(await client.save("refund-o-1")))
+        """
+        return await self.backend.save(run_id, by=by)
+
+    async def load(self, snapshot: Snapshot, *, by: str | None = None) -> AsyncHandle:
+        """Have a run go on here as it was saved. The same snapshot is loaded once.
+
+        Args:
+            snapshot: What ``save`` returned, also in another store, and after JSON.
+            by: Who loads it, such as ``user:ana``, for the audit trail.
+
+        Raises:
+            SnapshotRefused: The run, one of its child runs or promises is here, or its session goes on here.
+            InvalidValue: It is no snapshot, a newer Signoff's, or was changed; nothing is loaded.
+            PayloadTooLarge: It is over 6 MiB, and this client's target is a server.
+            AccessDenied: A server lets admins only load them.
+        """
+        return AsyncHandle(self.backend, (await self.backend.load(snapshot, by=by)).id)
+
+    async def prune(self, older_than: timedelta) -> int:
+        """Delete runs that ended so long ago, with their journals and promises, in small batches.
+
+        Runs that failed because of their code are kept: retry or cancel them. Links, keys and logins that expired or
+        were revoked so long ago are deleted, too, and so are deliveries that ended, and workflows that no worker has
+        announced for so long, and for a week at least.
+
+        Returns:
+            How many runs.
+        """
+        if not isinstance(cast("object", older_than), timedelta):
+            raise InvalidValue("older_than", f"{older_than!r} is not a timedelta; pass timedelta(days=30)")
+        total = 0
+        while True:
+            deleted = await self.backend.delete_ended(older_than.total_seconds(), PRUNED_AT_ONCE)
+            total += deleted.runs
+            if max(astuple(deleted)) < PRUNED_AT_ONCE:
+                return total
+
+    async def workers(self) -> Sequence[WorkerInfo]:
+        """Return the workers of the whole database. One that has died stays listed for a minute at most."""
+        return await self.backend.list_workers()
+
+    async def questions(
+        self,
+        *,
+        run_id: str | None = None,
+        user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+        workflow: str | None = None,
+        group: str | None = None,
+        text: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page[Promise]:
+        """List open questions, oldest first. A page may be shorter than ``limit``, or empty, and have a ``next``.
+
+        Args:
+            run_id: Only what this run asks.
+            user_id: Only what this person may answer, by their name, their groups and their roles.
+            groups: The groups they are in.
+            roles: The roles they have.
+            workflow: Only what runs of this workflow ask.
+            group: Only what runs in this group ask.
+            text: Only what has all these words in its text, its id, its run's id or its tool.
+            after: A former page's ``next``.
+            limit: How many at most.
+
+        Raises:
+            InvalidValue: A name is none, or they are too many.
+        """
+        names = Responder.of(user_id, groups, roles).names
+        search = QuestionSearch(run_id, names or None, workflow, group, text)
+        _ = search.listed
+        return await self.backend.list_questions(search, after=after, limit=limit)
+
+    async def answer(
+        self,
+        question_id: str,
+        value: Any,
+        *,
+        user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+        note: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+        alike: Alike | None = None,
+    ) -> Promise:
+        """Answer a question, or give one's vote where several must agree: it stays pending until they do.
+
+        Args:
+            question_id: The question.
+            value: ``True`` or ``False`` for an approval; else a text, an option's value, a list of them, or a form.
+            user_id: Who answers.
+            groups: The groups they are in, without ``group:``; whoever calls vouches for it.
+            roles: The roles they have, likewise.
+            note: What they add in words.
+            request_id: Makes a repetition of this very answer a success without effect.
+            digest: What the answerer saw; refused if the question is another one.
+            alike: Which other questions about the same action are approved with it, for some time.
+
+        Raises:
+            NotFound, WrongAnswer, AlreadySettled, RequestConflict
+            NotAllowed: They are not asked, or excluded, or nobody says who they are.
+            QuestionClaimed: Somebody else has claimed it.
+            AlreadyVoted: They have voted otherwise.
+        """
+        return await self.backend.answer(
+            question_id,
+            value,
+            user_id=user_id,
+            groups=groups,
+            roles=roles,
+            note=note,
+            request_id=request_id,
+            digest=digest,
+            alike=alike,
+        )
+
+
+class AsyncHandle:
+    """A run, seen from outside."""
+
+    def __init__(self, backend: Backend, run_id: str, returns: Any = Any) -> None:
+        self.id = run_id
+        self._backend = backend
+        self._returns = returns
+
+    async def status(self) -> RunState:
+        """Return the run's state."""
+        return (await self._backend.get_run(self.id)).state
+
+    async def done(self) -> bool:
+        """Return whether the run has ended."""
+        return (await self.status()).is_final
+
+    async def result(self, timeout: float | None = None) -> Any:
+        """Wait for the run's end and return its result.
+
+        Args:
+            timeout: How long to wait, in seconds. The run itself goes on.
+
+        Raises:
+            TimeoutError: It did not end in time.
+            RunCancelled: It was cancelled.
+            CircularWait: The caller is a step of this run, or of a run that this one waits for.
+            Exception: What the workflow raised, if its class is imported here; else ``RunFailed``.
+        """
+        async with asyncio.timeout(timeout):
+            run = await end_of(self._backend, self.id)
+        return result_of(run, self._returns)
+
+    async def journal(self, after: int = -1) -> Sequence[Entry]:
+        """Return the journal as it is now, from ``after`` on."""
+        return await self._backend.read_journal(self.id, after=after)
+
+    @overload
+    def events(self, after: int = -1, *, live: Literal[False] = False) -> AsyncGenerator[Entry]: ...
+    @overload
+    def events(self, after: int = -1, *, live: Literal[True]) -> AsyncGenerator[Entry | LiveText]: ...
+    def events(self, after: int = -1, *, live: bool = False) -> AsyncGenerator[Any]:
+        """Iterate over the journal from ``after`` on, live, until the run ends.
+
+        Args:
+            after: The ``seq`` of the last entry that is known.
+            live: Whether what running steps say (``StepInfo.live``) comes in between, as ``LiveText``: first what
+                there is of it so far, then the rest.
+        """
+        return (self._backend.follow_live if live else self._backend.follow)(self.id, after=after)
+
+    async def cancel(self, reason: str | None = None) -> None:
+        """Ask the run to stop."""
+        await self._backend.cancel(self.id, reason=reason)
+
+    async def terminate(self, reason: str | None = None, *, by: str | None = None) -> None:
+        """End the run at once, without its code. See ``AsyncClient.terminate``."""
+        await self._backend.terminate(self.id, reason=reason, by=by)
+
+    async def suspend(self, reason: str | None = None, *, by: str | None = None) -> None:
+        """Have the run wait until ``resume``. See ``AsyncClient.suspend``."""
+        await self._backend.suspend_run(self.id, reason=reason, by=by)
+
+    async def resume(self, *, by: str | None = None) -> None:
+        """Have the suspended run go on. See ``AsyncClient.resume``."""
+        await self._backend.resume_run(self.id, by=by)
+
+    async def signal(self, name: str, value: Any = None, *, request_id: str | None = None) -> bool:
+        """Send the run a signal. See ``AsyncClient.signal``."""
+        return await self._backend.signal(self.id, name, signal_text(name, value), request_id=request_id)
+
+
+def signal_text(name: str, value: Any) -> str:
+    """Write the value of a signal, which the run reads as its ``wait_for_signal`` declares."""
+    return codec.encode_for(f"the wait for signal {name!r}", value, path=f"value of signal {name!r}")
+
+
+def result_of(run: Run, returns: Any = Any) -> Any:
+    """Return the result of a run that has ended, or raise what it ended with.
+
+    Raises:
+        InvalidValue: The run is of a list, which has left that out.
+    """
+    if run.left_out:
+        raise InvalidValue("run", f"run {run.id!r} is of a list, without large payloads; read it by its id")
+    if run.state is RunState.SUCCEEDED:
+        return codec.decode(run.result or "null", returns)
+    record = json.loads(run.error or "{}")
+    error = codec.decode_error(run.error) if run.error else None
+    if run.state is RunState.CANCELLED:
+        raise error if isinstance(error, RunCancelled) else RunCancelled(run.id)
+    if error is None or (type(error).__name__ == "StepFailed" and not record["type"].endswith(":StepFailed")):
+        raise RunFailed(run.id, record.get("type", "an unknown error"), record.get("message", ""))
+    raise error

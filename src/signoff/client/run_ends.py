@@ -1,0 +1,66 @@
+"""Waiting for the end of a run, refused in a step that the run itself waits for."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from signoff.errors import CircularWait, NotFound
+from signoff.observability.current_run import current_attempt
+from signoff.records import Run
+
+DEEPEST: Final = 100
+"""How many ancestors of a step's run are looked at."""
+
+
+class RunBackend(Protocol):
+    """What it talks to: a store in this process, or a server."""
+
+    async def get_run(self, run_id: str) -> Run: ...
+    async def wait(self, run_id: str) -> Run: ...
+
+
+async def end_of(backend: RunBackend, run_id: str) -> Run:
+    """Wait for the end of a run and return it.
+
+    Args:
+        backend: Where the run is.
+        run_id: The run.
+
+    Raises:
+        NotFound: The run does not exist.
+        CircularWait: The caller is a step of that run, of a run that it waits for as an ancestor, or of a run that
+            comes before it in its session: neither could end.
+    """
+    await refuse_circle(backend, run_id)
+    return await backend.wait(run_id)
+
+
+async def refuse_circle(backend: RunBackend, run_id: str) -> None:
+    """Raise CircularWait if the caller is a step and must not wait for the end of a run. See ``end_of``."""
+    attempt = current_attempt.get(None)
+    if attempt is None:
+        return
+    own = attempt[0].run
+    try:
+        found = await backend.get_run(own.id)
+    except NotFound:
+        return
+    if (found.namespace, found.created_at) != (own.namespace, own.created_at):
+        return  # a run of this id in another place
+    if run_id == own.id:
+        raise CircularWait([run_id, run_id])
+    target = await backend.get_run(run_id)
+    if target.state.is_final:
+        return
+    is_behind_it = (own.position or 0) < (target.position or 0)
+    if own.session_id is not None and own.session_id == target.session_id and is_behind_it:
+        raise CircularWait([own.id, run_id, own.id])
+    descent = [own.id]
+    while found.parent_id is not None and found.parent_n is not None and len(descent) < DEEPEST:
+        if found.parent_id == run_id:
+            raise CircularWait([own.id, run_id, *reversed(descent)])
+        descent.append(found.parent_id)
+        try:
+            found = await backend.get_run(found.parent_id)
+        except NotFound:
+            return

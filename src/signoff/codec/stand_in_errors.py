@@ -1,0 +1,181 @@
+"""Classes in place of those of errors that are not imported here.
+
+A step imports a library lazily and raises an error of it. Another process rebuilds the run and has never imported the
+library. There the error gets a class of the same name, with the nearest bases that are imported: the same ``except``
+clauses catch it. Once code imports the library, such as in the ``except`` block, the error is an instance of its class
+for ``isinstance``, and has its methods and properties.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+from pydantic_core import ValidationError
+
+from signoff.codec import error_attributes
+from signoff.errors import StepFailed
+
+MESSAGE: Final = "_signoff_message"
+"""The attribute of a stand-in's instance that has what the original error said."""
+
+_FOUND: Final = "_signoff_found"
+
+_PARTIAL: Final = "_signoff_partial"
+
+_MOST_BASES = 32
+
+_MISSING: Final[Any] = object()
+
+_MAY_BE_BASE: Final = 1 << 10  # Py_TPFLAGS_BASETYPE
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """Describe an error's class for ``find``.
+
+    Returns:
+        ``bases``: the paths of the classes that it derives from, the nearest first. ``found``: whether processes that
+        import its module find it.
+    """
+    kind = type(error)
+    try:
+        if kind.__module__ == "builtins" and error_attributes.find(error_attributes.path_of(kind)) is kind:
+            return {"bases": [], "found": True}
+        bases = [error_attributes.path_of(base) for base in kind.__mro__[1:] if issubclass(base, Exception)]
+        known = vars(kind).get(_FOUND)
+        found = error_attributes.find(error_attributes.path_of(kind)) is kind if known is None else known
+    except Exception:  # its metaclass answers for it
+        return {"bases": [], "found": False}
+    return {"bases": bases[:_MOST_BASES], "found": found}
+
+
+def find(path: str, bases: Iterable[str], found: bool) -> type[Exception] | None:
+    """Find or make the class that stands in for one that is not here.
+
+    Args:
+        path: The class, as ``module:qualname``.
+        bases: As ``describe`` said.
+        found: As ``describe`` said. What no process finds was a ``StepFailed`` from the start, and stays one.
+
+    Returns:
+        The class; None if nothing more than ``StepFailed`` is known of it.
+    """
+    nearest = _nearest(bases)
+    if not nearest or (not found and nearest == (Exception,)):
+        return None
+    if not found:
+        nearest = (StepFailed, *(base for base in nearest if not issubclass(StepFailed, base)))
+    return _made(path, nearest, found)
+
+
+def find_partial(path: str, bases: Iterable[str]) -> type[Exception] | None:
+    """Find or make the class of what is left of an error that cannot be rebuilt.
+
+    Args:
+        path: The error's class, as ``module:qualname``.
+        bases: As ``describe`` said.
+
+    Returns:
+        A ``StepFailed`` that the ``except`` clauses for the error catch, too; None if these are for any ``Exception``.
+    """
+    nearest = _nearest([path, *bases])
+    if nearest in ((), (Exception,)):
+        return None
+    return _made(
+        path, (StepFailed, *(base for base in nearest if not issubclass(StepFailed, base))), False, True
+    )
+
+
+def absent_classes(error: BaseException) -> list[str]:
+    """Return the paths of the classes that an error, or a member of a group, has a stand-in for."""
+    found = [error_attributes.path_of(type(error))] if vars(type(error)).get(_FOUND) else []
+    if isinstance(error, BaseExceptionGroup):
+        for member in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            found += absent_classes(member)
+    return found
+
+
+def are_imported(paths: Iterable[str]) -> bool:
+    """Whether any of some classes, by their paths, has been imported by now."""
+    return any(_find_by_now(path) is not None for path in paths)
+
+
+def is_partial(kind: type) -> bool:
+    """Whether a class stands for one whose errors cannot be rebuilt."""
+    return _PARTIAL in vars(kind)
+
+
+def _nearest(bases: Iterable[str]) -> tuple[type[Exception], ...]:
+    """Find the bases that are imported here, without those that others of them derive from."""
+    nearest: list[type[Exception]] = []
+    for path in bases:
+        base = error_attributes.find(path)
+        if not isinstance(base, type) or not issubclass(base, Exception) or not _is_plain(base):
+            continue
+        if not any(issubclass(each, base) for each in nearest):
+            nearest.append(base)
+    return tuple(nearest)
+
+
+def _is_plain(base: type) -> bool:
+    """Whether a class can be derived from, which runs no code of its author and makes no group without members."""
+    hook = getattr(base.__init_subclass__, "__func__", None)
+    return (
+        type(base) is type
+        and hook is None
+        and isinstance(base.__getattribute__, types.WrapperDescriptorType)
+        and not issubclass(base, BaseExceptionGroup | ValidationError)
+        and bool(base.__flags__ & _MAY_BE_BASE)
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _made(
+    path: str, bases: tuple[type[Exception], ...], found: bool, is_partial: bool = False
+) -> type[Exception] | None:
+    module, _, qualname = path.partition(":")
+    members = {
+        "__module__": module,
+        "__qualname__": qualname,
+        "__doc__": "Stands in for a class that is not imported here.",
+        "__str__": _say,
+        "__class__": property(functools.partial(_class_by_now, path)),
+        "__getattr__": functools.partialmethod(_attribute_by_now, path),
+        _FOUND: found,
+    }
+    if is_partial:
+        members |= {_PARTIAL: True, "__doc__": "What is left of an error that cannot be rebuilt."}
+    for chosen in (bases, bases[:2], bases[:1]):
+        try:
+            return type(qualname.rpartition(".")[2], chosen, dict(members))
+        except TypeError:  # their layouts conflict
+            continue
+    return None
+
+
+def _find_by_now(path: str) -> type[Exception] | None:
+    """Find the class itself, which may have been imported since its stand-in was made."""
+    kind = error_attributes.find(path)
+    return kind if isinstance(kind, type) and issubclass(kind, Exception) else None
+
+
+def _class_by_now(path: str, self: Exception) -> type:
+    return _find_by_now(path) or type(self)
+
+
+def _attribute_by_now(self: Exception, path: str, name: str) -> Any:
+    kind = _find_by_now(path)
+    member = _MISSING if kind is None else inspect.getattr_static(kind, name, _MISSING)
+    if member is _MISSING:
+        why = "" if kind else f"; {path.partition(':')[0]} is not imported: import it where the workflow is"
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}{why}", name=name, obj=self
+        )
+    return member.__get__(self, kind) if hasattr(member, "__get__") else member
+
+
+def _say(self: Exception) -> str:
+    return str(self.__dict__.get(MESSAGE, ""))

@@ -1,0 +1,1 @@
+"""One run in memory: its event loop, its calls, and its replay."""

@@ -1,0 +1,318 @@
+"""What a call was called with, as the journal has it and a replay compares it.
+
+The inputs of a call are one JSON object. Short values are in it as they are, so that people can read what differs; of
+long ones it has a digest. What has no stable form is left out, with a warning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import json
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from pydantic_core import to_json
+
+from signoff.codec.canonical_json import LEFT_OUT, Unstable, stable_text
+from signoff.codec.refusals import name_of
+from signoff.engine.run.unawaited_context_calls import Built
+from signoff.engine.steps.function_identity import FUNCTION, PART, function_text, swapped
+from signoff.errors import RegistrationError
+from signoff.runtime.loggers import own_logger
+
+log = own_logger("signoff.workflow")
+
+KEY: Final = "inputs"
+"""The name under which the details of a journal entry have them."""
+
+READABLE: Final = 200
+"""Up to how many characters a value is kept as it is."""
+
+MOST_READABLE: Final = 2_000
+"""Up to how many characters the inputs of a call are kept one by one."""
+
+DIGEST: Final = "$digest"
+
+CAPTURED: Final = "captured"
+"""The part of the inputs that the function of a step brings along."""
+
+_ABSENT: Final = object()
+
+_DIGEST_BYTES: Final = 12
+_MOST_WARNINGS: Final = 1_000
+
+FUNCTIONS: Final = frozenset({types.FunctionType, types.BuiltinFunctionType, types.MethodType, type})
+"""Types of values that are compared by their identity. A class with a metaclass has its name as its stable form."""
+
+BRINGING: Final = FUNCTIONS | {functools.partial}
+"""Types of arguments that may bring something along."""
+
+_EXACT: Final = frozenset({type(None), bool, int, str})
+
+_warned: set[tuple[str, str]] = set()
+
+
+def inputs_text(parts: Mapping[str, str]) -> str | None:
+    """Return the inputs of a call as one JSON object; None if there are none.
+
+    Args:
+        parts: JSON texts by name.
+    """
+    if not parts:
+        return None
+    return _object(parts)
+
+
+def value_text(value: object) -> str | None:
+    """Return the text for a value, as it is or its digest; None if it has no stable form."""
+    try:
+        return short_text(value)
+    except Unstable:
+        return None
+
+
+def short_text(value: object) -> str:
+    """Return the text for a value, as it is or its digest. Raises Unstable."""
+    if type(value) is str and len(value) > READABLE:
+        return _digest_of(value)  # without writing it as JSON, which takes as long again
+    return folded(stable_text(value))
+
+
+def folded(text: str) -> str:
+    """Return a JSON text if it is short, else its digest and its length; of a string those of its characters."""
+    if len(text) <= READABLE:
+        return text
+    return _digest_of(json.loads(text) if text[0] == '"' else text)
+
+
+def _digest_of(text: str) -> str:
+    digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
+    return f'{{"{DIGEST}":"{digest}","characters":{len(text)}}}'
+
+
+def arguments_text(
+    call: str,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    context: object = None,
+) -> str | None:
+    """Return the arguments of a call as a JSON object, by the names of the function's parameters; None: there are none.
+
+    Args:
+        call: The call's name, for warnings.
+        function: What is called; of a partial function its arguments are among these.
+        args: The arguments by position.
+        kwargs: The arguments by name.
+        context: An argument that is not compared.
+    """
+    while isinstance(function, functools.partial):
+        made = cast("functools.partial[Any]", function)
+        function, args, kwargs = made.func, (*made.args, *args), {**made.keywords, **kwargs}
+    if not args and not kwargs:
+        return None
+    named = {**dict(zip(names_of(function, len(args)), args, strict=True)), **kwargs}
+    if context is not None:
+        named = {name: each for name, each in named.items() if each is not context}
+        if not named:
+            return None
+    if all(type(each) in _EXACT for each in named.values()):
+        text = _plain_text(named)
+        if text is not None:
+            return text
+    return _object({name: argument_text(call, function, name, each) for name, each in named.items()})
+
+
+def compared_text(call: str, function: Callable[..., Any], value: object) -> str:
+    """Return the text of what a step says a replay is to compare."""
+    return argument_text(call, function, "compare", value)
+
+
+def differing(recorded: Mapping[str, Any], issued: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what differs between two inputs, each as a part and, of what a function brings along, a name in it.
+
+    The names of parameters do not matter, nor does what was left out, nor what a function brings along that the other
+    side does not have: code may have got or lost a variable. Functions are looked at by ``other_functions``.
+    """
+    found: list[tuple[str, str]] = []
+    for part in {**recorded, **issued}:
+        if part == PART:
+            continue
+        was: Any = recorded.get(part, _ABSENT)
+        now: Any = issued.get(part, _ABSENT)
+        if part == CAPTURED:
+            found += [(part, name) for name in _differing_names(recorded.get(part, {}), issued.get(part, {}))]
+        elif was is _ABSENT or now is _ABSENT or not _equal(_unnamed(part, was), _unnamed(part, now)):
+            found.append((part, ""))
+    return found
+
+
+def _differing_names(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    if DIGEST in was or DIGEST in now:
+        return [] if was == now or not was or not now else [""]
+    return [name for name in was if name in now and not _equal(was[name], now[name])]
+
+
+def other_functions(
+    recorded: Mapping[str, Any], issued: Mapping[str, Any], named: str
+) -> list[tuple[str, str]]:
+    """Return the functions in which two inputs of a step differ, its own first: by ``identity_of``.
+
+    Args:
+        recorded: What the journal has.
+        issued: What the code has.
+        named: The function that the step calls if its inputs name none.
+    """
+    found: list[tuple[str, str]] = []
+    if "compare" not in recorded and "compare" not in issued:
+        was, now = recorded.get(PART) or named, issued.get(PART) or named
+        if was != now:
+            found.append((was, now))
+    for part in ("args", CAPTURED):
+        found += swapped(_unnamed(part, recorded.get(part)), _unnamed(part, issued.get(part)))
+    return found
+
+
+def said(inputs: Mapping[str, Any] | None) -> str:
+    """Say what a call was called with, for people: ``(order="o-1", key="pay-o-1")``."""
+    if not inputs:
+        return "()"
+    flat: dict[str, Any] = {}
+    for name, value in inputs.items():
+        if name in ("args", CAPTURED) and isinstance(value, dict):
+            flat.update(cast("dict[str, Any]", value))
+        else:
+            flat[name] = value
+    shown = [_shown(name, value) for name, value in flat.items() if not _is_left_out(value)]
+    return f"({', '.join(shown)})"
+
+
+def own(function: Callable[..., Any]) -> bool:
+    """Whether a function is Signoff's own: what it is given says ``compare`` then, and it shares its arguments."""
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    module = getattr(function, "__module__", None)
+    return (
+        isinstance(module, str) and module.startswith("signoff.") and not module.startswith("signoff.testing")
+    )
+
+
+def _plain_text(named: dict[str, Any]) -> str | None:
+    """Return the text of arguments that are plain, if it is short."""
+    try:
+        text = to_json(named).decode()
+    except Exception:  # such as text that is not Unicode
+        return None
+    return text if len(text) <= READABLE else None
+
+
+def names_of(function: Callable[..., Any], count: int) -> list[str]:
+    """Name the first arguments of a function: by its parameters, or by their place."""
+    skipped = 0
+    if isinstance(function, types.MethodType):
+        function, skipped = function.__func__, 1
+    code = getattr(function, "__code__", None)
+    names: Sequence[str] = () if code is None else code.co_varnames[skipped : code.co_argcount]
+    return [*names[:count], *(str(index) for index in range(len(names), count))]
+
+
+def argument_text(call: str, function: object, name: str, value: object) -> str:
+    """Return the text for an argument. One that has no stable form is left out, with a warning.
+
+    Raises:
+        RegistrationError: It is a coroutine, a task or another call that was not awaited.
+    """
+    if type(value) in FUNCTIONS:
+        return function_text(value)
+    try:
+        return short_text(value)
+    except Unstable as unstable:
+        _check_settled(call, name, value)
+        _warn(call, function, name, unstable.kind)
+        return f'{{"{LEFT_OUT}":{json.dumps(name_of(type(value)))}}}'
+
+
+def _check_settled(call: str, name: str, value: object) -> None:
+    """Raise RegistrationError for what one attempt alone could await, or what belongs to the loop of the run."""
+    several = isinstance(value, (list, tuple))
+    for each in cast("Sequence[object]", value) if several else (value,):
+        if not isinstance(each, (types.CoroutineType, asyncio.Task, Built)):
+            continue
+        what = type(cast("object", each)).__name__.removeprefix("_").lower()
+        if isinstance(each, types.CoroutineType):
+            cast("Any", each).close()  # no warning besides
+        elif isinstance(each, Built):
+            each.excuse()
+            what = each.said
+        raise RegistrationError(
+            f"step {call!r}: its argument {name!r} {'holds' if several else 'is'} a {what} that was not awaited. Await "
+            "it first, in a step of its own if it does I/O, and pass what it returns"
+        )
+
+
+def _warn(call: str, function: object, name: str, kind: str) -> None:
+    """Say once that an argument is not compared."""
+    about = (getattr(function, "__qualname__", repr(type(function))), name)
+    if about in _warned or len(_warned) >= _MOST_WARNINGS:
+        return
+    _warned.add(about)
+    log.warning(
+        "step %r: its argument %r is left out of what a replay compares, and is not copied: %s has no stable form. "
+        "Pass data, such as an id, and make the rest inside the step",
+        call,
+        name,
+        kind,
+    )
+
+
+def _object(texts: Mapping[str, str]) -> str:
+    return folded_object([_head(name) + each for name, each in texts.items()])
+
+
+@functools.lru_cache(maxsize=4_096)
+def _head(name: str) -> str:
+    return f"{json.dumps(name)}:"
+
+
+def folded_object(items: Sequence[str]) -> str:
+    """Return a JSON object of ``"name":value`` items, or its digest if it is long."""
+    text = f"{{{','.join(items)}}}"
+    return text if len(text) <= MOST_READABLE else folded(text)
+
+
+def _unnamed(part: str, value: object) -> object:
+    """Return arguments by their places; what is folded, and any other part of inputs, as it is."""
+    if part != "args" or not isinstance(value, dict) or DIGEST in value:
+        return cast("object", value)
+    return list(cast("dict[str, Any]", value).values())
+
+
+def _equal(one: object, other: object) -> bool:
+    if _is_left_out(one) or _is_left_out(other):
+        return True
+    if isinstance(one, dict) and isinstance(other, dict):
+        if FUNCTION in one and FUNCTION in other:
+            return True
+        first, second = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
+        return first.keys() == second.keys() and all(_equal(each, second[key]) for key, each in first.items())
+    if isinstance(one, list) and isinstance(other, list):
+        left, right = cast("list[Any]", one), cast("list[Any]", other)
+        return len(left) == len(right) and all(map(_equal, left, right))
+    return (one == other) if isinstance(one, bool) is isinstance(other, bool) else False
+
+
+def _is_left_out(value: object) -> bool:
+    return isinstance(value, dict) and value.keys() == {LEFT_OUT}
+
+
+def _shown(name: str, value: object) -> str:
+    prefix = "" if name.isdecimal() else f"{name}="
+    if isinstance(value, dict) and FUNCTION in value:
+        return f"{prefix}{cast('Any', value)[FUNCTION]}"
+    if isinstance(value, dict) and DIGEST in value:
+        folded_value = cast("dict[str, Any]", value)
+        return f"{prefix}<{folded_value.get('characters')} characters, digest {folded_value[DIGEST]}>"
+    return f"{prefix}{json.dumps(cast('Any', value), ensure_ascii=False)}"

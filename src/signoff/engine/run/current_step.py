@@ -1,0 +1,17 @@
+"""The step whose attempt runs here, as the engine knows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from signoff.observability import current_run
+
+if TYPE_CHECKING:
+    import contextvars
+
+    from signoff.engine.run.calls import StepCall
+
+current_attempt: Final = cast(
+    "contextvars.ContextVar[tuple[StepCall, int]]", cast("object", current_run.current_attempt)
+)
+"""The same variable as ``current_run.current_attempt``, which knows no more of a step than log lines need."""

@@ -1,0 +1,110 @@
+"""Rebuilding a run in memory from its journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from signoff.engine.run.calls import StepCall
+from signoff.engine.run.execution import Execution
+from signoff.engine.steps.attempt import Attempt
+from signoff.errors import ReplayFailed
+from signoff.records import Entry, EntryKind
+
+DELIVERED: Final = frozenset(
+    {EntryKind.COMPLETED, EntryKind.SIGNALLED, EntryKind.CANCEL_REQUESTED, EntryKind.DEADLINE_PASSED}
+)
+_MOST_REPEATED: Final = 20
+
+REPLAY_SLICE: Final = 200  # entries between two turns of the worker's own loop
+
+
+async def replay(
+    begin: Callable[[Entry, int], Execution],
+    entries: Sequence[Entry],
+    rerun: Callable[[StepCall], Awaitable[Attempt]],
+) -> Execution:
+    """Rebuild an execution from its journal.
+
+    An ``except`` clause may import the class that it names. If the code was given an error whose class was not imported
+    yet, and has imported it, this rebuilds it once more: then the clause sees the error that it saw live.
+
+    Args:
+        begin: Makes the execution from the journal's first entry and the number of deliveries to come.
+        entries: One generation of the journal.
+        rerun: Runs a ``durable=False`` step again.
+
+    Returns:
+        The execution, which has ``failure`` set if the code does not fit the journal.
+    """
+    for _ in range(_MOST_REPEATED):
+        execution = await _replay(begin, entries, rerun)
+        if not execution.has_missed_classes:
+            return execution
+        execution.discard()
+    return await _replay(begin, entries, rerun)
+
+
+async def _replay(
+    begin: Callable[[Entry, int], Execution],
+    entries: Sequence[Entry],
+    rerun: Callable[[StepCall], Awaitable[Attempt]],
+) -> Execution:
+    deliveries = [entry for entry in entries if entry.kind in DELIVERED]
+    execution = begin(entries[0], len(deliveries))
+    execution.expect(entries)
+    # Code is driven before the journal is written, only that of a next generation after it.
+    execution.is_replaying = len(entries) > 1 or entries[0].kind is EntryKind.STARTED
+    try:
+        return await _deliver(execution, deliveries, rerun)
+    except BaseException:  # nobody else has it: what is half rebuilt is let go as it stands
+        execution.discard()
+        raise
+    finally:
+        execution.is_replaying = False
+        execution.forget_journal()
+
+
+async def _deliver(
+    execution: Execution, deliveries: Sequence[Entry], rerun: Callable[[StepCall], Awaitable[Attempt]]
+) -> Execution:
+    execution.start()
+    index = 0
+    while index < len(deliveries):
+        entry = deliveries[index]
+        if execution.ended:
+            if execution.failure is None:
+                execution.overran(entry)
+            return execution
+        if (call := _unkept(execution, entry)) is not None:
+            attempt = await rerun(call)
+            if attempt.error is not None:
+                execution.failure = ReplayFailed(execution.run.id, call.n, call.name, repr(attempt.error))
+                return execution
+            call.computed = attempt.value
+        index = _deliver_slice(execution, deliveries, index)
+        execution.forget_settled()
+        if index < len(deliveries):
+            await asyncio.sleep(0)
+    execution.check_replayed()
+    return execution
+
+
+def _deliver_slice(execution: Execution, deliveries: Sequence[Entry], index: int) -> int:
+    """Deliver an entry and some of those behind it; returns where the rest begins."""
+    end = min(index + REPLAY_SLICE, len(deliveries))
+
+    def is_end(next_index: int) -> bool:
+        return next_index == end or _unkept(execution, deliveries[next_index]) is not None
+
+    with execution.loop.entered():
+        return execution.deliver_some(deliveries, index, is_end)
+
+
+def _unkept(execution: Execution, entry: Entry) -> StepCall | None:
+    """Return the ``durable=False`` step whose value the journal does not hold, if an entry completes one."""
+    if entry.value is not None or entry.error is not None:
+        return None
+    call = execution.open.get(entry.n or 0)
+    return call if isinstance(call, StepCall) else None

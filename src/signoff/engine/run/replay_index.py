@@ -1,0 +1,103 @@
+"""What the journal says of a run's calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from signoff.engine.run.call_inputs import KEY as INPUTS
+from signoff.records import CallKind, Entry, EntryKind
+
+_ENDS_OF_ATTEMPTS = (EntryKind.COMPLETED, EntryKind.ATTEMPT_FAILED)
+_OF_SIGNALS = (EntryKind.SIGNALLED, EntryKind.OPENED)
+
+
+def inputs_in(entry: Entry) -> dict[str, Any]:
+    """Return what a call was called with, as the first entry about it has it."""
+    return entry.fact(INPUTS) or {}
+
+
+@dataclass(slots=True)
+class Past:
+    """What the journal said of calls before this process took the run up."""
+
+    calls: dict[int, Entry] = field(default_factory=dict[int, Entry])  # the first entry about each
+    completed: set[int] = field(default_factory=set[int])  # while it is replayed
+    opened: dict[int, float] = field(default_factory=dict[int, float])  # open calls: when they were opened
+    begun: set[int] = field(default_factory=set[int])  # effect="once" steps whose start is journaled
+    attempts: dict[int, tuple[int, float]] = field(default_factory=dict[int, tuple[int, float]])
+    asked: dict[int, int] = field(default_factory=dict[int, int])  # how often a person was asked about a step
+    patches: set[str] = field(default_factory=set[str])
+    questions: dict[int, Entry] = field(default_factory=dict[int, Entry])  # their openings, settled or not
+    ends: dict[int, list[tuple[float, Entry]]] = field(default_factory=dict[int, list[tuple[float, Entry]]])
+    """How attempts at steps have ended, each with the time of the entry before: it began then, if it says nothing."""
+    received: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
+    """By calls in branches: the ``seq`` and name of the signals that they have received."""
+    journal: Sequence[Entry] = ()  # while it is replayed
+
+    def expect(self, entries: Iterable[Entry]) -> None:
+        """Take in a journal that is going to be replayed: the code must issue each call in it again."""
+        self.journal = entries = list(entries)
+        self.calls = {}
+        before: Entry | None = None
+        for entry in entries:
+            n = entry.n
+            if n is not None and entry.call is not None:
+                self.calls.setdefault(n, entry)
+                if entry.kind in _ENDS_OF_ATTEMPTS:
+                    if entry.kind is EntryKind.COMPLETED:
+                        self.completed.add(n)
+                    if entry.call is CallKind.STEP and before is not None:
+                        if n in self.ends:
+                            self.note_end(before.at, entry)
+                        else:
+                            self.ends[n] = [(before.at, entry)]
+            before = entry
+            if entry.kind in _OF_SIGNALS:
+                self._note_received(entry)
+        self.learn(entries)
+
+    def _note_received(self, entry: Entry) -> None:
+        n, seq = entry.n, entry.seq
+        if entry.kind is EntryKind.SIGNALLED:
+            n = entry.fact("received_by")
+        elif entry.call is CallKind.SIGNAL:
+            seq = entry.fact("received")
+        else:
+            return
+        if n is not None and seq is not None:
+            self.received[n] = (seq, entry.name or "")
+
+    def note_end(self, before: float, entry: Entry) -> None:
+        """Take in how an attempt at a step has ended.
+
+        Args:
+            before: The time of the journal's entry before.
+            entry: What says how it ended.
+        """
+        assert entry.n is not None
+        self.ends.setdefault(entry.n, []).append((before, entry))
+
+    def learn(self, entries: Iterable[Entry]) -> None:
+        """Take in what journal entries say of calls that are still open."""
+        for entry in entries:
+            n = entry.n
+            if entry.kind is EntryKind.COMPLETED:
+                continue
+            if entry.kind is EntryKind.PATCHED:
+                self.patches.add(entry.name or "")
+            if n is None or entry.call is None:
+                continue
+            if entry.kind in (EntryKind.OPENED, EntryKind.PROGRESSED):
+                self.opened[n] = entry.at
+                if entry.call is CallKind.STEP:
+                    self.asked[n] = self.asked.get(n, 0) + 1
+                elif entry.call is CallKind.QUESTION:
+                    self.questions[n] = entry
+            elif entry.kind is EntryKind.STEP_STARTED:
+                self.begun.add(n)
+            elif entry.kind is EntryKind.ATTEMPT_FAILED:
+                self.attempts[n] = (entry.fact("attempt"), entry.fact("next_at"))
+                self.begun.discard(n)
+                self.opened.pop(n, None)

@@ -1,0 +1,1 @@
+"""Steps: how their functions are called, tried again, and kept apart from the worker."""

@@ -1,0 +1,602 @@
+"""What a step's function brings along besides its arguments.
+
+``lambda: pay(order)`` has the ``order`` of the code around it, ``order.pay`` its ``self``, and the function that
+``payer(order)`` returns the ``order`` of ``payer``. A replay compares all of these as it compares arguments. Of the
+variables of a run's own code a step gets copies. The rest is shared: another object of the same class may be a client
+that the whole process has, and what the process has is not compared.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import types
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import CodeType, FunctionType, MappingProxyType
+from typing import Any, Final, NamedTuple, cast
+from weakref import WeakSet
+
+from signoff.codec.canonical_json import GETTERS, Unstable, of_library, stable_text, state_text
+from signoff.engine.run.call_inputs import FUNCTIONS, folded, names_of, own, short_text
+from signoff.engine.run.copies import UNCHANGING, Memo, copied, is_data
+from signoff.engine.steps import process_wide
+from signoff.engine.steps.function_identity import function_text
+from signoff.runtime.loggers import own_logger
+
+log = own_logger("signoff.workflow")
+
+Function = Callable[..., Any]
+
+_MOST_KNOWN: Final = 4_096
+_MOST_ITEMS: Final = 100
+"""How many items a container has at most that is compared: code may collect what its steps return."""
+
+_NONE: Final = frozenset[str]()
+
+SCALARS: Final = UNCHANGING - {type, FunctionType, types.BuiltinFunctionType}
+"""Types of values that surely have a stable form and nothing that could be changed in place."""
+
+WITH_CODE: Final = (FunctionType, types.MethodType, functools.partial)
+_SIZED: Final = (list, tuple, set, frozenset, dict)
+_WITHOUT_TEXT: Final = (type, FunctionType)
+
+_MOST_LOOKS: Final = 10
+"""How often objects of a kind are looked for in the process, and not found: looking takes a tenth of a second."""
+
+_services: WeakSet[type] = WeakSet()
+"""Classes of which an object had no stable form, such as clients: reading them to their ends takes long."""
+
+_warned: set[str] = set()
+_run_made: Counter[str] = Counter()
+
+# By identity: two functions of different files may have equal code. The code is kept, so that its id stays its own.
+# Beside its variables it says whether the function itself is made by code of the run.
+_owned: dict[int, tuple[CodeType, frozenset[str], bool]] = {}
+
+
+class Held(NamedTuple):
+    """A value that a function brings along.
+
+    Attributes:
+        name: Its name: the variable's, ``self``, or such as ``pay.order`` for one of a function that it closes over.
+        value: The value.
+        holder: The function whose variable it is; of ``self``, the object.
+        is_copied: Whether a step gets a copy of it.
+    """
+
+    name: str
+    value: object
+    holder: object
+    is_copied: bool
+
+
+# Functions of modules that close over something, such as those that a decorator has made.
+_global_functions: WeakSet[FunctionType] = WeakSet()
+
+
+def note_variables(function: Function, codes: Callable[[], Sequence[CodeType]]) -> None:
+    """Find out which variables of a function are those of a run's code.
+
+    Args:
+        function: The function of a step.
+        codes: Returns the run's code: what is running, from the innermost outwards, and the workflow's.
+    """
+    plain = _plain_function(function)
+    if plain is None or _stands_alone(plain) or not (plain.__closure__ or _is_local(plain)):
+        return
+    code = plain.__code__
+    if id(code) not in _owned:
+        if own(plain):
+            return
+        if len(_owned) >= _MOST_KNOWN:
+            _owned.clear()
+        paths = [path for root in codes() if (path := _path(root, code))]
+        _owned[id(code)] = (code, frozenset(_names_of(code, paths)), bool(paths))
+    for cell in plain.__closure__ or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # nothing is in it yet
+            continue
+        if not isinstance(value, WITH_CODE):
+            continue
+        inner = _plain_function(cast("object", value))
+        if inner is not None and not _stands_alone(inner) and id(inner.__code__) not in _owned:
+            note_variables(inner, codes)
+
+
+def own_values(function: Function) -> tuple[Any, ...] | None:
+    """Return the values of the variables that a function closes over, if all are surely the run's and unchanging.
+
+    Returns:
+        The values, in the order of ``co_freevars``; None if there is anything else to it, such as a list, a function,
+        a variable of the code that made the workflow, or a default. Most functions that runs define are such.
+    """
+    if type(function) is not FunctionType or function.__closure__ is None:
+        return None
+    code = function.__code__
+    known = _owned.get(id(code))
+    if known is None or known[0] is not code or len(known[1]) != len(code.co_freevars):
+        return None
+    if not known[2] or function.__defaults__ or function.__kwdefaults__:
+        return None
+    values = list[Any]()
+    try:
+        for cell in function.__closure__:
+            value = cell.cell_contents
+            if type(value) not in SCALARS:
+                return None
+            values.append(value)
+    except ValueError:  # nothing is in it yet
+        return None
+    return tuple(values)
+
+
+def with_values(function: FunctionType, values: Iterable[object]) -> FunctionType:
+    """Return a function with variables of its own, which have these values."""
+    return _remade(function, tuple(map(types.CellType, values)), None, None)
+
+
+def changed_values(function: FunctionType, values: tuple[Any, ...]) -> bool:
+    """Whether a function of ``with_values`` has changed a variable."""
+    for cell, value in zip(function.__closure__ or (), values, strict=True):
+        try:
+            if cell.cell_contents is not value:
+                return True
+        except ValueError:  # it has deleted it
+            return True
+    return False
+
+
+def captured_texts(function: Function) -> dict[str, str]:
+    """Return the texts of what a function brings along, by name; of functions their identities."""
+    if brings_nothing(function):
+        return {}
+    values = own_values(function)
+    if values is not None and not process_wide.is_known(function):
+        names = cast("FunctionType", function).__code__.co_freevars
+        return {name: short_text(value) for name, value in zip(names, values, strict=True)}
+    return _texts_of(_held(function, "", set()))
+
+
+def argument_captures(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, str]:
+    """Return the texts of what the functions among the arguments of a step bring along: ``work.order`` and such.
+
+    Args:
+        function: The function of the step.
+        args: Its arguments by position.
+        kwargs: Its arguments by name.
+    """
+    return _texts_of(_held_by_arguments(function, args, kwargs))
+
+
+def _texts_of(held: Iterable[Held]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in held:
+        text = function_text(each.value) if type(each.value) in FUNCTIONS else _text_of(each)
+        if text is not None:
+            found[each.name] = text
+    return found
+
+
+def brings_nothing(function: Function) -> bool:
+    """Whether a function surely brings nothing along that is compared: one of a module, or a method of a service."""
+    if isinstance(function, types.MethodType):
+        plain, bound = function.__func__, function.__self__
+        return (
+            isinstance(plain, FunctionType)
+            and _stands_alone(plain)
+            and (process_wide.is_known(bound) or isinstance(bound, type))
+        )
+    return isinstance(function, FunctionType) and _stands_alone(function)
+
+
+def shared_texts(function: Function) -> dict[str, str]:
+    """Return the texts of what a function brings along and shares with the code of the run, by name."""
+    if brings_nothing(function) or own_values(function) is not None:
+        return {}
+    found: dict[str, str] = {}
+    for held in _held(function, "", set()):
+        if held.is_copied:
+            if type(held.value) in UNCHANGING or is_data(held.value):
+                continue
+            text = object_text(held.value)  # no data, and so the very object
+        else:
+            text = _text_of(held)
+        if text is not None:
+            found[held.name] = text
+    return found
+
+
+def object_text(value: object) -> str | None:
+    """Return the text of an object's state; None if it has no stable form, is large, a type, or one of the process."""
+    kind = type(value)
+    if kind in _services:
+        return None
+    text = _text_of(Held("self", value, value, False))
+    if text is None and not process_wide.is_known(value):
+        _services.add(kind)
+    return text
+
+
+def is_of_process(value: object, roots: Sequence[object]) -> bool:
+    """Whether an object is one of the process.
+
+    Args:
+        value: The object.
+        roots: What the process has, besides modules.
+    """
+    return _is_of_process(Held("self", value, value, False), None, roots)
+
+
+def warn_of_unstable_self(step: str, function: Function, roots: Sequence[object]) -> None:
+    """Warn once of a method whose object a replay cannot compare, unless that is one of the process.
+
+    Args:
+        step: The step's name.
+        function: The function of the step.
+        roots: What the process has, besides modules.
+    """
+    about = getattr(function, "__qualname__", type(function).__qualname__)
+    if about in _warned or len(_warned) >= _MOST_KNOWN:
+        return
+    for held in _held(function, "", set()):
+        if held.holder is not held.value or process_wide.is_known(held.value):
+            continue
+        try:
+            state_text(held.value)
+        except Unstable as unstable:
+            _warned.add(about)
+            if not _is_of_process(held, None, roots):
+                log.warning(
+                    "step %r: the object that %s belongs to is left out of what a replay compares: %s has no stable "
+                    "form. Pass data as arguments, or say with compare= what to compare",
+                    step,
+                    about,
+                    unstable.kind,
+                )
+
+
+def is_process_wide(
+    function: Function,
+    names: Iterable[str],
+    recorded: Mapping[str, Any],
+    roots: Sequence[object],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] = MappingProxyType({}),
+) -> bool:
+    """Whether values that a function brings along are those of the process, which a replay does not compare.
+
+    An object is another one after all if some object of its kind looks as the journal has it: any of its class or, of
+    lists and other containers, one that is held by what holds it.
+
+    Args:
+        function: The function of a step.
+        names: The names of the values.
+        recorded: What the journal has under these names.
+        roots: What the process has, besides modules.
+        args: The arguments of the step by position: functions among them bring values along, too.
+        kwargs: Its arguments by name.
+    """
+    brought = [*_held(function, "", set()), *_held_by_arguments(function, args, kwargs)]
+    held = {each.name: each for each in brought}
+    return all(name in held and _is_of_process(held[name], recorded.get(name), roots) for name in names)
+
+
+def _is_of_process(held: Held, recorded: object, roots: Sequence[object]) -> bool:
+    kind = held.holder if type(held.value) in UNCHANGING else held.value
+    about = getattr(kind, "__qualname__", type(kind).__qualname__)
+    if (held.is_copied and _is_data(held.value)) or _run_made[about] >= _MOST_LOOKS:
+        return False
+    wanted = [held.value] if held.is_copied else [held.holder, kind]
+    is_like = None if recorded is None else functools.partial(_is_like, kind)  # None: only a warning is due
+    found, others, containers = process_wide.find(wanted, roots, is_like)
+    if type(kind) in process_wide.CONTAINERS:  # any list of one item is of its kind: there are thousands
+        others = process_wide.beside(kind, others, containers)
+    if not found or any(_looks_like(each, held.name, recorded) for each in others):
+        _run_made[about] += 1
+        return False
+    for each in found:
+        process_wide.note(each)
+    return True
+
+
+def _is_like(one: Any, other: Any) -> bool:
+    """Whether two objects are of one kind: of a class, made by the same function, or containers of the same size."""
+    if type(one) is not type(other) or one is other:
+        return False
+    if isinstance(one, FunctionType):
+        return one.__code__ is other.__code__
+    if isinstance(one, dict):
+        return cast("dict[Any, Any]", one).keys() == other.keys()
+    return not isinstance(one, list | tuple | set | frozenset) or len(cast("Any", one)) == len(other)
+
+
+def _looks_like(other: object, name: str, recorded: object) -> bool:
+    """Whether another object of a kind has what the journal has under a name."""
+    last = name.rpartition(".")[2]
+    found = [Held(last, other, other, False)]
+    if isinstance(other, FunctionType):
+        found = [each for each in _held(other, "", set()) if each.name == last]
+    texts = [_text_of(each) for each in found]
+    return any(text is not None and json.loads(text) == recorded for text in texts)
+
+
+def _is_data(value: object) -> bool:
+    try:
+        stable_text(value)
+    except Unstable:
+        return False
+    return True
+
+
+def detached(function: Function, memo: Memo) -> Function:
+    """Return a function that shares no data with the run's code: it has copies of the variables that it closes over.
+
+    Args:
+        function: The function of a step.
+        memo: The copies so far.
+    """
+    if isinstance(function, functools.partial):
+        made: functools.partial[Any] = cast("Any", function)
+        inner = detached(made.func, memo)
+        args = tuple(copied(each, memo) for each in made.args)
+        kwargs = {name: copied(each, memo) for name, each in made.keywords.items()}
+        is_same = inner is made.func and all(a is b for a, b in zip(args, made.args, strict=True))
+        if is_same and all(kwargs[name] is each for name, each in made.keywords.items()):
+            return made
+        return functools.partial(inner, *args, **kwargs)
+    if not isinstance(function, FunctionType) or _stands_alone(function):
+        return function
+    if not (_owned_by(function) or _has_own_defaults(function)):
+        return function
+    known = memo.get(id(function))
+    return _detached_function(function, memo) if known is None else known[1]
+
+
+def changed_variables(function: Function, before: Function) -> list[str]:
+    """Name the variables of a detached function that it has changed.
+
+    Args:
+        function: The function, after it was called.
+        before: One that was detached in the same way, and was not called.
+    """
+    while isinstance(function, functools.partial) and isinstance(before, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+        before = cast("functools.partial[Any]", before).func
+    if function is before or not isinstance(function, FunctionType) or not isinstance(before, FunctionType):
+        return []
+    changed: list[str] = []
+    old = dict(_cells(before))
+    for name, value in _cells(function):
+        if name not in _owned_by(function):
+            continue
+        if isinstance(value, FunctionType):
+            changed += changed_variables(value, cast("Function", old.get(name)))
+        elif not is_equal(value, old.get(name)):
+            changed.append(name)
+    return changed
+
+
+def is_equal(one: object, other: object) -> bool:
+    """Whether a value is as its copy; True where nothing can say."""
+    try:
+        if one is other or bool(one == other):
+            return True
+        return state_text(one) == state_text(other)  # a class without ``__eq__``, or NaN
+    except Exception:  # a class that cannot say
+        return True
+
+
+def line_of(function: Function) -> str:
+    """Return where a function begins, or an empty text."""
+    plain = _plain_function(function) or getattr(type(function), "__call__", None)  # noqa: B004
+    code = getattr(plain, "__code__", None)
+    return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+
+
+def _detached_function(function: FunctionType, memo: Memo) -> FunctionType:
+    closure = function.__closure__ or ()
+    owned = _owned_by(function)
+    names = function.__code__.co_freevars
+    pairs = zip(names, closure, strict=True)
+    cells = [types.CellType() if name in owned else cell for name, cell in pairs]
+    defaults, named = function.__defaults__, function.__kwdefaults__
+    if _has_own_defaults(function):
+        defaults = defaults and tuple(copied(each, memo) for each in defaults)
+        named = named and {name: copied(each, memo) for name, each in named.items()}
+    made = _remade(function, tuple(cells) or None, defaults, named)
+    memo[id(function)] = (function, made)  # it may refer to itself
+    for name, value in _cells(function):
+        if name in owned:
+            cell = cells[names.index(name)]
+            cell.cell_contents = (
+                detached(value, memo) if isinstance(value, FunctionType) else copied(value, memo)
+            )
+    return made
+
+
+def _remade(
+    function: FunctionType,
+    cells: tuple[types.CellType, ...] | None,
+    defaults: tuple[Any, ...] | None,
+    named: dict[str, Any] | None,
+) -> FunctionType:
+    """Return a function that is as another one but for its variables and defaults."""
+    made = FunctionType(function.__code__, function.__globals__, function.__name__, defaults, cells)
+    made.__kwdefaults__ = cast("Any", named)
+    made.__qualname__, made.__module__, made.__doc__ = (
+        function.__qualname__,
+        function.__module__,
+        function.__doc__,
+    )
+    annotate: Any = getattr(function, "__annotate__", None)  # from Python 3.14 on, what makes them when asked
+    if annotate is None:
+        made.__annotations__ = function.__annotations__
+    else:
+        cast("Any", made).__annotate__ = annotate
+    if function.__dict__:
+        made.__dict__.update(function.__dict__)
+    return made
+
+
+def _held(function: object, prefix: str, seen: set[int]) -> Iterator[Held]:
+    """Yield what a callable brings along, and what the callables do that it closes over."""
+    while isinstance(function, functools.partial):
+        made = cast("functools.partial[Any]", function)
+        function = made.func
+        if prefix:  # else these are arguments of the step
+            arguments = {**{str(index): each for index, each in enumerate(made.args)}, **made.keywords}
+            for name, value in arguments.items():
+                yield Held(prefix + name, value, made, False)
+    if id(function) in seen or isinstance(function, type):
+        return
+    seen.add(id(function))
+    if isinstance(function, FunctionType):
+        if not _stands_alone(function):
+            yield from _held_by_function(function, prefix, seen)
+        return
+    bound: object = None
+    if isinstance(function, types.MethodType):
+        bound = function.__self__
+        yield from _held(function.__func__, prefix, seen)
+    elif isinstance(function, types.BuiltinFunctionType | types.MethodWrapperType):
+        bound = cast("object", function.__self__)
+    elif (wrapped := getattr(function, "__dict__", {}).get("__wrapped__")) is not None:
+        yield from _held(wrapped, prefix, seen)  # such as in what functools.cache makes
+    elif issubclass(type(function), GETTERS) or not of_library(type(function)):
+        bound = function  # an object that can be called
+    if bound is not None and not isinstance(bound, types.ModuleType | type):
+        yield Held(f"{prefix}self", bound, bound, False)
+
+
+def _held_by_arguments(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Held]:
+    while isinstance(function, functools.partial):
+        made = cast("functools.partial[Any]", function)
+        function, args, kwargs = made.func, (*made.args, *args), {**made.keywords, **kwargs}
+    named = [*zip(names_of(function, len(args)), args, strict=True), *kwargs.items()]
+    for name, value in named:
+        if isinstance(value, WITH_CODE):
+            yield from _held(cast("object", value), f"{name}.", set())
+
+
+def _held_by_function(function: FunctionType, prefix: str, seen: set[int]) -> Iterator[Held]:
+    if _is_global(function):
+        return
+    known = _owned.get(id(function.__code__))
+    is_own = known is not None and known[2]
+    if "<locals>" in function.__qualname__:
+        for name, value in _defaults(function).items():
+            yield Held(prefix + name, value, function, is_own)
+    for name, value in _cells(function):
+        if is_own and name not in _owned_by(function):
+            continue  # of the code that made the workflow
+        if callable(value):
+            if type(cast("object", value)) in FUNCTIONS:
+                yield Held(prefix + name, value, function, is_own)
+            yield from _held(value, f"{prefix}{name}.", seen)
+        else:
+            yield Held(prefix + name, value, function, is_own)
+
+
+def _is_global(function: FunctionType) -> bool:
+    if "<locals>" in function.__qualname__:
+        return False
+    if function in _global_functions:
+        return True
+    if not process_wide.is_global(function):
+        return False
+    _global_functions.add(function)
+    return True
+
+
+def _text_of(held: Held) -> str | None:
+    """Return the text of data that is not large; None for the rest."""
+    value = held.value
+    kind = cast("Any", type(value))
+    if kind not in UNCHANGING and issubclass(kind, _SIZED) and len(cast("Any", value)) > _MOST_ITEMS:
+        return None
+    if issubclass(kind, _WITHOUT_TEXT):
+        return None
+    if process_wide.is_known(value) or process_wide.is_known(held.holder):
+        return None
+    try:
+        return short_text(value) if kind is str else folded(state_text(value))
+    except Unstable:
+        return None
+
+
+def _plain_function(function: object) -> FunctionType | None:
+    """Return the function of a partial, or of a method."""
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    if isinstance(function, types.MethodType):
+        function = function.__func__
+    return function if isinstance(function, FunctionType) else None
+
+
+def _defaults(function: FunctionType) -> dict[str, Any]:
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount]
+    values = function.__defaults__ or ()
+    found = dict(zip(names[len(names) - len(values) :], values, strict=True))
+    return {**found, **(function.__kwdefaults__ or {})}
+
+
+def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # nothing is in it yet
+            continue
+
+
+def _stands_alone(function: FunctionType) -> bool:
+    """Whether a function surely has nothing of the code around it.
+
+    This reads nothing that CPython announces to audit hooks, such as ``__code__``: each step asks.
+    """
+    return function.__closure__ is None and "<locals>" not in function.__qualname__
+
+
+def _is_local(function: FunctionType) -> bool:
+    return "<locals>" in function.__qualname__ and bool(function.__defaults__ or function.__kwdefaults__)
+
+
+def _has_own_defaults(function: FunctionType) -> bool:
+    """Whether a function has defaults that code of the run has given it."""
+    known = _owned.get(id(function.__code__))
+    return known is not None and known[2] and _is_local(function)
+
+
+def _owned_by(function: FunctionType) -> frozenset[str]:
+    known = _owned.get(id(function.__code__))
+    return _NONE if known is None else known[1]
+
+
+def _names_of(code: CodeType, paths: Sequence[Sequence[CodeType]]) -> Iterator[str]:
+    """Name the variables of a function that belong to code around it, which is the run's."""
+    for path in paths:
+        for name in code.co_freevars:
+            if any(name in outer.co_cellvars for outer in _passing(path, name)):
+                yield name
+
+
+def _passing(path: Sequence[CodeType], name: str) -> Iterator[CodeType]:
+    """Return the codes around a function through which it gets a variable, from the innermost outwards."""
+    for outer in reversed(path):
+        yield outer
+        if name not in outer.co_freevars:
+            return
+
+
+def _path(root: CodeType, code: CodeType) -> list[CodeType]:
+    """Return the codes in which a code is nested, from ``root`` on; empty if it is not in there."""
+    for each in root.co_consts:
+        if each is code:
+            return [root]
+        if isinstance(each, CodeType):
+            deeper = _path(each, code)
+            if deeper:
+                return [root, *deeper]
+    return []

@@ -1,0 +1,261 @@
+"""The functions that steps call, as the journal names them: a replay notices another function in their place.
+
+A function is named by its module and its qualified name. Lambdas of one function have one name, so a digest of their
+code goes with it. Names and code change with deploys, so a changed name alone is not enough: it is another function if
+the one that the journal names is still there, and the run's code does not simply name another in its place.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+import re
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import CodeType, FunctionType
+from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
+
+from signoff.codec import error_attributes
+from signoff.engine.steps import process_wide
+
+FUNCTION: Final = "$function"
+"""The key of what stands for a function in the inputs of a call."""
+
+PART: Final = "function"
+"""The part of a step's inputs that names its function."""
+
+_LAMBDA: Final = "<lambda>"
+_LOCALS: Final = ".<locals>."
+_DIGEST_BYTES: Final = 6
+_MOST_KNOWN: Final = 4_096
+
+_METHODS: Final = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
+
+_paths: WeakKeyDictionary[type, str] = WeakKeyDictionary()
+
+# By identity, as equal code of different files is not the same. The code is kept, so that its id stays its own.
+_lambdas: dict[int, tuple[CodeType, str]] = {}
+
+
+def identity_of(function: object) -> str | None:
+    """Name a function: ``module:qualname``, and of a lambda a digest of its code; None if it has no name.
+
+    Of a method it is the class of its object and the method's name, of another callable object its class.
+    """
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    try:
+        return _identity(function)
+    except Exception:  # its class answers for its attributes, and fails
+        return None
+
+
+def function_text(function: object) -> str:
+    """Return the JSON text that stands for a function, or a class, among the inputs of a call."""
+    return f'{{"{FUNCTION}":{json.dumps(identity_of(function))}}}'
+
+
+def home_of(function: object) -> str:
+    """Return the module of a workflow's function. A step that has the name of one of its functions calls that one."""
+    return (identity_of(function) or "").partition(":")[0]
+
+
+def swapped(recorded: object, issued: object) -> Iterator[tuple[str, str]]:
+    """Yield the functions in which two inputs differ, as the journal and the code have them."""
+    if isinstance(recorded, dict) and isinstance(issued, dict):
+        was, now = cast("dict[str, Any]", recorded), cast("dict[str, Any]", issued)
+        if FUNCTION in was and FUNCTION in now:
+            if was[FUNCTION] != now[FUNCTION]:
+                yield was[FUNCTION], now[FUNCTION]
+            return
+        for name in was.keys() & now.keys():
+            yield from swapped(was[name], now[name])
+    elif isinstance(recorded, list) and isinstance(issued, list):
+        for one, other in zip(cast("list[Any]", recorded), cast("list[Any]", issued), strict=False):
+            yield from swapped(one, other)
+
+
+def is_swap(was: str, now: str, codes: Sequence[CodeType]) -> bool:
+    """Whether a run calls one function in place of another, and no deploy has simply put it there.
+
+    Args:
+        was: The identity of the function that the journal has.
+        now: That of the function that is called.
+        codes: The code of the run.
+    """
+    if not _is_here(was, codes):
+        return False
+    nested = _seen_in(codes)
+    mentioned = {name for code in nested for name in _names_of(code)}
+    before, after = _words(was), _words(now)
+    return _is_meant(was, before - after, mentioned, nested) or not _is_meant(
+        now, after - before, mentioned, nested
+    )
+
+
+def wraps(function: object, was: str) -> bool:
+    """Whether a function calls another one, which it closes over or names, as ``lambda: pay(order)`` does ``pay``."""
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    if not isinstance(function, FunctionType):
+        return False
+    if was.rpartition(":")[2].rpartition(".")[2] in function.__code__.co_names:
+        return True
+    for cell in function.__closure__ or ():
+        try:
+            if identity_of(cell.cell_contents) == was:
+                return True
+        except ValueError:  # nothing is in it yet
+            continue
+    return False
+
+
+def is_setting(was: str, function: object, roots: Sequence[object]) -> bool:
+    """Whether a method's object belongs to the process, which has none of the class that the journal names.
+
+    Such a process has another client than the one before, as its settings say, and means that one.
+
+    Args:
+        was: The identity of the method that the journal has, or of the object that was called.
+        function: The method, or the object that is called.
+        roots: What the process has, besides modules.
+    """
+    bound = getattr(function, "__self__", None) if isinstance(function, _METHODS) else function
+    if bound is None or isinstance(bound, type | types.ModuleType | FunctionType):
+        return False
+    kinds = {was, was.rpartition(".")[0]}
+    found, others, _ = process_wide.find(
+        [bound], roots, lambda value: _path_of(cast("type", type(cast("object", value)))) in kinds
+    )
+    return bool(found) and not others
+
+
+def _identity(function: object) -> str | None:
+    if isinstance(function, FunctionType):
+        path = error_attributes.path_of(cast("Any", function))
+        return f"{path}#{_digest(function.__code__)}" if function.__name__ == _LAMBDA else path
+    if isinstance(function, _METHODS):
+        bound = cast("object", function.__self__)
+        if bound is not None and not isinstance(bound, types.ModuleType):
+            kind = bound if isinstance(bound, type) else type(cast("Any", bound))
+            return f"{_path_of(kind)}.{function.__name__}"
+    if isinstance(function, type) or isinstance(getattr(function, "__qualname__", None), str):
+        return error_attributes.path_of(cast("Any", function))
+    return _path_of(type(function))
+
+
+def _path_of(kind: type) -> str:
+    path = _paths.get(kind)
+    if path is None:
+        path = _paths[kind] = error_attributes.path_of(kind)
+    return path
+
+
+def _digest(code: CodeType) -> str:
+    known = _lambdas.get(id(code))
+    if known is not None:
+        return known[1]
+    made = hashlib.blake2b(repr(_shape(code)).encode(errors="replace"), digest_size=_DIGEST_BYTES).hexdigest()
+    if len(_lambdas) >= _MOST_KNOWN:
+        _lambdas.clear()
+    _lambdas[id(code)] = (code, made)
+    return made
+
+
+def _shape(value: object) -> object:
+    """Return what tells the code of lambdas apart, the same in every process of one version of Python."""
+    if isinstance(value, CodeType):
+        held = [_shape(each) for each in value.co_consts]
+        return (
+            value.co_code,
+            value.co_names,
+            value.co_freevars,
+            held,
+        )  # names of its own variables do not matter
+    if isinstance(value, frozenset):
+        return sorted(repr(each) for each in cast("frozenset[object]", value))
+    if isinstance(value, tuple):
+        return [_shape(each) for each in cast("tuple[object, ...]", value)]
+    return repr(value)
+
+
+def _is_here(was: str, codes: Sequence[CodeType]) -> bool:
+    """Whether the function that the journal names is still a part of the code at hand."""
+    path, _, digest = was.partition("#")
+    module, _, qualname = path.partition(":")
+    if digest:
+        lambdas = (each for each in _codes_of(module, qualname, codes) if each.co_name == _LAMBDA)
+        return any(each.co_qualname == qualname and _digest(each) == digest for each in lambdas)
+    if _LOCALS in qualname:
+        return any(each.co_qualname == qualname for each in _codes_of(module, qualname, codes))
+    found = error_attributes.find(path)
+    if found is None:  # a method that its class has from another one
+        owner, _, name = path.rpartition(".")
+        kind = error_attributes.find(owner) if ":" in owner else None
+        return isinstance(kind, type) and callable(getattr(kind, name, None))
+    if isinstance(found, staticmethod | classmethod):
+        found = cast("Any", found).__func__
+    return callable(found) and identity_of(found) == path
+
+
+def _codes_of(module: str, qualname: str, codes: Sequence[CodeType]) -> Iterator[CodeType]:
+    """Yield the code in which a function without a place of its own may be, with all that is nested in it."""
+    seen: set[int] = set()
+    outer = error_attributes.find(f"{module}:{qualname.partition(_LOCALS)[0]}")
+    held = [outer] if outer is not None else _held_by(sys.modules.get(module))
+    for each in held:
+        code = getattr(inspect.unwrap(cast("Any", each)), "__code__", None) if callable(each) else None
+        if isinstance(code, CodeType):
+            yield from _nested(code, seen)
+    for code in codes:
+        yield from _nested(code, seen)
+
+
+def _held_by(module: types.ModuleType | None) -> Iterator[object]:
+    """Yield what a module has, and what is in its dicts, lists and tuples."""
+    for value in list(vars(module).values()) if module is not None else ():
+        if isinstance(value, Mapping):
+            yield from list(cast("Mapping[Any, object]", value).values())
+        elif isinstance(value, list | tuple | set | frozenset):
+            yield from list(cast("Iterable[object]", value))
+        else:
+            yield value
+
+
+def _nested(code: CodeType, seen: set[int]) -> Iterator[CodeType]:
+    if id(code) in seen:
+        return
+    seen.add(id(code))
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _nested(each, seen)
+
+
+def _seen_in(codes: Sequence[CodeType]) -> list[CodeType]:
+    seen: set[int] = set()
+    return [code for root in codes for code in _nested(root, seen)]
+
+
+def _names_of(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    yield from code.co_varnames
+    yield from code.co_freevars
+    yield from code.co_cellvars
+
+
+def _is_meant(identity: str, words: set[str], mentioned: set[str], codes: Sequence[CodeType]) -> bool:
+    """Whether code names a function by a word that the other one does not have or, of a lambda, has it in itself."""
+    path, _, digest = identity.partition("#")
+    if not digest:
+        return bool(words & mentioned)
+    qualname = path.partition(":")[2]
+    return any(each.co_qualname == qualname and _digest(each) == digest for each in codes)
+
+
+def _words(identity: str) -> set[str]:
+    return set(re.split(r"[:.]", identity.partition("#")[0])) - {"<locals>", _LAMBDA}

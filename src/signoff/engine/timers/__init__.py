@@ -1,0 +1,1 @@
+"""Timers, deadlines, schedules and retention."""

@@ -1,0 +1,82 @@
+"""Starting the runs of schedules at their times. Any number of processes may do it: each time fires once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from signoff.engine.timers import cron
+from signoff.errors import NotFound
+from signoff.observability import events
+from signoff.observability.events import DeadlineServed
+from signoff.records import CatchUp, Due, NewRun, Schedule
+from signoff.runtime.loggers import own_logger
+from signoff.stores.contract.store import Store
+from signoff.stores.shared.set_aside_items import SetAside
+
+log = own_logger("signoff.schedules")
+
+AT_ONCE = 100
+ON_TIME_SECONDS = 60.0
+"""How late a time may be noticed that is not counted as missed."""
+CATCH_UP_AT_MOST = 100
+"""How many missed times are made up for, the latest ones."""
+
+
+async def fire_due(store: Store, aside: SetAside | None = None) -> float | None:
+    """Start the runs of all schedules whose time has come, in every namespace.
+
+    Args:
+        store: The store.
+        aside: Which schedules have failed before; None: none of them.
+
+    Returns:
+        When the next schedule is due, in unix seconds; None if there is none, or if some could not be fired: these are
+        tried again later, and left to others, whose processes may know their time zones.
+    """
+    aside = new_set_aside() if aside is None else aside
+    return await aside.serve_due(store, store.due_schedules, functools.partial(_fire, store), at_once=AT_ONCE)
+
+
+def new_set_aside() -> SetAside:
+    """Make a memory of schedules that failed."""
+    return SetAside("schedule", log)
+
+
+async def _fire(store: Store, due: Due) -> bool:
+    within = store.within(due.namespace)
+    try:
+        schedule = await within.get_schedule(due.id)
+    except NotFound:
+        return True  # it was deleted meanwhile
+    if schedule.next_at != due.at:
+        return True  # it was fired meanwhile
+    now = store.clock.now()
+    times = times_to_fire(schedule, now)
+    next_at = cron.next_time(schedule.cron, schedule.timezone, now)
+    runs = [_run(schedule, time) for time in times]
+    fired = await within.fire_schedule(schedule.id, schedule.next_at, runs, next_at)
+    if fired and events.subscribers:
+        events.announce(DeadlineServed(None, "schedule", max(0.0, now - schedule.next_at)))
+    return True
+
+
+def times_to_fire(schedule: Schedule, now: float) -> Sequence[float]:
+    """Return the times for which runs are started, as the schedule's catch-up policy says."""
+    limit = CATCH_UP_AT_MOST if schedule.catch_up is CatchUp.ALL else 1
+    times = cron.latest_times(schedule.cron, schedule.timezone, schedule.next_at, now, limit)
+    if schedule.catch_up is CatchUp.SKIP:
+        return [time for time in times if now - time <= ON_TIME_SECONDS]
+    return times
+
+
+def _run(schedule: Schedule, time: float) -> NewRun:
+    return NewRun(
+        id=f"{schedule.id}:{cron.local_text(time, schedule.timezone)}",
+        workflow=schedule.workflow,
+        group=schedule.group,
+        arguments=schedule.arguments,
+        priority=schedule.priority,
+        concurrency_key=schedule.concurrency_key,
+        concurrency_limit=schedule.concurrency_limit,
+    )

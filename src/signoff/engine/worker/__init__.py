@@ -1,0 +1,1 @@
+"""The worker: leases, drivers, and the entries that they write."""

@@ -1,0 +1,145 @@
+"""What a driver announces of its run. Nothing is made while nobody listens."""
+
+from __future__ import annotations
+
+import asyncio
+
+from signoff.engine.run.calls import Call, PromiseCall, SignalCall, TimerCall
+from signoff.engine.run.execution import Execution
+from signoff.observability import events
+from signoff.observability.events import (
+    DeadlineServed,
+    Event,
+    RunClaimed,
+    RunEnded,
+    RunInfo,
+    RunLost,
+    RunPaused,
+    RunReleased,
+    WaitEnded,
+    WaitStarted,
+)
+from signoff.records import CallKind, Entry, EntryKind, Message, PromiseState, Run
+from signoff.stores.contract.store import Outcome, Write
+
+_WAITS = frozenset({CallKind.QUESTION, CallKind.PROMISE, CallKind.SIGNAL})
+
+
+class Report:
+    """Announces what happens to one run under one lease.
+
+    What is drafted for the journal is announced once it is durable, so that nobody hears twice of what a worker that
+    has lost its lease leaves to the next.
+
+    Args:
+        run: The run, as it was claimed.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._clock = asyncio.get_running_loop().time
+        self._since = self._clock()
+        self._drafted: list[Event] = []
+
+    # The lease
+
+    def claimed(self, now: float) -> None:
+        """The worker has taken the run up."""
+        if events.subscribers:
+            could_start = max(self._run.created_at, self._run.start_at or 0.0)
+            waited = max(0.0, now - could_start) if self._run.epoch == 1 else None
+            events.announce(RunClaimed(self._info, waited))
+
+    def paused(self) -> None:
+        """The run is paused."""
+        if events.subscribers:
+            events.announce(RunPaused(self._info, self._held_seconds))
+
+    def ended(self, outcome: Outcome, now: float) -> None:
+        """The run has ended."""
+        if events.subscribers:
+            seconds = max(0.0, now - self._run.created_at)
+            events.announce(
+                RunEnded(self._info, self._held_seconds, outcome.state, outcome.retryable, seconds)
+            )
+
+    def let_go(self, *, lost: bool) -> None:
+        """The run is driven no more, though it neither paused nor ended."""
+        if events.subscribers:
+            kind = RunLost if lost else RunReleased
+            events.announce(kind(self._info, self._held_seconds))
+
+    # What is drafted
+
+    def settled(
+        self, execution: Execution, call: Call[object] | None, entry: Entry, message: Message
+    ) -> None:
+        """A promise or a question is settled; what else is, is no wait."""
+        if not events.subscribers or not isinstance(call, PromiseCall):
+            return
+        started_at = execution.past.opened.get(call.n, entry.at)
+        state = message.state or PromiseState.RESOLVED
+        self._end_wait(call, None, state, message.by, started_at, message.at, entry.at)
+        if state == PromiseState.TIMED_OUT:
+            self._serve(call.kind, started_at + (call.timeout or 0.0), entry.at)
+
+    def signalled(self, execution: Execution, message: Message, now: float) -> None:
+        """A signal has come, maybe one that a call waits for."""
+        if not events.subscribers:
+            return
+        call = execution.listener(message.name or "")
+        if call is not None:
+            started_at = execution.past.opened.get(call.n, now)
+            self._end_wait(call, call.name, PromiseState.RESOLVED, message.by, started_at, message.at, now)
+
+    def fired(self, execution: Execution, call: TimerCall | SignalCall, now: float) -> None:
+        """A timer is due, or a signal did not come in time."""
+        if not events.subscribers or call.due_at is None:
+            return
+        if isinstance(call, SignalCall):
+            started_at = execution.past.opened.get(call.n, now)
+            self._end_wait(call, call.name, PromiseState.TIMED_OUT, None, started_at, call.due_at, now)
+        self._serve(call.kind, call.due_at, now)
+
+    def deadline_passed(self, now: float) -> None:
+        """The run's own deadline has passed."""
+        if events.subscribers:
+            self._serve("run", self._run.deadline_at or now, now)
+
+    def written(self, write: Write) -> None:
+        """What was drafted is durable."""
+        if not events.subscribers:
+            return
+        for entry in write.entries:
+            kind = entry.call
+            if entry.kind is EntryKind.OPENED and kind is not None and kind in _WAITS:
+                name = entry.name if kind is CallKind.SIGNAL else None
+                events.announce(WaitStarted(self._info, entry.n or 0, kind, name))
+        drafted, self._drafted = self._drafted, []
+        for event in drafted:
+            events.announce(event)
+
+    @property
+    def _info(self) -> RunInfo:
+        return RunInfo.of(self._run)
+
+    @property
+    def _held_seconds(self) -> float:
+        return self._clock() - self._since
+
+    def _end_wait(
+        self,
+        call: Call[object],
+        name: str | None,
+        state: str,
+        by: str | None,
+        started_at: float,
+        settled_at: float,
+        ended_at: float,
+    ) -> None:
+        self._drafted.append(
+            WaitEnded(self._info, call.n, call.kind, name, state, by, started_at, settled_at, ended_at)
+        )
+
+    def _serve(self, kind: str, due_at: float, now: float) -> None:
+        self._drafted.append(DeadlineServed(self._info, str(kind), max(0.0, now - due_at)))

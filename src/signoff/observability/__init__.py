@@ -1,0 +1,1 @@
+"""Events, metrics, traces and log lines of runs."""

@@ -1,0 +1,1 @@
+"""The audit trail: its events, its seals, and its anchors outside the database."""

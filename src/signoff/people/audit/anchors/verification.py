@@ -1,0 +1,154 @@
+"""Verifying a trail against its anchors: whether it was cut off or rewritten since it was anchored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from signoff.people.audit.anchors.anchor import Anchor, AnchorUnavailable, Kept, cursor_of
+from signoff.people.audit.anchors.anchoring import EMPTY
+from signoff.people.audit.anchors.checkpoint import Checkpoint
+from signoff.people.audit.anchors.config import ANCHORS, Anchors
+from signoff.people.audit.trail import Chain, Verdict, verify
+from signoff.people.audit.trail import Stated as Expected
+from signoff.stores.contract.store import Store
+from signoff.wire.timestamps import spell
+
+UNANCHORED: Final = (
+    "nothing outside the database anchors this trail: one whose end was cut off, or that was rewritten as a whole, "
+    f"would look the same. Configure an anchor ({ANCHORS}), or give --expect the head that an earlier look printed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one anchor has of a trail.
+
+    Attributes:
+        anchor: The anchor.
+        seq: The last event that it has since the trail counted anew; None: it has none, or cannot be read.
+        at: When that was kept, in unix seconds.
+        restarts: Where the trail counts anew, with why.
+    """
+
+    anchor: str
+    seq: int | None = None
+    at: float | None = None
+    restarts: Sequence[Checkpoint] = ()
+
+
+@dataclass(slots=True)
+class Examination:
+    """What is known of a trail.
+
+    Attributes:
+        verdict: Of the chain itself, with its problems.
+        looks: What each anchor has.
+        unverified: What could not be checked, in words, although nothing is wrong.
+        unavailable: Which anchors should have been read, and why they could not be.
+    """
+
+    verdict: Verdict
+    looks: list[Look] = field(default_factory=list[Look])
+    unverified: list[str] = field(default_factory=list[str])
+    unavailable: list[str] = field(default_factory=list[str])
+
+    @property
+    def anchored(self) -> int | None:
+        """The last event that an anchor vouches for; None: none does."""
+        return max((look.seq for look in self.looks if look.seq is not None), default=None)
+
+
+async def examine(
+    chain: Chain,
+    namespace: str,
+    anchors: Anchors,
+    *,
+    store: Store | None = None,
+    expected: tuple[int, str] | None = None,
+) -> Examination:
+    """Look through a whole chain, and compare it with what its anchors have.
+
+    Args:
+        chain: Of the namespace.
+        namespace: Its name.
+        anchors: Where its checkpoints are.
+        store: The namespace's store, if the database is at hand: it knows how far each anchor has come.
+        expected: A seq and its hash that were written down before.
+    """
+    looks: list[Look] = []
+    unverified: list[str] = []
+    unavailable: list[str] = []
+    problems: list[str] = []
+    stated: list[Expected] = []
+    vouches = expected is not None
+    for anchor in anchors.anchors:
+        known = None if store is None else await store.read_cursor(cursor_of(anchor))
+        try:
+            kept = await anchor.read(anchors.origin, namespace)
+        except AnchorUnavailable as error:
+            unavailable.append(str(error))
+            kept = None
+        else:
+            if kept is None:
+                unverified.append(_unreadable_anchor(anchor, known))
+        if known is not None:
+            stated.append(Expected(known, None, f"anchor {anchor.name} was given it"))
+        if kept is None:
+            looks.append(Look(anchor.name))
+            continue
+        since, restarts = since_restart(kept)
+        stated += [
+            Expected(each.seq, each.hash, f"it was anchored at {_time(each.at)} in {anchor.name}")
+            for each in since
+        ]
+        last = max(since, key=lambda each: each.seq, default=None)
+        looks.append(
+            Look(anchor.name, None if last is None else last.seq, None if last is None else last.at, restarts)
+        )
+        vouches = vouches or last is not None
+        if kept.unreadable:
+            unverified.append(f"{kept.unreadable} lines of anchor {anchor.name} are not checkpoints")
+        if known is not None and known > (-1 if last is None else last.seq):
+            problems.append(
+                f"anchor {anchor.name} ends at event {-1 if last is None else last.seq}, and was given event {known}: "
+                "the anchor was cut off, replaced or moved"
+            )
+    verdict = await verify(chain, expected=expected, stated=stated)
+    if not vouches and not unavailable:
+        unverified.insert(0, UNANCHORED)
+    return Examination(
+        Verdict(verdict.events, verdict.head, (*verdict.problems, *problems), verdict.unchecked),
+        looks,
+        unverified,
+        unavailable,
+    )
+
+
+def since_restart(kept: Kept) -> tuple[Sequence[Checkpoint], Sequence[Checkpoint]]:
+    """Return the checkpoints since the trail last counted anew, and those that say that it did."""
+    restarts = [place for place, each in enumerate(kept.checkpoints) if each.restart is not None]
+    first = restarts[-1] if restarts else 0
+    return kept.checkpoints[first:], [kept.checkpoints[place] for place in restarts]
+
+
+async def disagreement(chain: Chain, checkpoint: Checkpoint) -> str | None:
+    """Return in which way a chain is not what a checkpoint says, with one look; None: it is."""
+    if checkpoint.size == 0:
+        return None if checkpoint.hash == EMPTY else "a checkpoint of no events has a hash"
+    links = await chain.read_chain(after=checkpoint.seq - 1, limit=1)
+    if not links or links[0][0].seq != checkpoint.seq:
+        return f"event {checkpoint.seq} was anchored at {_time(checkpoint.at)} and is not there"
+    if links[0][0].hash != checkpoint.hash:
+        return f"event {checkpoint.seq} had another hash when it was anchored at {_time(checkpoint.at)}"
+    return None
+
+
+def _unreadable_anchor(anchor: Anchor, known: int | None) -> str:
+    given = "nothing yet" if known is None else f"event {known} last"
+    return f"anchor {anchor.name} cannot be read back (it was given {given}): give --expect what its receiver keeps"
+
+
+def _time(at: float) -> str:
+    return spell(at, "%Y-%m-%d %H:%M:%S UTC")

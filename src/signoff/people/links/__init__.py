@@ -1,0 +1,1 @@
+"""Doors without a login: answer links, callbacks and resume tokens."""

@@ -1,0 +1,337 @@
+"""Answer links: addresses by which one person answers one question, once, without signing in.
+
+A link is a token of which only the hash is kept. Whether it was used is not written anywhere else than in its question:
+its answers bear a request id that is made of the link's id, so a crash leaves no link that was used half.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from signoff.errors import (
+    AlreadySettled,
+    LinkEnded,
+    NotFound,
+    RequestConflict,
+    SignoffError,
+    UnknownLink,
+    WrongAnswer,
+)
+from signoff.people.audit.trail import record_refusal
+from signoff.people.links.html_values import Filled, answer_of, normal
+from signoff.people.questions.answers import answer, get_question
+from signoff.people.questions.question import Question
+from signoff.people.questions.question_state import Case
+from signoff.people.questions.redacted_answers import meaning
+from signoff.records import (
+    AuditKind,
+    NewAuditEvent,
+    Origin,
+    OriginWay,
+    Promise,
+    PromiseState,
+    Token,
+    TokenKind,
+)
+from signoff.records.names import check_by, check_text, user_name
+from signoff.records.responders import Responder
+from signoff.records.start_options import positive_seconds
+from signoff.redaction import Redaction, Redactor
+from signoff.stores.contract.store import Store
+from signoff.stores.tokens import find_token, new_token
+from signoff.stores.wrappers.origin_stamping import stated
+
+LIFETIME_SECONDS: Final = 7 * 24 * 3600.0
+PATH: Final = "/l"
+"""Where a server has the pages of links, each under its secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewLink:
+    """A link that was made just now. Its secret is told here and nowhere else.
+
+    Attributes:
+        token: What is kept of it.
+        path: Its address below that of a server; it has the secret in it.
+        url: Its whole address, where a server has made it.
+    """
+
+    token: Token
+    path: str = field(repr=False)
+    url: str | None = field(default=None, repr=False)
+
+    def at(self, public_url: str) -> str:
+        """Return its whole address, where people reach a server at ``public_url``."""
+        return public_url.rstrip("/") + self.path
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedLink:
+    """A link, its question, and for whom it is."""
+
+    token: Token
+    question: Promise
+    responder: Responder
+
+    @property
+    def request_id(self) -> str:
+        """What its answers are known by."""
+        return f"link:{self.token.id}"
+
+    def origin(self, address: str | None) -> Origin:
+        """Return from where comes what is done with it at an address."""
+        return Origin(OriginWay.LINK, self.token.id, address=address)
+
+
+async def create_link(
+    store: Store,
+    question_id: str,
+    *,
+    user_id: str,
+    groups: Collection[str] = (),
+    roles: Collection[str] = (),
+    lifetime_seconds: float = LIFETIME_SECONDS,
+    by: str | None = None,
+    id: str | None = None,
+) -> NewLink:
+    """Make a link by which a person answers a question once.
+
+    Args:
+        store: Where the question is.
+        question_id: The question.
+        user_id: Who answers by it: whoever has the link is taken for them.
+        groups: The groups they are in; the caller vouches for it.
+        roles: The roles they have; likewise.
+        lifetime_seconds: How long it is good; never longer than until the question's deadline.
+        by: Who makes it.
+        id: Its id, if not any; one that is taken cannot be made.
+
+    Raises:
+        NotFound: There is no such question.
+        AlreadySettled: It is closed.
+        NotAllowed: They may not answer it.
+        InvalidValue: A name is none, or the lifetime no number of seconds above 0.
+        IdConflict: The id is taken.
+    """
+    positive_seconds("lifetime_seconds", lifetime_seconds)
+    check_text("user_id", user_id)
+    check_by(by)
+    responder = Responder.of(user_id, groups, roles)
+    question = await get_question(store, question_id)
+    now = store.clock.now()
+    case = Case.of(question, now)
+    _check_open(case)
+    case.check_asked(responder)
+    expires_at = now + lifetime_seconds
+    if case.deadline_at is not None:
+        expires_at = min(expires_at, case.deadline_at)
+    secret, new = new_token(
+        TokenKind.LINK,
+        user_id,
+        id=id,
+        question_id=question_id,
+        data=json.dumps({"groups": sorted(responder.groups), "roles": sorted(responder.roles)}),
+        created_by=by,
+        expires_at=expires_at,
+    )
+    token = await store.create_token(new)
+    details = {"link": token.id, "for": user_id, "groups": sorted(groups), "roles": sorted(roles)}
+    await _record(store, token, question, AuditKind.LINKED, by, {**details, "expires_at": expires_at})
+    return NewLink(token, f"{PATH}/{secret}")
+
+
+async def revoke_link(store: Store, link_id: str, *, by: str | None = None) -> Token:
+    """Revoke a link; a revoked one stays as it is. Raises NotFound, and InvalidValue for a name that is not one."""
+    check_by(by)
+    token = await _get_link(store, link_id)
+    was_open = token.revoked_at is None
+    token = await store.revoke_token(link_id)
+    if was_open:
+        try:
+            question = await store.get_promise(token.question_id or "")
+        except NotFound:
+            return token
+        await _record(
+            store, token, question, AuditKind.UNLINKED, by, {"link": token.id, "for": token.subject}
+        )
+    return token
+
+
+async def find_link(store: Store, secret: str) -> OpenedLink:
+    """Return a link that neither expired nor was revoked, whatever became of its question.
+
+    Nothing is changed, since programs that scan mail open links, too.
+
+    Raises:
+        UnknownLink: There is none of this secret in this namespace.
+        LinkEnded: It expired, was revoked, or its question is gone.
+    """
+    token = await find_token(store, TokenKind.LINK, secret)
+    if token is None or token.namespace != store.namespace or token.question_id is None:
+        raise UnknownLink
+    if token.revoked_at is not None:
+        raise LinkEnded("revoked")
+    if not token.is_open(store.clock.now()):
+        raise LinkEnded("expired")
+    try:
+        question = await get_question(store, token.question_id)
+    except NotFound:
+        raise LinkEnded("gone") from None
+    if question.created_at > token.created_at:  # another question has the id of one that was deleted
+        raise LinkEnded("gone")
+    said: dict[str, list[str]] = json.loads(token.data or "{}")
+    groups, roles = (frozenset(said.get(name, ())) for name in ("groups", "roles"))
+    return OpenedLink(token, question, Responder(token.subject, groups, roles))
+
+
+async def record_ended(store: Store, secret: str, error: LinkEnded, address: str | None) -> None:
+    """Record that somebody wanted to answer with a link that is good for nothing any more, if its question is there.
+
+    Args:
+        store: Where the question is.
+        secret: The link's.
+        error: Why it is refused.
+        address: From which address they wanted it.
+    """
+    token = await find_token(store, TokenKind.LINK, secret)
+    if token is None or token.namespace != store.namespace or token.question_id is None:
+        return
+    try:
+        question = await get_question(store, token.question_id)
+    except NotFound:
+        return
+    if question.created_at <= token.created_at:
+        link = OpenedLink(token, question, Responder(token.subject))
+        at = stated(store, link.origin(address))
+        await record_refusal(at, question, token.subject, error, request_id=link.request_id)
+
+
+def check_usable(link: OpenedLink, now: float) -> None:
+    """Say why a link's question cannot be answered by it at a time. Nothing is changed.
+
+    Raises:
+        LinkEnded: It was used.
+        AlreadySettled: The question was closed otherwise.
+        NotAllowed: The person may not answer any more.
+    """
+    if is_used(link):
+        raise LinkEnded("used")
+    case = Case.of(link.question, now)
+    _check_open(case)
+    case.check_asked(link.responder)
+
+
+async def answer_by_link(
+    store: Store,
+    link: OpenedLink,
+    value: Any,
+    *,
+    note: str | None = None,
+    digest: str | None = None,
+    address: str | None = None,
+) -> Promise:
+    """Answer a question by a link. The very same answer again is a success without effect.
+
+    Args:
+        store: Where the question is.
+        link: As ``find_link`` returned it.
+        value: As ``signoff.people.questions.answers.answer`` takes it.
+        note: What they add in words.
+        digest: What they saw.
+        address: From which address they answer.
+
+    Raises:
+        LinkEnded: It was used for another answer.
+        SignoffError: What ``answer`` refuses. The link is as good as before.
+    """
+    try:
+        settled = await answer(
+            stated(store, link.origin(address)),
+            link.question.id,
+            value,
+            user_id=link.responder.user_id,
+            groups=link.responder.groups,
+            roles=link.responder.roles,
+            note=note,
+            request_id=link.request_id,
+            digest=digest,
+        )
+    except RequestConflict:
+        raise LinkEnded("used") from None
+    except WrongAnswer:
+        if is_used(link):
+            raise LinkEnded("used") from None
+        raise
+    await store.touch_token(link.token.id)
+    return settled
+
+
+async def answer_by_form(
+    store: Store, link: OpenedLink, filled: Filled, redaction: Redaction, address: str | None = None
+) -> Promise:
+    """Answer a question with what came back from its page; see ``answer_by_link``.
+
+    Args:
+        store: Where the question is.
+        link: As ``find_link`` returned it.
+        filled: What came back. It says which question it was shown, by the digest.
+        redaction: What was not shown there.
+        address: From which address it came.
+    """
+    store = stated(store, link.origin(address))
+    case = Case.of(link.question, store.clock.now())
+    redactor = Redactor(store, redaction)
+    question = Question.of(await redactor.shown(link.question))
+    value, wrong = answer_of(question, filled, can_edit=case.policy.quorum is None)
+    if wrong:
+        refusal: SignoffError = WrongAnswer(link.question.id, wrong)
+        try:
+            check_usable(link, case.now)
+        except SignoffError as unusable:
+            refusal = unusable
+        await record_refusal(
+            store, link.question, link.responder.user_id, refusal, request_id=link.request_id
+        )
+        raise refusal
+    note, digest = (normal("".join(filled.get(name, ())[:1])) for name in ("note", "digest"))
+    async with meaning(redactor, store, link.question, value, link.responder) as meant:
+        return await answer_by_link(
+            store, link, meant, note=note.strip() or None, digest=digest, address=address
+        )
+
+
+def is_used(link: OpenedLink) -> bool:
+    """Whether its person has answered by a link."""
+    question, by = link.question, link.question.settled_by
+    if question.request_id == link.request_id and by is not None and user_name(by) == link.responder.user:
+        return True
+    vote = Case.of(question, 0.0).vote_of(link.responder)
+    return vote is not None and vote.request_id == link.request_id
+
+
+async def _get_link(store: Store, link_id: str) -> Token:
+    try:
+        token = await store.get_token(link_id)
+    except NotFound:
+        raise NotFound("link", link_id) from None
+    if token.kind is not TokenKind.LINK:
+        raise NotFound("link", link_id)
+    return token
+
+
+def _check_open(case: Case) -> None:
+    question = case.question
+    if question.state is not PromiseState.PENDING:
+        raise AlreadySettled(question.id, question.state.value, question.settled_by, question.settled_at)
+    if case.deadline_at is not None and case.deadline_at <= case.now:
+        raise AlreadySettled(question.id, PromiseState.TIMED_OUT.value, None, case.deadline_at)
+
+
+async def _record(
+    store: Store, token: Token, question: Promise, kind: AuditKind, by: str | None, details: dict[str, Any]
+) -> None:
+    id = f"{kind.value}-{token.id}"
+    await store.record([NewAuditEvent(id, kind, question.id, question.run_id, by, json.dumps(details))])

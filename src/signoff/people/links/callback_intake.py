@@ -1,0 +1,269 @@
+"""Taking callbacks: what comes to an external question's address is checked as an answer is, and settles it once.
+
+The secret in the address is known by its hash, as that of an answer link is. A repetition is known by what it says, not
+by its headers, in which a provider may sign each attempt anew: its request id is made of the content and the secret.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from signoff import codec
+from signoff.codec.strict_json import read_exactly
+from signoff.errors import (
+    AlreadySettled,
+    LinkEnded,
+    NotFound,
+    RequestConflict,
+    SignoffError,
+    StoreError,
+    UnknownLink,
+    WrongAnswer,
+)
+from signoff.people.audit.trail import record_refusal
+from signoff.people.questions.answer_checks import check_answer, read_value
+from signoff.people.questions.answers import announce, get_question
+from signoff.people.questions.callback_terms import FORM, MOST_FIELDS, Terms, media_type
+from signoff.people.questions.question import Question
+from signoff.people.schemas.validation import problems
+from signoff.records import (
+    Origin,
+    OriginWay,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Settlement,
+    Token,
+    TokenKind,
+)
+from signoff.stores.contract.store import Store
+from signoff.stores.contract.tokens import CALLBACK
+from signoff.stores.tokens import find_token
+from signoff.stores.wrappers.origin_stamping import stated
+
+STATE: Final = "state"
+"""The field by which OAuth servers give back what they were given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A request to a callback's address.
+
+    Attributes:
+        method: ``GET`` or ``POST``.
+        query: What follows the ``?``.
+        headers: By lower-case names.
+        body: Its bytes.
+        address: From which it came.
+    """
+
+    method: str = "POST"
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes = b""
+    address: str | None = None
+
+    @property
+    def content_type(self) -> str | None:
+        """What the body is said to be."""
+        return self.headers.get("content-type")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCallback:
+    """A callback's address that is known.
+
+    Attributes:
+        store: The store, bound to the namespace that the address is of.
+        token: What is kept of the secret.
+        question: The question, open or closed.
+        secret: The secret.
+    """
+
+    store: Store
+    token: Token
+    question: Promise
+    secret: str = field(repr=False)
+
+    @property
+    def asked(self) -> Question:
+        """What was asked."""
+        return Question.of(self.question)
+
+    @property
+    def terms(self) -> Terms:
+        """How it is taken."""
+        return Terms.of(self.asked.callback or {})
+
+
+async def find_callback(store: Store, secret: str) -> FoundCallback:
+    """Return the question of a secret, of whichever namespace. Nothing is changed.
+
+    Raises:
+        UnknownLink: There is none of this secret.
+        LinkEnded: The question is gone.
+    """
+    token = await find_token(store, TokenKind.CALLBACK, secret)
+    if token is None or token.question_id is None:
+        raise UnknownLink
+    within = store.within(token.namespace)
+    try:
+        question = await get_question(within, token.question_id)
+    except NotFound:
+        raise LinkEnded("gone") from None
+    if question.created_at > token.created_at:  # another question has the id of one that was deleted
+        raise LinkEnded("gone")
+    return FoundCallback(within, token, question, secret)
+
+
+def check_open(found: FoundCallback) -> None:
+    """Raise LinkEnded if its question timed out or was withdrawn, AlreadySettled if it has an answer."""
+    question, now = found.question, found.store.clock.now()
+    if question.state is not PromiseState.PENDING:
+        _refuse_ended(
+            AlreadySettled(question.id, question.state.value, question.settled_by, question.settled_at)
+        )
+    if question.due_at is not None and question.due_at <= now:
+        raise LinkEnded("expired")
+
+
+async def receive(found: FoundCallback, incoming: Incoming) -> Promise:
+    """Settle a question with what came to its address. The same again is a success without effect.
+
+    Args:
+        found: As ``find_callback`` returned it.
+        incoming: What came, by a method that the question takes.
+
+    Raises:
+        WrongAnswer: It is not what the question's schema describes. The question stays open.
+        NotSerializable: It is no JSON that can be kept. It stays open.
+        PayloadTooLarge: It is over the limit. It stays open.
+        AlreadySettled: Somebody else has answered, or something else came before.
+        LinkEnded: The question timed out or was withdrawn.
+    """
+    origin = Origin(OriginWay.CALLBACK, found.token.id, address=incoming.address)
+    found = replace(found, store=stated(found.store, origin))
+    store, question = found.store, found.question
+    began = time.perf_counter()
+    request_id = _request_id(found, incoming)
+    if question.request_id == request_id:
+        return question
+    try:
+        settled = await _settle(found, incoming, request_id)
+    except SignoffError as error:
+        if not isinstance(error, StoreError):
+            await record_refusal(store, question, CALLBACK, error)
+        seconds = time.perf_counter() - began
+        await announce(store, question.id, question, CALLBACK, type(error).__name__, seconds)
+        raise
+    await announce(store, question.id, question, CALLBACK, "accepted", time.perf_counter() - began)
+    await store.touch_token(found.token.id)
+    return settled
+
+
+async def _settle(found: FoundCallback, incoming: Incoming, request_id: str) -> Promise:
+    check_open(found)
+    asked, id = found.asked, found.question.id
+    value = _whole(found.terms, incoming) if found.terms.is_whole else _said(id, asked, incoming)
+    plain = read_value(asked, value)
+    check_answer(id, asked, plain)
+    text = codec.encode(plain, path="value")
+    settlement = Settlement(PromiseState.RESOLVED, text, CALLBACK, request_id=request_id)
+    try:
+        settled, _ = await found.store.settle(id, PromiseKind.QUESTION, settlement)
+    except RequestConflict:  # the same came just now, with other headers
+        return await found.store.get_promise(id)
+    except AlreadySettled as error:
+        _refuse_ended(error)
+        raise
+    return settled
+
+
+def _refuse_ended(error: AlreadySettled) -> None:
+    """Raise what an address is refused with whose question is closed."""
+    if error.state == PromiseState.TIMED_OUT:
+        raise LinkEnded("expired") from None
+    if error.state == PromiseState.CANCELLED:
+        raise LinkEnded("revoked") from None
+    raise error
+
+
+def _request_id(found: FoundCallback, incoming: Incoming) -> str:
+    """Return by what a repetition is known. Who does not know the secret learns nothing of the content by it."""
+    parts = (incoming.method.encode(), incoming.query.encode(), incoming.body)
+    content = b"".join(b"%d:%b" % (len(part), part) for part in parts)
+    return f"callback:{hmac.digest(found.secret.encode(), content, 'sha256').hex()}"
+
+
+def _whole(terms: Terms, incoming: Incoming) -> dict[str, Any]:
+    """Return all that came, as the plain data of a ``Callback``."""
+    kept = {
+        name: incoming.headers[name.lower()] for name in terms.headers if name.lower() in incoming.headers
+    }
+    try:
+        body, encoding = incoming.body.decode(), "utf-8"
+    except UnicodeDecodeError:
+        body, encoding = incoming.body.decode("latin-1"), "latin-1"
+    return {
+        "method": incoming.method,
+        "query": incoming.query,
+        "headers": kept,
+        "content_type": incoming.content_type,
+        "body": body,
+        "encoding": encoding,
+    }
+
+
+def _said(question_id: str, asked: Question, incoming: Incoming) -> Any:
+    """Return what the body says, or for GET the query. Raises WrongAnswer."""
+    try:
+        if incoming.method == "GET":
+            return _of_fields(asked, incoming.query)
+        kind = media_type(incoming.content_type)
+        if kind == FORM:
+            return _of_fields(asked, incoming.body.decode("ascii"))
+        if kind == "multipart/form-data":
+            raise ValueError("a form in parts is not read")
+        text = incoming.body.decode()
+        return read_exactly(text) if kind.endswith(("/json", "+json")) else _of_text(text)
+    except (ValueError, RecursionError) as error:
+        raise WrongAnswer(question_id, [("", f"it cannot be read: {error}")]) from None
+
+
+def _of_fields(asked: Question, text: str) -> dict[str, Any]:
+    """Return the fields of a form. Of a field that does not fit as a text it is tried what it says as JSON.
+
+    Raises:
+        ValueError: It is no form.
+    """
+    found = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
+    value: dict[str, Any] = {name: texts[0] if len(texts) == 1 else texts for name, texts in found.items()}
+    wrong = {path.partition(".")[0] for path, _ in problems(asked.answer_schema, value)}
+    return {name: _literal(each) if name in wrong else each for name, each in value.items()}
+
+
+def _literal(said: str | list[str]) -> Any:
+    """Return the number, the boolean or the null that a text writes; itself, if it writes none."""
+    if isinstance(said, list):
+        return [_literal(each) for each in said]
+    try:
+        value = json.loads(said)
+    except (ValueError, RecursionError):
+        return said
+    return value if value is None or isinstance(value, bool | int | float) else said
+
+
+def _of_text(text: str) -> Any:
+    """Return a text that is said to be none in particular; what it says, if it is an object or a list of JSON."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        return read_exactly(text)
+    except (ValueError, RecursionError):
+        return text

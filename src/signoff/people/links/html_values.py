@@ -1,0 +1,323 @@
+"""What a page's controls show, and which value they give when the page comes back filled in.
+
+A control that comes back as it was shown gives the very value that it began with: nobody edits by looking.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from signoff.people.links.html_fields import (
+    APPROVE,
+    EDIT,
+    MISSING,
+    REJECT,
+    Control,
+    Group,
+    controls_of,
+    decision_of,
+    same,
+    visible_json,
+)
+from signoff.people.questions.question import Question
+
+Filled = Mapping[str, Sequence[str]]
+"""The values that a page sends for each name."""
+
+OTHER: Final = "other"
+"""What stands for a text of one's own among the numbers of the choices."""
+
+_WHOLE: Final = re.compile(r"-?[0-9]{1,4000}")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,4000}(\.[0-9]{1,4000})?([eE][+-]?[0-9]{1,4})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a control shows.
+
+    Attributes:
+        text: What is written in it.
+        chosen: The numbers of what is chosen, and ``OTHER``.
+        other: What is written as a text of one's own.
+    """
+
+    text: str = ""
+    chosen: frozenset[str] = frozenset()
+    other: str = ""
+
+
+class _Wrong(Exception):
+    """Something that no value can be made of."""
+
+
+def begin(control: Control) -> Shown:
+    """Return what a control shows at first."""
+    initial = control.initial
+    match control.kind:
+        case "one" | "some":
+            values = [initial]
+            if control.kind == "some" and isinstance(initial, list):
+                values = cast("list[Any]", initial)
+            numbers = [_number(control, value) for value in values]
+            own = [value["other"] for value in values if _is_own(value)]
+            chosen = {str(number) for number in numbers if number is not None}
+            return Shown(chosen=frozenset({*chosen, OTHER} if own else chosen), other="\n".join(own))
+        case "lines":
+            return Shown("\n".join(_line(value) for value in initial or ()) if initial is not MISSING else "")
+        case "json":
+            return Shown("" if initial is MISSING else visible_json(initial))
+        case _:
+            return Shown("" if initial is MISSING or initial is None else _line(initial))
+
+
+def returned(control: Control, filled: Filled) -> Shown:
+    """Return what a control shows once it came back filled in."""
+    texts = filled.get(control.name, ())
+    other = normal("".join(filled.get(f"{control.name}.{OTHER}", ())[:1]))
+    if control.kind in ("one", "some"):
+        return Shown(chosen=frozenset(texts) - {""}, other=other)
+    return Shown(normal("".join(texts[:1])))
+
+
+def read(groups: Sequence[Group], filled: Filled, start: Any = MISSING) -> tuple[Any, list[tuple[str, str]]]:
+    """Return the value that filled-in controls give.
+
+    Args:
+        groups: The controls.
+        filled: What came back.
+        start: The value that they began with; what no control is for stays as it is there.
+
+    Returns:
+        The value, and ``(field, message)`` for each that no value can be made of.
+    """
+    wrong: list[tuple[str, str]] = []
+
+    def value_of(control: Control, *, is_needed: bool) -> Any:
+        try:
+            if control.kind != "some" and len(filled.get(control.name, ())) > 1:
+                raise _Wrong("this is there twice")
+            value = _value(control, returned(control, filled))
+            if value is MISSING and is_needed and control.is_required:
+                raise _Wrong("this is needed")
+        except _Wrong as why:
+            wrong.append((".".join(control.path), str(why)))
+            return MISSING
+        return value
+
+    if len(groups) == 1 and groups[0].is_whole:
+        return value_of(groups[0].controls[0], is_needed=True), wrong
+    result = copy.deepcopy(cast("dict[str, Any]", start)) if isinstance(start, dict) else {}
+    for group in groups:
+        is_needed = group.is_required and not group.is_nullable
+        values = {control.path[-1]: value_of(control, is_needed=is_needed) for control in group.controls}
+        if not group.path:
+            _put(result, values)
+            continue
+        [name] = group.path
+        known = result.get(name)
+        inner: dict[str, Any] = cast("dict[str, Any]", known) if isinstance(known, dict) else {}
+        _put(inner, values)
+        if inner or isinstance(known, dict):
+            result[name] = inner
+        elif group.is_required:
+            result[name] = None if group.is_nullable else {}
+    return result, wrong
+
+
+def answer_of(question: Question, filled: Filled, *, can_edit: bool) -> tuple[Any, list[tuple[str, str]]]:
+    """Return the answer that a filled-in page gives.
+
+    Args:
+        question: What was asked.
+        filled: What came back.
+        can_edit: Whether a proposal may be edited.
+
+    Returns:
+        The answer, and ``(field, message)`` for each part that no value can be made of.
+    """
+    if any(filled.get("skip", ())):
+        return None, []
+    if question.input_type != "approval":
+        return read(controls_of(question), filled)
+    decision, wrong = read(
+        [Group((), None, (decision_of(question, can_edit=can_edit),), is_whole=True)], filled
+    )
+    if wrong:
+        return None, wrong
+    if decision == REJECT or question.proposal is None or not can_edit:
+        return {"approved": decision == APPROVE}, []
+    edited, wrong = read(controls_of(question), filled, question.proposal)
+    if decision == EDIT:
+        return {"approved": True, "edited": edited}, wrong
+    if wrong or json.dumps(edited, sort_keys=True) != json.dumps(question.proposal, sort_keys=True):
+        return None, [
+            ("approved", "you have changed what is proposed: approve it with your changes, or undo them")
+        ]
+    return {"approved": True}, []
+
+
+def _put(target: dict[str, Any], values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        if value is MISSING:
+            target.pop(name, None)
+        else:
+            target[name] = value
+
+
+def _value(control: Control, shown: Shown) -> Any:
+    """Raises _Wrong."""
+    if control.initial is not MISSING and shown == _normal_shown(begin(control)):
+        return control.initial
+    match control.kind:
+        case "one":
+            return _one(control, shown)
+        case "some":
+            return _some(control, shown)
+        case "lines":
+            return _lines(control, shown.text)
+        case "line" | "long" if not shown.text and not control.has_format:
+            if control.is_nullable:
+                return _nothing(control)
+            if control.initial is not MISSING and (control.is_required or control.falls_back):
+                return ""
+            return MISSING
+        case _ if not shown.text.strip():
+            return _nothing(control)
+        case "line" if control.has_format:
+            return shown.text.strip()
+        case _:
+            return _READ[control.kind](shown.text)
+
+
+def _nothing(control: Control) -> Any:
+    """Return what it means that a control is left empty.
+
+    Raises:
+        _Wrong: Something was shown and taken away, and the default of the type would silently take its place.
+    """
+    if control.falls_back and control.initial is not MISSING and not control.is_nullable:
+        raise _Wrong("this cannot be empty: write or choose a value")
+    return (
+        None if control.is_nullable and (control.is_required or control.initial is not MISSING) else MISSING
+    )
+
+
+def _one(control: Control, shown: Shown) -> Any:
+    if len(shown.chosen) > 1:
+        raise _Wrong("choose one")
+    if OTHER in shown.chosen and control.other is not None:
+        if not shown.other.strip():
+            raise _Wrong("write what you mean, or choose an option")
+        return {"other": shown.other}
+    if shown.other.strip():
+        raise _Wrong("you chose something, and wrote a text of your own: do one of both")
+    if not shown.chosen:
+        return _nothing(control)
+    [chosen] = shown.chosen
+    return _chosen(control, chosen)
+
+
+def _some(control: Control, shown: Shown) -> Any:
+    own = [line for line in shown.other.split("\n") if line.strip()] if control.other is not None else []
+    numbers = sorted(shown.chosen - {OTHER}, key=lambda each: (len(each), each))
+    values = [*(_chosen(control, each) for each in numbers), *({"other": line} for line in own)]
+    if not values and not control.is_required and control.initial is MISSING:
+        return MISSING
+    return values
+
+
+def _chosen(control: Control, number: str) -> Any:
+    if re.fullmatch("[0-9]{1,6}", number) is None or int(number) >= len(control.choices):
+        raise _Wrong("there is no such option")
+    return control.choices[int(number)].value
+
+
+def _lines(control: Control, text: str) -> Any:
+    lines = [line for line in text.split("\n") if line.strip()]
+    if not lines and not control.is_required and control.initial is MISSING:
+        return MISSING
+    return [
+        _READ[control.items](line if control.items in ("line", "long") else line.strip()) for line in lines
+    ]
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _integer(text: str) -> int:
+    if _WHOLE.fullmatch(text.strip()) is None:
+        raise _Wrong("this is no whole number")
+    return int(text)
+
+
+def _float(text: str) -> int | float:
+    if _NUMBER.fullmatch(text.strip()) is None or not math.isfinite(float(text)):
+        raise _Wrong("this is no number; write it as 12.5")
+    return int(text) if _WHOLE.fullmatch(text.strip()) else float(text)
+
+
+def _decimal(text: str) -> str:
+    _float(text)
+    return text.strip()
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise _Wrong(f"this is no JSON: {error}") from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a key is there twice")
+    return made
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text} is too large")
+    return float(text)
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no value")
+
+
+_READ: Final[Mapping[str, Callable[[str], Any]]] = {
+    "line": _text,
+    "long": _text,
+    "integer": _integer,
+    "number": _float,
+    "decimal": _decimal,
+    "json": _json,
+}
+
+
+def _number(control: Control, value: Any) -> int | None:
+    return next((n for n, choice in enumerate(control.choices) if same(choice.value, value)), None)
+
+
+def _is_own(value: Any) -> bool:
+    return isinstance(value, dict) and "other" in value
+
+
+def _line(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def normal(text: str) -> str:
+    """Write ends of lines as one character: browsers send two."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _normal_shown(shown: Shown) -> Shown:
+    return Shown(normal(shown.text), shown.chosen, normal(shown.other))

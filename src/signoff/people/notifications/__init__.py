@@ -1,0 +1,1 @@
+"""Notifications: the outbox, and the channels that deliver it."""

@@ -1,0 +1,56 @@
+"""Whatever else a service is reached by: https://github.com/caronc/apprise."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import apprise
+
+from signoff.errors import InvalidValue
+from signoff.people.notifications.channels.channel import Undelivered
+from signoff.people.notifications.channels.silenced_logging import quiet
+from signoff.people.notifications.notices import Notice
+
+
+class AppriseSender:
+    """Sends each notice to one of apprise's services.
+
+    Args:
+        url: Such as ``ntfy://topic`` or ``msteams://...``.
+
+    Raises:
+        InvalidValue: apprise knows no such service.
+    """
+
+    is_shared = True
+    is_record = False
+    is_mailbox = False
+
+    def __init__(self, url: str) -> None:
+        self._service = apprise.Apprise()
+        with quiet():
+            is_known = self._service.add(url)  # pyright: ignore[reportUnknownMemberType]
+        if not is_known:
+            raise InvalidValue("url", "apprise knows no such service, or the URL lacks something")
+
+    def address_of(self, assignee: str) -> str | None:
+        return None
+
+    async def send(self, notice: Notice) -> None:
+        parts = [f"{label}: {text}" if label else text for label, text in notice.parts]
+        if notice.url is not None:
+            parts.append(notice.url)
+        notify = cast("Any", self._service).notify
+        with quiet():
+            sent = await asyncio.to_thread(  # unlike apprise's own threads, it knows that it is quiet
+                notify,
+                title=notice.title,
+                body="\n\n".join(parts),
+                body_format=apprise.NotifyFormat.TEXT,
+            )
+        if not sent:
+            raise Undelivered("the service has not taken it")
+
+    async def close(self) -> None:
+        pass

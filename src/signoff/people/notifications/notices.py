@@ -1,0 +1,208 @@
+"""What people are told of a question: an event, with the question as it is when they are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+from urllib.parse import quote
+
+from signoff.codec.strict_json import read_object
+from signoff.errors import AlreadySettled
+from signoff.people.questions.actions import shown_beside
+from signoff.people.questions.attachments import is_web
+from signoff.people.questions.question_state import TIMEOUT, Case
+from signoff.people.questions.readable_rows import why_unreadable
+from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
+from signoff.records.deliveries import Delivery
+from signoff.wire import timestamps
+
+LONGEST_TEXT: Final = 2_800  # characters of a question, its help or its proposal
+LONGEST_TITLE: Final = 150
+
+_TITLES: Final = {
+    AuditKind.ASKED: "Question",
+    AuditKind.REMINDED: "Reminder",
+    AuditKind.ESCALATED: "Escalated",
+    AuditKind.DELEGATED: "Delegated to you",
+    AuditKind.RESOLVED: "Answered",
+    AuditKind.REJECTED: "Rejected",
+    AuditKind.CANCELLED: "Withdrawn",
+    AuditKind.TIMED_OUT: "Timed out",
+    AuditKind.CLAIMED: "Claimed",
+    AuditKind.RELEASED: "Released",
+    AuditKind.VOTED: "Vote",
+    AuditKind.VIEWED: "Viewed",
+    AuditKind.COMMENTED: "Comment",
+    AuditKind.REFUSED: "Answer refused",
+    AuditKind.DEFAULTED: "Nobody answered",
+}
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What a delivery says.
+
+    Attributes:
+        delivery: Which delivery, and to whom.
+        address: Where to, as the channel's sender knows places.
+        event: What happened.
+        question: The question as it is now; None if it is gone, with its run.
+        url: Where to look at it.
+        now: When it is sent, in unix seconds.
+        answer_url: By which the recipient answers without signing in, if they may: whoever has it is taken for them.
+    """
+
+    delivery: Delivery
+    address: str
+    event: AuditEvent
+    question: Promise | None
+    url: str | None
+    now: float
+    answer_url: str | None = field(default=None, repr=False)
+
+    @property
+    def title(self) -> str:
+        """One line: what happened, and the question's first words."""
+        what = _TITLES.get(self.event.kind, self.event.kind.value)
+        return shown(f"{what}: {' '.join(self.text.split())}", LONGEST_TITLE).replace("\n", " ")
+
+    @property
+    def text(self) -> str:
+        """The question's text."""
+        return str(self.data.get("text", self.delivery.question_id))
+
+    @property
+    def parts(self) -> list[tuple[str, str]]:
+        """What there is to say: (label, text) each, safe to show as plain text."""
+        return [(label, shown(text, LONGEST_TEXT)) for label, text in self._said]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether ``parts`` leave nothing out."""
+        return all(len(text) <= LONGEST_TEXT and len(spelled(text)) <= LONGEST_TEXT for _, text in self._said)
+
+    @cached_property
+    def _said(self) -> list[tuple[str, str]]:
+        data = self.data
+        unreadable = None if self.question is None else why_unreadable(self.question)
+        if unreadable is not None:
+            return [("", self.text), ("Cannot be read", unreadable), ("Answered", self._state)]
+        said = [
+            ("", self.text),
+            ("", data.get("help") or ""),
+            ("Details", _written(data.get("metadata") or None)),
+            *self._action,
+            ("Proposed", _written(data.get("proposal"))),
+            ("Options", "\n".join(str(option.get("label", "")) for option in data.get("options", ()))),
+            ("Attached", "\n".join(map(said_of_attachment, data.get("attachments", ())))),
+            ("Due", self._due),
+            ("Answered", self._outcome),
+        ]
+        return [(label, text) for label, text in said if text.strip()]
+
+    @property
+    def _action(self) -> list[tuple[str, str]]:
+        said = shown_beside(self.data.get("proposal"), self.data.get("action"))
+        return [(label, part if isinstance(part, str) else _written(part)) for label, part in said]
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """What is asked, as in the question's JSON; of a question that is gone what its event still says of it."""
+        written = self.question.data if self.question is not None else self.details.get("data")
+        return read_object(written) if isinstance(written, str) else {}
+
+    @cached_property
+    def details(self) -> dict[str, Any]:
+        """What the event says."""
+        return details_of(self.event)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the question can still be answered."""
+        return self.question is not None and self.question.state is PromiseState.PENDING
+
+    @property
+    def _due(self) -> str:
+        if self.question is None or not self.is_open:
+            return ""
+        case = Case.readable(self.question, self.now)
+        due_at = None if case is None else case.deadline_at
+        return "" if due_at is None else timestamps.spell(due_at, "%Y-%m-%d %H:%M UTC")
+
+    @property
+    def _state(self) -> str:
+        return "" if self.question is None or self.is_open else self.question.state.value.replace("_", " ")
+
+    @property
+    def _outcome(self) -> str:
+        question = self.question
+        if question is None or self.is_open:
+            return ""
+        by = "" if question.settled_by is None else f" by {question.settled_by}"
+        if question.settled_by == TIMEOUT:
+            by = ", by default"
+        said = self._state
+        if question.state is PromiseState.RESOLVED and self.data.get("input_type") == "approval":
+            said = "approved" if read_object(question.value).get("approved") is True else "not approved"
+        note = "" if question.note is None else f": {question.note}"
+        return f"{said}{by}{note}"
+
+
+def said_of_attachment(attachment: Mapping[str, Any]) -> str:
+    """Return an attachment's name and address, without one that would run in the page that shows it."""
+    name, url = attachment["name"], attachment["url"]
+    return f"{name} {url}" if is_web(url) else f"{name} (its address is none of the web)"
+
+
+def url_of(public_url: str | None, question: Promise) -> str | None:
+    """Return the address of a question's page in Studio, where people sign in; None without a ``public_url``."""
+    if public_url is None:
+        return None
+    return f"{public_url.rstrip('/')}/inbox/{quote(question.id, safe='')}"
+
+
+def details_of(event: AuditEvent) -> dict[str, Any]:
+    """Return the details of an event; none of one that somebody wrote past the store."""
+    return read_object(event.details)
+
+
+def _written(value: object) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def shown(text: str, most: int) -> str:
+    """Return text as people can be shown it, ``spelled`` and cut to ``most`` characters."""
+    said = spelled(text[: most + 1])
+    return said if len(said) <= most else f"{said[: most - 1]}…"
+
+
+def spelled(text: str) -> str:
+    """Return text with its invisible characters, and those that turn the direction of writing, spelled out."""
+    lines = text.replace("\r\n", "\n")  # as they end on Windows and in mails
+    return "".join(each if each.isprintable() or each == "\n" else _spelled(each) for each in lines)
+
+
+def _spelled(character: str) -> str:
+    return " " if character == "\t" else character.encode("unicode_escape").decode()
+
+
+def settled_in_words(error: AlreadySettled) -> tuple[str, str]:
+    """Return a title and a text for a person whose answer came too late.
+
+    Example::
+
+        ("The question is answered", "ana was first. Nothing was changed.")
+    """
+    match error.state:
+        case "timed_out":
+            return "The time for an answer is over", "Nothing was changed."
+        case "cancelled":
+            return "The question was withdrawn", "Nothing was changed."
+        case _:
+            return (
+                "The question is answered",
+                f"{error.settled_by or 'Somebody'} was first. Nothing was changed.",
+            )

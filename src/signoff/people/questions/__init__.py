@@ -1,0 +1,1 @@
+"""Questions: their state, answers, edits, policies and standing approvals."""

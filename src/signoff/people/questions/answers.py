@@ -1,0 +1,370 @@
+"""An answer: checked against its question before anything is consumed, then settled once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+from signoff import codec
+from signoff.errors import NotFound, RegistrationError, SignoffError, StoreError
+from signoff.observability import events
+from signoff.observability.events import AnswerGiven
+from signoff.observability.trace_context import traceparent_of
+from signoff.people.audit.trail import record_refusal
+from signoff.people.questions.answer_checks import check_answer, check_texts, own_text, read_value, to_keep
+from signoff.people.questions.changes import bring_up_to_date, decide
+from signoff.people.questions.edits import Edit
+from signoff.people.questions.policies import Policy
+from signoff.people.questions.question import Question
+from signoff.people.questions.question_state import TIMEOUT, Case, Vote
+from signoff.people.questions.standing_approvals import Alike, new_rule, session_of
+from signoff.people.schemas.answer_schemas import form_of
+from signoff.people.schemas.validation import problems
+from signoff.records import Entry, NewRule, NewSignal, Promise, PromiseKind, PromiseState, Run
+from signoff.records.responders import Responder
+from signoff.runtime.loggers import own_logger
+from signoff.stores.contract.store import Store
+from signoff.stores.contract.tokens import CALLBACK
+
+log = own_logger("signoff.people")
+
+READ_SECONDS: Final = 1.0
+"""How long an answer waits for what subscribers are told of its run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Mapping[str, Any]):
+    """What settled a question. Its fields are also read as those of a mapping: ``answer["approved"]``, ``{**answer}``.
+
+    ``json.dumps(answer.plain())`` writes it as JSON. ``bool(answer)`` is false if it was rejected or skipped.
+
+    Attributes:
+        value: What was chosen, written or filled in; an instance of ``answer_type`` if there is one. For an approval
+            the same as ``approved``.
+        approved: For an approval: whether it was approved. None for other questions, which is never a yes.
+        user_id: Who answered, if they said.
+        note: What they added in words.
+        answered_at: When (UTC).
+        skipped: Whether they skipped a skippable question; ``value`` is None then.
+        others: What of ``value`` are texts of their own instead of options.
+        proposal: What was approved, for a question with a proposal: as it was proposed or as they edited it, an
+            instance of ``proposal_type`` if there is one. None if it was rejected or skipped.
+        edits: What they changed of the proposal; empty if nothing.
+        votes: What each of several people has said, where a quorum was asked for.
+        timed_out: Whether nobody answered in time, and this is the ``timeout_answer``.
+        rule: The id of the rule by which it was approved in its maker's name, if it was.
+    """
+
+    value: Any
+    approved: bool | None
+    user_id: str | None
+    note: str | None
+    answered_at: datetime
+    skipped: bool = False
+    others: Sequence[str] = ()
+    proposal: Any = None
+    edits: Sequence[Edit] = ()
+    votes: Sequence[Vote] = ()
+    timed_out: bool = False
+    rule: str | None = None
+
+    @property
+    def is_other(self) -> bool:
+        """Whether they wrote a text of their own."""
+        return bool(self.others)
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in _FIELDS:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_FIELDS)
+
+    def __len__(self) -> int:
+        return len(_FIELDS)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return {**self} == {**other}  # as of any mapping
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.values()))
+
+    def __bool__(self) -> bool:
+        return self.approved is not False and not self.skipped  # ``if answer:`` lets no rejection through
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a field, or ``default`` if it is None or no field has that name."""
+        value = getattr(self, key, None) if key in _FIELDS else None
+        return default if value is None else value
+
+    def plain(self) -> dict[str, Any]:
+        """Return the fields as plain JSON data: instances become dicts, times become text.
+
+        Example::
+
+            log.info("approved: %s", json.dumps(answer.plain()))
+        """
+        return json.loads(codec.encode({key: self[key] for key in self}, path="answer", limit=sys.maxsize))
+
+
+_FIELDS: Final = tuple(field.name for field in fields(Answer))
+
+
+def read_answer(question: Question, entry: Entry, declared: Any) -> Answer:
+    """Make an answer of the journal entry that settled a question.
+
+    Args:
+        question: The question.
+        entry: The entry.
+        declared: The type of the form, or of the proposal; None or a JSON Schema gives plain data.
+
+    Raises:
+        InvalidValue: The value fits the schema but not the type, whose own validators a schema cannot say.
+    """
+    kept: Any = json.loads(entry.value or "null")
+    settled = json.loads(entry.details or "{}")
+    answer = Answer(
+        value=kept,
+        approved=None,
+        user_id=None if settled["by"] in (TIMEOUT, CALLBACK) else settled["by"],
+        note=settled["note"],
+        answered_at=datetime.fromtimestamp(settled["at"], UTC),
+        timed_out=settled["by"] == TIMEOUT,
+    )
+    if question.skippable and kept is None:
+        return replace(answer, skipped=True)
+    match question.input_type:
+        case "approval":
+            approved = kept["approved"] is True
+            proposal = _approved(question, kept.get("proposal"), declared) if approved else None
+            edits = kept.get("edits", ()) if approved else ()
+            votes = tuple(Vote.of(vote) for vote in kept.get("votes", ()))
+            answer = replace(answer, value=approved, approved=approved, votes=votes, rule=kept.get("rule"))
+            return replace(answer, proposal=proposal, edits=edits)
+        case "select":
+            own, value = own_text(kept)
+            return replace(answer, value=value, others=(value,) if own else ())
+        case "multiselect":
+            chosen = [own_text(each) for each in kept]
+            others = tuple(value for own, value in chosen if own)
+            return replace(answer, value=[value for _, value in chosen], others=others)
+        case "form" | "external":
+            return replace(answer, value=_instance(kept, declared, "value"))
+        case "text":
+            return answer
+
+
+def _approved(question: Question, plain: Any, declared: Any) -> Any:
+    if question.proposed is None:
+        return _instance(plain, declared, "proposal")
+    return question.proposed.approved(plain)
+
+
+def _instance(plain: Any, declared: Any, path: str) -> Any:
+    if plain is None or declared is None or isinstance(declared, dict):
+        return plain
+    return codec.decode(codec.encode(plain), cast("object", declared), path=path)
+
+
+async def answer(
+    store: Store,
+    question_id: str,
+    value: Any,
+    *,
+    user_id: str | None = None,
+    groups: Collection[str] = (),
+    roles: Collection[str] = (),
+    note: str | None = None,
+    request_id: str | None = None,
+    digest: str | None = None,
+    alike: Alike | None = None,
+    signal: NewSignal | None = None,
+) -> Promise:
+    """Check an answer and settle its question with it, or count it where several must agree.
+
+    Args:
+        store: Where the question is.
+        question_id: The question.
+        value: What the question's schema describes: ``{"approved": true}``, with ``"edited"`` for another value than
+            the one that is proposed; ``True`` and ``False`` stand for a decision. None skips a skippable question.
+        user_id: Who answers.
+        groups: The groups they are in; the caller vouches for it.
+        roles: The roles they have; likewise.
+        note: What they add in words.
+        request_id: Makes a repetition of this very answer a success without effect.
+        digest: What the answerer saw; refused if the question is another one.
+        alike: Which other questions are approved with it; a repetition approves no more.
+        signal: What is left for a run if the answer counts, before the run is told of it; a repetition leaves no more.
+
+    Raises:
+        NotFound: There is no such question.
+        NotAllowed: They are not asked, or excluded, or nobody says who they are. The question stays open.
+        QuestionClaimed: Somebody else has claimed it.
+        AlreadyVoted: They have voted otherwise.
+        WrongAnswer: The value does not fit, or the digest is another. The question stays open.
+        AlreadySettled: Somebody was first, or it is closed.
+        RequestConflict: The request id was used with another value.
+        NotSerializable: The value is not JSON.
+        PayloadTooLarge: The value is over the limit, with its edits if a proposal was edited.
+        InvalidValue: A text beside the value cannot be kept.
+    """
+    began = time.perf_counter()
+    promise: Promise | None = None
+    try:
+        responder = Responder.of(user_id, groups, roles)
+        check_texts(user_id=user_id, note=note, request_id=request_id)
+        promise = await _get_promise(store, question_id)
+        settled = await _settle(store, promise, value, responder, note, request_id, digest, alike, signal)
+    except SignoffError as error:
+        if promise is not None and not isinstance(error, StoreError):
+            await record_refusal(store, promise, user_id, error, request_id=request_id)
+        seconds = time.perf_counter() - began
+        await announce(store, question_id, promise, user_id, type(error).__name__, seconds)
+        raise
+    await announce(store, question_id, promise, user_id, "accepted", time.perf_counter() - began)
+    return settled
+
+
+async def announce(
+    store: Store,
+    question_id: str,
+    promise: Promise | None,
+    user_id: str | None,
+    outcome: str,
+    seconds: float,
+) -> None:
+    """Tell subscribers of an answer, with what is known of its run."""
+    if not events.subscribers:
+        return
+    run: Run | None = None
+    if promise is not None and promise.run_id is not None:
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                run = await store.get_run(promise.run_id)
+        except Exception:  # the answer stands, whatever became of the store
+            log.debug("telling of answer %s (%s), not of its run", question_id, outcome, exc_info=True)
+    given = AnswerGiven(
+        store.namespace,
+        question_id,
+        None if run is None else run.id,
+        None if run is None else run.workflow,
+        None if run is None else traceparent_of(run.namespace, run.id, run.traceparent),
+        user_id,
+        outcome,
+        seconds,
+    )
+    events.announce(given)
+
+
+async def _settle(
+    store: Store,
+    promise: Promise,
+    value: Any,
+    responder: Responder,
+    note: str | None,
+    request_id: str | None,
+    digest: str | None,
+    alike: Alike | None,
+    signal: NewSignal | None,
+) -> Promise:
+    _check_kind(promise)
+    asked = Question.of(promise)
+    plain = read_value(asked, value)
+    promise = await bring_up_to_date(store, promise)
+    if promise.state is PromiseState.PENDING:  # else ``decide`` says what became of it
+        Case.of(promise, store.clock.now()).check_responder(responder)
+        check_answer(promise.id, asked, plain, digest)
+    rule: NewRule | None = None
+    if alike is not None and promise.state is PromiseState.PENDING:
+        session_id = await session_of(store, promise) if alike.session else None
+        rule = new_rule(promise, asked, plain, responder, alike, store.clock.now(), session_id)
+    text = codec.encode(to_keep(asked, plain), path="value")
+    return await decide(store, promise, responder, text, note, request_id, rule, signal)
+
+
+async def get_question(store: Store, question_id: str) -> Promise:
+    """Return a question, open or closed. Raises NotFound."""
+    promise = await _get_promise(store, question_id)
+    _check_kind(promise)
+    return promise
+
+
+async def _get_promise(store: Store, question_id: str) -> Promise:
+    try:
+        return await store.get_promise(question_id)
+    except NotFound:
+        raise NotFound("question", question_id) from None
+
+
+def _check_kind(promise: Promise) -> None:
+    if promise.kind is not PromiseKind.QUESTION:
+        raise NotFound("question", promise.id)
+
+
+def unclear_outcome(
+    step_name: str,
+    run_id: str,
+    returns: Any,
+    *,
+    key: str,
+    assignees: tuple[str, ...] = (),
+    refused: str | None = None,
+    shown: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the data of the question about a step that may or may not have happened.
+
+    Args:
+        step_name: The step.
+        run_id: Its run.
+        returns: The type of its value: who says that it is done says with which.
+        key: The idempotency key that the attempt had, by which it is found where it may have happened.
+        assignees: Who may answer; empty: anybody.
+        refused: What was wrong with the last answer, if there was one.
+        shown: What its code has shown of it.
+    """
+    result = {} if returns is Any else _schema_or_any(returns)
+    needs_result = problems(result, None) != []
+    definitions = result.pop("$defs", {})
+    metadata = {**(shown or {}), "run_id": run_id, "step": step_name, "idempotency_key": key}
+    question = Question.make(
+        f"Step {step_name!r} was interrupted: it may or may not have happened. What is true?",
+        input_type="form",
+        answer_type={
+            "type": "object",
+            "properties": {
+                "action": {
+                    "enum": ["retry", "done", "fail"],
+                    "description": "retry: run it again; done: it happened, with this result; fail: it did not",
+                },
+                "result": result,
+            },
+            "required": ["action"],
+            "additionalProperties": False,
+            **(_DONE_HAS_RESULT if needs_result else {}),
+            "$defs": definitions,
+        },
+        metadata=metadata if refused is None else {**metadata, "last_answer_refused": refused},
+    )
+    return question.to_json(Policy(assignees=assignees))
+
+
+_DONE_HAS_RESULT: Final = {
+    "if": {"properties": {"action": {"const": "done"}}, "required": ["action"]},
+    "then": {"required": ["result"]},
+}
+
+
+def _schema_or_any(returns: Any) -> dict[str, Any]:
+    try:
+        return form_of("", "returns", returns)
+    except RegistrationError:
+        return {}

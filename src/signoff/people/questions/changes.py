@@ -1,0 +1,334 @@
+"""Carrying out what people and time change about questions, on any store, however many try at once."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from signoff.errors import (
+    AccessDenied,
+    AlreadySettled,
+    NotFound,
+    RequestConflict,
+    UnreadableRecord,
+)
+from signoff.people.audit.trail import recording
+from signoff.people.questions.answer_checks import check_texts
+from signoff.people.questions.policies import check_deadline
+from signoff.people.questions.question import digest_of
+from signoff.people.questions.question_state import Case
+from signoff.people.questions.standing_approvals import look_for_rules
+from signoff.records import (
+    Amendment,
+    AuditKind,
+    NewAuditEvent,
+    NewRule,
+    NewSignal,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Settlement,
+)
+from signoff.records.responders import Responder, check_names
+from signoff.runtime.loggers import own_logger
+from signoff.stores.contract.store import Store
+from signoff.stores.shared.set_aside_items import SetAside
+
+log = own_logger("signoff.people")
+
+AT_ONCE = 100
+
+
+async def decide(
+    store: Store,
+    question: Promise,
+    responder: Responder,
+    value: str,
+    note: str | None,
+    request_id: str | None,
+    rule: NewRule | None = None,
+    signal: NewSignal | None = None,
+) -> Promise:
+    """Give an answer that fits the question's form, as far as its policy lets it count.
+
+    Args:
+        store: Where the question is.
+        question: As it was read just now.
+        responder: Who answers.
+        value: JSON.
+        note: What they add in words.
+        request_id: Makes a repetition of this very answer a success without effect.
+        rule: What is made with it.
+        signal: What is left for a run with it.
+
+    Returns:
+        The question: settled, or pending where others have to agree.
+
+    Raises:
+        NotAllowed, QuestionClaimed, AlreadyVoted: It does not count.
+        AlreadySettled: Somebody was first, or it is closed.
+        RequestConflict: The request id was used with another value.
+        QuestionTooNew: A newer version has asked it.
+    """
+    settlement = Settlement(PromiseState.RESOLVED, value, responder.user_id, note, request_id)
+    while rule is None and signal is None and _is_plain(question):
+        made = replace(settlement, version=question.version)
+        question, _ = await store.settle(question.id, PromiseKind.QUESTION, made)
+        if question.state is not PromiseState.PENDING:
+            return question
+
+    def answer(case: Case) -> Amendment | None:
+        return case.answer(responder, value, note, request_id, rule, signal)
+
+    try:
+        return await _change(store, question, answer)
+    except AlreadySettled:
+        settled = await store.get_promise(question.id)
+        case = Case.of(settled, store.clock.now())
+        vote = case.vote_of(responder)
+        if vote is not None and request_id is not None and vote.request_id == request_id:
+            if vote.approved == json.loads(value)["approved"]:
+                return settled
+            raise RequestConflict(request_id, question.id) from None
+        return (await store.settle(question.id, PromiseKind.QUESTION, settlement))[0]
+
+
+async def bring_up_to_date(store: Store, question: Promise) -> Promise:
+    """Do what time has brought for a question, and return it as it is then."""
+    while question.state is PromiseState.PENDING:
+        overdue = await _overdue(store, Case.of(question, store.clock.now()))
+        if overdue is None:
+            break
+        question, _ = await store.amend(question.id, overdue)
+    return question
+
+
+async def _brought_up_if_readable(store: Store, question: Promise) -> Promise:
+    """Apply what is due to a question. An unreadable one is left for an operator to withdraw."""
+    try:
+        return await bring_up_to_date(store, question)
+    except UnreadableRecord:
+        return question
+
+
+async def _overdue(store: Store, case: Case) -> Amendment | None:
+    """Return what time has brought for a question: that it was asked, which rules may answer, included."""
+    overdue = case.overdue()
+    if not case.awaits_rules or (overdue is not None and overdue.settlement is not None):
+        return overdue
+    try:
+        return await look_for_rules(store, case)
+    except AccessDenied:  # a worker for some groups sees no rules: the server looks
+        return overdue
+
+
+async def view(store: Store, question_id: str, responder: Responder) -> Promise:
+    """Return a question to somebody who may answer it, and record that they have seen it.
+
+    Raises:
+        NotFound, NotAllowed
+    """
+    question = await _get(store, question_id)
+    async with recording(store, question, responder.user_id, "view"):
+        question = await bring_up_to_date(store, question)
+        Case.of(question, store.clock.now()).check_asked(responder)
+    seen = json.dumps({"digest": digest_of(question)})
+    new = NewAuditEvent(
+        uuid.uuid4().hex, AuditKind.VIEWED, question.id, question.run_id, responder.user_id, seen
+    )
+    await store.record([new])
+    return question
+
+
+async def claim(store: Store, question_id: str, responder: Responder) -> Promise:
+    """Say that one will answer a question: until it is released or escalated, nobody else can.
+
+    Raises:
+        NotFound, NotAllowed, QuestionClaimed, AlreadySettled
+    """
+    question = await _get(store, question_id)
+    async with recording(store, question, responder.user_id, "claim"):
+        return await _change(store, question, lambda case: case.claim(responder))
+
+
+async def release(store: Store, question_id: str, responder: Responder) -> Promise:
+    """Let others answer again what one has claimed. Raises NotFound, NotAllowed, AlreadySettled."""
+    question = await _get(store, question_id)
+    async with recording(store, question, responder.user_id, "release"):
+        return await _change(store, question, lambda case: case.release(responder))
+
+
+async def delegate(
+    store: Store, question_id: str, responder: Responder, to: Sequence[str], note: str | None = None
+) -> Promise:
+    """Have others answer instead.
+
+    Args:
+        store: Where the question is.
+        question_id: The question.
+        responder: Who delegates; they must be allowed to answer.
+        to: Assignees, such as ``["user:bob"]``. Those of before may not answer any more.
+        note: Why.
+
+    Raises:
+        NotFound, NotAllowed, QuestionClaimed, AlreadySettled
+        InvalidValue: There is nobody to delegate to, a name is none, or one is excluded.
+    """
+    check_texts(note=note)
+    names = check_names("to", to)
+    question = await _get(store, question_id)
+    async with recording(store, question, responder.user_id, "delegate"):
+        return await _change(store, question, lambda case: case.delegate(responder, names, note))
+
+
+async def cancel(
+    store: Store,
+    question_id: str,
+    by: str | None = None,
+    reason: str | None = None,
+    request_id: str | None = None,
+) -> Promise:
+    """Withdraw a question: its run gets ``QuestionCancelled``, and no answer counts any more.
+
+    Args:
+        store: Where the question is.
+        question_id: The question.
+        by: Who does it; they need not be asked.
+        reason: Why; the run is told.
+        request_id: Makes a repetition a success without effect.
+
+    Raises:
+        NotFound, AlreadySettled
+        InvalidValue: A name or a text is none.
+    """
+    check_texts(reason=reason, request_id=request_id)
+    settlement = Settlement(
+        PromiseState.CANCELLED, by=Responder(by).user_id, note=reason, request_id=request_id
+    )
+    question = await _get(store, question_id)
+    async with recording(store, question, settlement.by, "cancel"):
+        while True:
+            question = await _brought_up_if_readable(store, question)
+            made = replace(settlement, version=question.version)
+            question, _ = await store.settle(question_id, PromiseKind.QUESTION, made)
+            if question.state is not PromiseState.PENDING:
+                return question
+
+
+async def reassign(
+    store: Store, question_id: str, to: Sequence[str], by: str | None = None, reason: str | None = None
+) -> Promise:
+    """Have others answer, whoever is asked now.
+
+    Args:
+        store: Where the question is.
+        question_id: The question.
+        to: Assignees, such as ``["user:bob"]``. Those of before may not answer any more; votes stay.
+        by: Who does it; they need not be asked.
+        reason: Why.
+
+    Raises:
+        NotFound, AlreadySettled
+        InvalidValue: Nobody is named, a name is none or excluded, or they are too few to agree.
+    """
+    check_texts(reason=reason)
+    who, names = Responder(by).user_id, check_names("to", to)
+    question = await _get(store, question_id)
+    async with recording(store, question, who, "reassign"):
+        return await _change(store, question, lambda case: case.reassign(who, names, reason))
+
+
+async def move_deadline(
+    store: Store,
+    question_id: str,
+    timeout_seconds: float,
+    by: str | None = None,
+    reason: str | None = None,
+) -> Promise:
+    """Have people answer a question, which has a deadline, until another time.
+
+    Args:
+        store: Where the question is.
+        question_id: The question.
+        timeout_seconds: How long from now, each second of any time.
+        by: Who does it; they need not be asked.
+        reason: Why.
+
+    Raises:
+        NotFound, AlreadySettled
+        InvalidValue: It has no deadline, or a time, a name or a text is none.
+    """
+    check_texts(reason=reason)
+    who, seconds = Responder(by).user_id, check_deadline(timeout_seconds)
+    question = await _get(store, question_id)
+    async with recording(store, question, who, "move_deadline"):
+        return await _change(store, question, lambda case: case.move_deadline(who, seconds, reason))
+
+
+async def serve_questions(store: Store, aside: SetAside | None = None) -> float | None:
+    """Do what the policies of questions ask for by now, in every namespace. Any number of processes may do it.
+
+    Args:
+        store: The store.
+        aside: Which questions have failed before; None: none of them.
+
+    Returns:
+        When there is something to do next, in unix seconds; None if there is nothing. What fails here is left to
+        others, and looked at again later.
+    """
+    aside = new_set_aside() if aside is None else aside
+    return await aside.serve_due(
+        store, store.due_questions, lambda due: _serve(store.within(due.namespace), due.id), at_once=AT_ONCE
+    )
+
+
+def new_set_aside() -> SetAside:
+    """Make a memory of questions that failed."""
+    return SetAside("question", log)
+
+
+async def _serve(store: Store, question_id: str) -> bool:
+    """Do what a question's policy asks for. Returns whether it will be due at another time now, if at any."""
+    try:
+        question = await store.get_promise(question_id)
+    except NotFound:
+        return True  # it was deleted meanwhile
+    if question.state is not PromiseState.PENDING:
+        return True
+    amendment = await _overdue(store, Case.of(question, store.clock.now()))
+    if amendment is None:
+        return False  # the database's clock is ahead of what we know of it
+    await store.amend(question.id, amendment)
+    return True
+
+
+async def _change(store: Store, question: Promise, make: Callable[[Case], Amendment | None]) -> Promise:
+    """Amend a question as ``make`` says of it as it is, after what time has brought."""
+    while True:
+        if question.state is not PromiseState.PENDING:
+            raise AlreadySettled(question.id, question.state.value, question.settled_by, question.settled_at)
+        case = Case.of(question, store.clock.now())
+        overdue = await _overdue(store, case)
+        amendment = make(case) if overdue is None else overdue
+        if amendment is None:
+            return question
+        question, done = await store.amend(question.id, amendment)
+        if done and overdue is None:
+            return question
+
+
+async def _get(store: Store, question_id: str) -> Promise:
+    try:
+        question = await store.get_promise(question_id)
+    except NotFound:
+        raise NotFound("question", question_id) from None
+    if question.kind is not PromiseKind.QUESTION:
+        raise NotFound("question", question_id)
+    return question
+
+
+def _is_plain(question: Promise) -> bool:
+    """Whether nothing but the form decides which answer counts."""
+    return Case.of(question, 0.0).policy.is_plain and not (question.assignees or question.progress)

@@ -1,0 +1,81 @@
+"""Comments: what people say about a question without answering it. They are events of its audit trail."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+
+from signoff.codec.strict_json import read_object
+from signoff.errors import InvalidValue, NotAllowed, NotFound, RequestConflict
+from signoff.people.audit.trail import record_refusal
+from signoff.people.questions.answer_checks import check_texts
+from signoff.people.questions.answers import get_question
+from signoff.records import AuditEvent, AuditKind, NewAuditEvent
+from signoff.records.names import check_text
+from signoff.records.paging import AuditFilter
+from signoff.records.responders import Responder
+from signoff.stores.contract.store import Store
+
+AT_ONCE = 500
+
+
+async def comment(
+    store: Store, question_id: str, responder: Responder, text: str, request_id: str | None = None
+) -> AuditEvent:
+    """Say something about a question, open or closed. That they may see it is for the caller to know.
+
+    Args:
+        store: Where the question is.
+        question_id: The question.
+        responder: Who says it.
+        text: What they say.
+        request_id: Makes a repetition of this very comment a success without effect.
+
+    Returns:
+        The comment, as the trail has it.
+
+    Raises:
+        NotFound: There is no such question.
+        NotAllowed: Nobody says who it is.
+        InvalidValue: The text is empty or none that can be kept.
+        RequestConflict: The request id was used for another comment on it.
+    """
+    check_text("text", text)
+    check_texts(text=text, request_id=request_id)
+    if not text.strip():
+        raise InvalidValue("text", "it is empty")
+    question = await get_question(store, question_id)
+    if responder.user_id is None:
+        refusal = NotAllowed(question_id, None, "say who comments on it")
+        await record_refusal(store, question, None, refusal, attempt="comment")
+        raise refusal
+    said = json.dumps({"text": text, "request_id": request_id})
+    id = _id(question_id, question.created_at, request_id)
+    new = NewAuditEvent(id, AuditKind.COMMENTED, question_id, question.run_id, responder.user_id, said)
+    await store.record([new])
+    kept = await _event(store, question_id, id)
+    is_same = kept.by == new.by and read_object(kept.details).get("text") == text
+    if request_id is not None and not is_same:
+        raise RequestConflict(request_id, question_id)
+    return kept
+
+
+def _id(question_id: str, created_at: float, request_id: str | None) -> str:
+    """Return the id of the event: always the same for a request id of the same question."""
+    if request_id is None:
+        return uuid.uuid4().hex
+    facts = json.dumps([AuditKind.COMMENTED.value, question_id, created_at, request_id])
+    return hashlib.sha256(facts.encode()).hexdigest()[:32]
+
+
+async def _event(store: Store, question_id: str, id: str) -> AuditEvent:
+    after: str | None = None
+    while True:
+        page = await store.list_audit(AuditFilter(question_id), after=after, limit=AT_ONCE)
+        for event in page.items:
+            if event.id == id:
+                return event
+        after = page.next
+        if after is None:
+            raise NotFound("question", question_id)

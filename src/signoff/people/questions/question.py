@@ -1,0 +1,380 @@
+"""A question: its text, the form of its answer as a JSON Schema, and a digest of what is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from math import inf
+from typing import Any, Final, cast, get_args
+
+from signoff import codec
+from signoff.codec.strict_json import read_kept, read_object
+from signoff.errors import InvalidValue, QuestionTooNew, RegistrationError, UnreadableRecord
+from signoff.people.questions.actions import Action, is_same
+from signoff.people.questions.attachments import Attachment, check_attachments
+from signoff.people.questions.callback_terms import Callback, Terms
+from signoff.people.questions.policies import Policy
+from signoff.people.questions.proposals import Proposal
+from signoff.people.questions.question_schema import InputType, wrong_in
+from signoff.people.schemas import answer_schemas
+from signoff.people.schemas.shown_values import written
+from signoff.people.schemas.validation import listed, problems
+from signoff.records import Promise
+from signoff.records.question_text import packed, unpacked
+from signoff.records.start_options import check_flag
+
+_INPUT_TYPES: Final = get_args(InputType)
+
+_BELONGS: Final[Mapping[str, tuple[InputType, ...]]] = {
+    "default": ("text", "select", "multiselect", "form"),  # nothing stands for a decision
+    "other": ("select", "multiselect"),
+    "min_choices": ("multiselect",),
+    "max_choices": ("multiselect",),
+    "min_length": ("text",),
+    "max_length": ("text",),
+    "proposal": ("approval",),
+    "proposal_type": ("approval",),
+    "action": ("approval",),
+    "callback": ("external",),
+}
+"""Which input types a part of a question makes sense for; the others take any."""
+
+_LATER: Final = ("help", "default", "attachments", "other", "proposal", "action", "callback")
+"""Parts that a question without them is written without, as before there were any: its digest stays what it was."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a person is asked.
+
+    Attributes:
+        text: What they read.
+        input_type: Which kind of form they fill in.
+        answer_schema: The JSON Schema that the answer's value must fit.
+        options: ``{"value": ..., "label": ..., "help": ...}`` of what can be selected; ``help`` may be missing.
+        metadata: What else they are shown.
+        skippable: Whether they may skip it.
+        help: A longer text beside the question.
+        default: What the form begins with; it is no answer. None is nothing.
+        attachments: What they may look at.
+        other: The label of a text of their own, where they may write one instead of selecting.
+        proposal: What they approve, as plain data. None is nothing.
+        action: What is done then: ``{"tool": ..., "arguments": {...}}``. None says nothing of it.
+        callback: How it is answered from elsewhere (``Terms``, as plain data); None: it is not.
+        proposed: The value that the proposal stands for, in the process that asks; it is not written.
+    """
+
+    text: str
+    input_type: InputType
+    answer_schema: dict[str, Any]
+    options: Sequence[dict[str, Any]] = ()
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    skippable: bool = False
+    help: str | None = None
+    default: Any = None
+    attachments: Sequence[Attachment] = ()
+    other: str | None = None
+    proposal: Any = None
+    action: dict[str, Any] | None = None
+    callback: dict[str, Any] | None = None
+    proposed: Proposal | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def make(
+        cls,
+        text: str,
+        *,
+        input_type: InputType = "approval",
+        options: Sequence[str | dict[str, Any]] = (),
+        answer_type: Any = None,
+        metadata: dict[str, Any] | None = None,
+        skippable: bool = False,
+        help: str | None = None,
+        default: Any = None,
+        attachments: Sequence[Attachment] = (),
+        other: str | None = None,
+        min_choices: int | None = None,
+        max_choices: int | None = None,
+        min_length: int | None = None,
+        max_length: int | None = None,
+        proposal: Any = None,
+        proposal_type: Any = None,
+        action: Action | None = None,
+        callback: Terms | None = None,
+    ) -> Question:
+        """Check and complete what a workflow asks; ``Context.wait_for_user`` says what each part is.
+
+        ``callback`` is what ``Context.callback`` says.
+
+        Raises:
+            RegistrationError: The parts do not fit together.
+            NotSerializable: The metadata, the default or the proposal is not JSON.
+        """
+        _check_text(text)
+        if input_type not in _INPUT_TYPES:
+            raise RegistrationError(f"input_type {input_type!r} is not one of {', '.join(_INPUT_TYPES)}")
+        _check_kinds(text, options, metadata, action)
+        check_flag("skippable", skippable)
+        _check_words(text, help=help, other=other)
+        if bool(options) != (input_type in ("select", "multiselect")):
+            raise RegistrationError(
+                f"question {text!r}: options belong to select and multiselect, and they need some"
+            )
+        if (callback is not None) != (input_type == "external"):
+            raise RegistrationError(
+                f"question {text!r}: what is external is asked by ctx.callback(...), which gives its address"
+            )
+        if input_type != "external" and (answer_type is not None) != (input_type == "form"):
+            raise RegistrationError(
+                f"question {text!r}: answer_type belongs to input_type='form', which needs one"
+            )
+        given = {
+            "default": default,
+            "other": other,
+            "min_choices": min_choices,
+            "max_choices": max_choices,
+            "min_length": min_length,
+            "max_length": max_length,
+            "proposal": proposal,
+            "proposal_type": proposal_type,
+            "action": action,
+            "callback": callback,
+        }
+        for name, kinds in _BELONGS.items():
+            if given[name] is not None and input_type not in kinds:
+                raise RegistrationError(f"question {text!r}: {name} belongs to {' and '.join(kinds)}")
+        if other is not None and not other.strip():
+            raise RegistrationError(
+                f"question {text!r}: other is the label of a text of one's own, and is empty"
+            )
+        _check_range(text, "length", min_length, max_length)
+        _check_range(text, "choices", min_choices, max_choices, inf if other else len(options))
+
+        does = None if action is None else action.to_data(text)
+        proposed: Proposal | None = None
+        choices = _choices(text, options)
+        values = [choice["value"] for choice in choices]
+        with_other = other is not None
+        match input_type:
+            case "approval":
+                proposed, schema = _proposed(text, proposal, proposal_type)
+            case "text":
+                schema = answer_schemas.text_form(min_length, max_length)
+            case "select":
+                schema = answer_schemas.select_form(values, with_other=with_other)
+            case "multiselect":
+                schema = answer_schemas.multiselect_form(
+                    values, with_other=with_other, min_choices=min_choices, max_choices=max_choices
+                )
+            case "form":
+                schema = answer_schemas.form_of(text, "answer_type", answer_type, is_closed=True)
+            case "external":
+                schema = answer_schemas.form_of(
+                    text, "answer_type", Callback if answer_type is None else answer_type
+                )
+        if callback is not None:
+            callback.check(text)
+        return cls(
+            text=text,
+            input_type=input_type,
+            answer_schema=schema,
+            options=choices,
+            metadata=_plain(metadata or {}, "metadata"),
+            skippable=skippable,
+            help=help,
+            default=_fitting(text, "default", default, schema),
+            attachments=tuple(check_attachments(text, attachments)),
+            other=other,
+            proposal=None if proposed is None else _same_as_done(text, proposed.shown, does),
+            action=does,
+            callback=None if callback is None else callback.to_data(),
+            proposed=proposed,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Question:
+        """Read a question as ``to_json`` wrote it."""
+        parts = json.loads(unpacked(text))
+        parts.pop("policy", None)
+        del parts["digest"]
+        return cls(**parts)
+
+    @classmethod
+    def of(cls, question: Promise) -> Question:
+        """Read what a question's row asks.
+
+        Raises:
+            UnreadableRecord: It is not a question that any version has written.
+            QuestionTooNew: A newer version has written it.
+        """
+        try:
+            parts = read_kept(unpacked(question.data or "null"))
+        except ValueError as error:
+            raise UnreadableRecord("question", question.id, f"data: it is no JSON: {error}") from None
+        wrong = wrong_in(parts)
+        if wrong is not None:
+            raise UnreadableRecord("question", question.id, f"data: {wrong}")
+        parts = {name: part for name, part in parts.items() if name not in ("policy", "digest")}
+        unknown = parts.keys() - _PARTS
+        if unknown:
+            raise QuestionTooNew(question.id, f"a part {min(unknown)!r}")
+        return cls(**parts)
+
+    def to_json(self, policy: Policy | None = None) -> str:
+        """Write the question, with its digest and what holds of it beside its form."""
+        rules = "" if policy is None or policy.is_plain else f',"policy":{policy.to_json()}'
+        return packed(f'{self._text[:-1]},"digest":"{self.digest}"{rules}}}')
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all that is asked and shown. An answer may say which digest it saw."""
+        return codec.digest(self._text)
+
+    @property
+    def proposal_schema(self) -> dict[str, Any]:
+        """The JSON Schema of what may be approved instead of the proposal, a schema of its own."""
+        return self.answer_schema["properties"]["edited"]
+
+    @cached_property
+    def _text(self) -> str:
+        parts: dict[str, Any] = {
+            "text": self.text,
+            "input_type": self.input_type,
+            "answer_schema": self.answer_schema,
+            "options": list(self.options),
+            "metadata": self.metadata,
+            "skippable": self.skippable,
+        }
+        later = {name: getattr(self, name) for name in _LATER}
+        parts |= {name: part for name, part in later.items() if part is not None and part != ()}
+        # an action's arguments are its proposal: they count once
+        again = (
+            0 if self.action is None or self.proposal is None else len(codec.encode(self.proposal).encode())
+        )
+        return codec.encode(parts, path="question", limit=codec.MAX_BYTES + again)
+
+
+_PARTS: Final = frozenset(each.name for each in fields(Question)) - {"proposed"}
+
+
+def digest_of(question: Promise) -> str | None:
+    """Return the digest that a question came with, by which an answer says what its answerer saw.
+
+    It is that of the question as it is kept: a server may have hidden something of what is shown.
+    """
+    return read_object(question.data).get("digest")
+
+
+def _check_text(text: str) -> None:
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RegistrationError(f"a question is text, not {type(text).__name__}")
+    if not text.strip():
+        raise RegistrationError("a question needs a text")
+    if "\0" in text:
+        raise RegistrationError(
+            f"question {text!r}: its text has a NUL character, which Postgres cannot keep"
+        )
+
+
+def _check_range(text: str, what: str, low: int | None, high: int | None, most: float = inf) -> None:
+    """Refuse bounds that are no whole numbers, or that nothing is within."""
+    for name, bound in ((f"min_{what}", low), (f"max_{what}", high)):
+        if bound is not None and (isinstance(bound, bool) or not isinstance(cast("object", bound), int)):
+            raise RegistrationError(f"question {text!r}: {name} is a whole number, not {bound!r}")
+    first = low or 0
+    if first < 0 or first > most or (high is not None and high < max(first, 1)):
+        raise RegistrationError(
+            f"question {text!r}: no answer is between min_{what}={low} and max_{what}={high}"
+        )
+
+
+def _check_kinds(text: str, options: object, metadata: object, action: object) -> None:
+    if isinstance(options, str | Mapping):
+        raise RegistrationError(f"question {text!r}: pass a list of options, such as ['yes', 'later']")
+    if not isinstance(metadata, Mapping | None):
+        raise RegistrationError(f"question {text!r}: metadata is an object, such as {{'customer': 'bob'}}")
+    if not isinstance(action, Action | None):
+        raise RegistrationError(
+            f"question {text!r}: pass an Action, such as Action('send_mail', {{'to': 'bob'}})"
+        )
+
+
+def _check_words(text: str, **said: object) -> None:
+    for name, words in said.items():
+        if not isinstance(words, str | None):
+            raise RegistrationError(f"question {text!r}: {name} is a text, not {words!r}")
+
+
+def _choices(text: str, options: Sequence[str | dict[str, Any]]) -> list[dict[str, Any]]:
+    choices = [_choice(text, option) for option in options]
+    if len({choice["value"] for choice in choices}) != len(choices):
+        raise RegistrationError(f"question {text!r}: two options have the same value")
+    return choices
+
+
+def _choice(text: str, option: object) -> dict[str, Any]:
+    given = cast("dict[str, Any]", option) if isinstance(option, dict) else {}
+    choice = {"value": option} if isinstance(option, str) else given
+    if not isinstance(choice.get("value"), str):
+        raise RegistrationError(
+            f"question {text!r}: an option is a text or has a text 'value', not {option!r}"
+        )
+    if not choice["value"].strip():
+        raise RegistrationError(
+            f"question {text!r}: the value of an option is empty; give it one, such as "
+            "{'value': 'none', 'label': 'None of these'}"
+        )
+    choice = {"label": choice["value"], **choice}
+    for name in ("label", "help"):
+        if not isinstance(choice.get(name, ""), str):
+            raise RegistrationError(
+                f"question {text!r}: the {name!r} of option {choice['value']!r} is no text"
+            )
+    return choice
+
+
+def _proposed(text: str, proposal: Any, proposal_type: Any) -> tuple[Proposal | None, dict[str, Any]]:
+    """Return a proposal, and the form of an approval of it."""
+    if proposal is None:
+        if proposal_type is not None:
+            raise RegistrationError(f"question {text!r}: there is a proposal_type, but no proposal")
+        return None, answer_schemas.approval_form()
+    schema = (
+        {}
+        if proposal_type is None
+        else answer_schemas.form_of(text, "proposal_type", proposal_type, is_closed=True)
+    )
+    try:
+        proposed = Proposal.of(proposal, proposal_type)
+    except InvalidValue as error:
+        wrong = problems(schema, _plain(proposal, "proposal"))
+        problem = f"its proposal does not fit: {listed(wrong, 'proposal')}" if wrong else str(error)
+        raise RegistrationError(f"question {text!r}: {problem}") from None
+    _fitting(text, "proposal", proposed.shown, schema)
+    return proposed, answer_schemas.approval_form(schema)
+
+
+def _same_as_done(text: str, proposal: Any, action: dict[str, Any] | None) -> Any:
+    """Return a proposal unless something else is done than it says."""
+    if action is None or proposal is None or is_same(proposal, action["arguments"]):
+        return proposal
+    raise RegistrationError(
+        f"question {text!r}: what is proposed is not what is done: an action's proposal is its arguments"
+    )
+
+
+def _fitting(text: str, what: str, value: Any, schema: dict[str, Any]) -> Any:
+    """Return a value as plain data, if it fits."""
+    if value is None:
+        return None
+    plain = json.loads(written(value, codec.encode(value, path=what), what))
+    wrong = problems(schema, plain)
+    if wrong:
+        raise RegistrationError(f"question {text!r}: its {what} does not fit: {listed(wrong, what)}")
+    return plain
+
+
+def _plain(value: Any, path: str) -> Any:
+    return json.loads(codec.encode(value, path=path))

@@ -1,0 +1,29 @@
+"""Whether a question's row can be read, for lists and messages that show one that cannot, and go on."""
+
+from __future__ import annotations
+
+from signoff.errors import QuestionTooNew, UnreadableRecord
+from signoff.people.questions.question import Question
+from signoff.people.questions.question_state import Case
+from signoff.records import Promise, PromiseKind
+
+
+def why_unreadable(promise: Promise) -> str | None:
+    """Return why a question cannot be read, with the field; None for one that can be, and for plain promises.
+
+    One that a newer version has asked is not unreadable: that version reads it.
+
+    Example::
+
+        why_unreadable(promise) == "data: text: Input should be a valid string"
+    """
+    if promise.kind is not PromiseKind.QUESTION:
+        return None
+    try:
+        Question.of(promise)
+        Case.of(promise, 0.0)
+    except UnreadableRecord as error:
+        return error.reason
+    except QuestionTooNew:
+        return None
+    return None

@@ -1,0 +1,1 @@
+"""JSON Schemas of answers, and checking values against them."""

@@ -1,0 +1,410 @@
+"""Checking values and schemas with jsonschema-rs, which is large and so is imported late.
+
+A schema may come from anywhere, and the values come from people. So nothing is fetched, whatever a schema refers to;
+patterns run in linear time, or give up; and what is said of a value stays short, however long the value is.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, time, timedelta
+from decimal import Decimal
+from functools import cache, lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from signoff import codec
+from signoff.people.schemas.pattern_cost import LONGEST_COMPARED
+from signoff.people.schemas.patterns import in_words
+from signoff.people.schemas.references import TooMuch
+from signoff.people.schemas.validation_cost import Unfolded
+from signoff.people.schemas.value_size import Weight
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+
+MAX_PROBLEMS: Final = 100
+"""How many problems of one value are listed."""
+
+MAX_MESSAGE: Final = 300
+"""How long a problem's field and its message may each be, in characters."""
+
+MAX_DETAIL: Final = 20_000_000
+"""How many values a wrong answer may hold, times the length of its schema, for its problems to be listed.
+
+The validator finds all of them at once, each with what is expected there: a megabyte of wrong options where there are
+10,000 would take more memory than there is.
+"""
+
+MOST_CHECKS: Final = 20_000_000
+"""The limit on comparisons of a part of a schema with a value: about 0.3 seconds. Beyond it an answer is refused.
+
+Ordinary forms take some dozens, a list of 10,000 objects some 100,000."""
+
+MOST_COPIED: Final = 8 * 1024 * 1024
+"""The limit on bytes of a value, and of its schema, that its problems hold. Beyond it they are not listed.
+
+Each problem holds a copy of the value in question, and the validator takes about four times as much to make them."""
+
+MOST_UNFOLDED: Final = 100_000
+"""The number of checks that a schema may need for a single value. A costlier schema is refused."""
+
+MOST_STATES: Final = 200_000
+"""The total size of a schema's patterns, with repetitions expanded: about 60 MB of memory at most."""
+
+MOST_HELD: Final = 150_000
+"""How many values a schema may hold, options and defaults included: each takes some 70 bytes, in several copies."""
+
+LONGEST_REMEMBERED: Final = 64 * 1024
+"""The longest schema, as JSON, whose estimate is kept for the next answer."""
+
+_DATA: Final = frozenset({"const", "enum", "default", "examples"})
+"""Parts of schemas that are no schemas."""
+
+_NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+"""Parts of schemas that hold schemas by names, which may be any."""
+
+_TOO_DEEP: Final = "it is nested too deep; make it flatter"
+
+BACKTRACKS: Final = 10_000
+"""How many steps back a pattern with look-around or back-references may take in one text. Others take none."""
+
+
+def schema_problem(schema: Mapping[str, Any]) -> str | None:
+    """Say what is wrong with a JSON Schema, or None."""
+    try:
+        unfolded = _unfolded_of(schema)
+        if unfolded.each.checks > MOST_UNFOLDED:
+            return f"its branches and references take more than {MOST_UNFOLDED:,} checks for one value"
+        _compiled(schema)
+    except _Refused as refused:
+        return str(refused)
+    return None
+
+
+def problems(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
+    """Say what is wrong with a value: ``(field, message)`` each, the field ``""`` for the whole."""
+    try:
+        unfolded = _unfolded_of(schema)
+        weight = Weight.of(value)
+        if not _may_check(unfolded, weight, value):
+            return [("", "it takes too long to check; make it smaller, or its form simpler")]
+        validator = _compiled(schema)
+    except _Refused as refused:
+        return [("", f"nothing fits the schema that it is asked with: {refused}")]
+    if validator.is_valid(value):
+        return []
+    if weight.size * unfolded.length > MAX_DETAIL:
+        return [("", "it does not fit, and holds too much to say where")]
+    if not _may_explain(unfolded, weight, value):
+        return [("", "it does not fit, and its form has too many branches to say where")]
+    found = list(islice(_explained(validator.iter_errors(value)), MAX_PROBLEMS + 1))
+    if len(found) > MAX_PROBLEMS:
+        found[-1] = ("", f"and there is more: these are the first {MAX_PROBLEMS} problems")
+    return found
+
+
+def listed(found: Iterable[tuple[str, str]], whole: str) -> str:
+    """Put problems into one line, with ``whole`` for the value itself."""
+    return shorten("; ".join(f"{field or whole}: {message}" for field, message in found), 10 * MAX_MESSAGE)
+
+
+def shorten(text: str, width: int = MAX_MESSAGE) -> str:
+    """Cut what is too long out of the middle, and escape what is no print.
+
+    A message names the value first, and ends with what was expected.
+    """
+    half = (width - 5) // 2
+    short = text if len(text) <= width else f"{text[:half]} ... {text[-half:]}"
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in short)
+
+
+class _Refused(Exception):
+    """Nothing is checked against a schema. The text says why."""
+
+
+def _unfolded_of(schema: Mapping[str, Any]) -> Unfolded:
+    """Estimate what a schema costs. Raises _Refused: it refers to something outside, or costs too much."""
+    if Weight.of(schema).size > MOST_HELD:
+        raise _Refused(f"it holds more than {MOST_HELD:,} values")
+    try:
+        written = json.dumps(schema)
+        made = _remembered(written) if len(written) <= LONGEST_REMEMBERED else _unfolded(written)
+    except TooMuch as error:
+        raise _Refused(str(error)) from None
+    except (RecursionError, ValueError):
+        raise _Refused(_TOO_DEEP) from None
+    if made.pattern_states > MOST_STATES:
+        raise _Refused(f"its patterns expand to more than {MOST_STATES:,} parts; repeat less in them")
+    return made
+
+
+def _compiled(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
+    """Compile a schema. Raises _Refused: it is invalid."""
+    import jsonschema_rs
+
+    try:
+        return _validator(schema)
+    except jsonschema_rs.ValidationError as error:
+        path, message = list(error.instance_path), shorten(error.message)
+        if path[-1:] == ["pattern"] and path[-2:-1] == ["then"]:
+            del path[-4:-1]  # where ``_bounded`` has put it
+            message += ", or repeats too much"
+        raise _Refused(": ".join(part for part in (_field(path), message) if part)) from None
+    except (
+        RecursionError,
+        ValueError,
+    ):  # the only one that the library raises itself: of its own recursion limit
+        raise _Refused(_TOO_DEEP) from None
+
+
+def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
+    """Raises ValidationError: it is no schema, or it refers to something that is not in it."""
+    import jsonschema_rs
+
+    return jsonschema_rs.Draft202012Validator(
+        cast("dict[str, Any]", _bounded(dict(schema))),
+        offline=True,
+        validate_formats=True,
+        formats=dict(_FORMATS),
+        keywords={_WITHIN: _Within},
+        pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS),
+    )
+
+
+def _bounded(part: object) -> object:
+    """Return a schema in which patterns are compared with texts of some length only."""
+    if isinstance(part, list):
+        return [_bounded(each) for each in cast("list[object]", part)]
+    if not isinstance(part, dict):
+        return part
+    made = {name: _bounded_member(name, each) for name, each in cast("dict[str, Any]", part).items()}
+    _bound_decimals(made.get("anyOf"))
+    pattern, others = made.get("pattern"), made.get("allOf", [])
+    if isinstance(pattern, str) and isinstance(others, list):
+        given = made.get("maxLength")
+        short = {"maxLength": max(LONGEST_COMPARED, given) if isinstance(given, int) else LONGEST_COMPARED}
+        del made["pattern"]
+        compared = {"if": short, "then": {"pattern": pattern}, "else": short}
+        made["allOf"] = [*cast("list[object]", others), compared]
+    return made
+
+
+def _bound_decimals(branches: object) -> None:
+    """Have the text of a decimal number keep the bounds that its schema has for the number only."""
+    if not isinstance(branches, list):
+        return
+    listed = [
+        cast("dict[str, Any]", each) for each in cast("list[object]", branches) if isinstance(each, dict)
+    ]
+    texts = [each for each in listed if each.get("format") == "decimal"]
+    numbers = [each for each in listed if each.get("type") == "number"]
+    if len(listed) == 2 and len(texts) == len(numbers) == 1 and (bounds := _bounds_in(numbers[0])):
+        texts[0][_WITHIN] = bounds
+
+
+def _bounds_in(schema: Mapping[str, Any]) -> dict[str, int | float]:
+    return {name: schema[name] for name in _BOUNDS if isinstance(schema.get(name), int | float)}
+
+
+class _Within:
+    """The keyword that compares the text of a decimal number with bounds."""
+
+    def __init__(self, parent_schema: dict[str, Any], value: Any, schema_path: list[str | int]) -> None:
+        self._bounds = _bounds_in(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
+
+    def validate(self, instance: Any) -> None:
+        """Raises ValueError: it is out of bounds."""
+        try:
+            number = Decimal(instance)
+        except (ArithmeticError, TypeError, ValueError):
+            return  # its format says so
+        for name, bound in self._bounds.items():
+            fits, words = _BOUNDS[name]
+            if not fits(number, Decimal(str(bound))):
+                raise ValueError(f"{shorten(instance)} is not {words} {_plainly(bound)}")
+
+
+def _plainly(bound: float) -> str:
+    return str(int(bound) if float(bound).is_integer() else bound)
+
+
+def _is_multiple(number: Decimal, step: Decimal) -> bool:
+    try:
+        return number % step == 0
+    except ArithmeticError:  # the type reads it, and decides
+        return True
+
+
+_WITHIN: Final = "signoff:within"
+_BOUNDS: Final[Mapping[str, tuple[Callable[[Decimal, Decimal], bool], str]]] = {
+    "minimum": (operator.ge, "at least"),
+    "exclusiveMinimum": (operator.gt, "more than"),
+    "maximum": (operator.le, "at most"),
+    "exclusiveMaximum": (operator.lt, "less than"),
+    "multipleOf": (_is_multiple, "a multiple of"),
+}
+
+
+def _bounded_member(name: str, member: object) -> object:
+    if name in _DATA:
+        return member
+    if name in _NAMED and isinstance(member, dict):
+        return {field: _bounded(each) for field, each in cast("dict[str, object]", member).items()}
+    return _bounded(member)
+
+
+def _may_check(unfolded: Unfolded, weight: Weight, value: object) -> bool:
+    """Whether checking a value takes a bounded time."""
+    return unfolded.checks_of(weight) <= MOST_CHECKS or unfolded.may_check(value, MOST_CHECKS)
+
+
+def _may_explain(unfolded: Unfolded, weight: Weight, value: object) -> bool:
+    """Whether all problems of a value fit into memory: each holds a copy of the value that it is about."""
+    if not unfolded.is_recursive and unfolded.copied_of(weight) <= MOST_COPIED:
+        return True
+    return unfolded.may_explain(value, MOST_COPIED)
+
+
+def _unfolded(written: str) -> Unfolded:
+    return Unfolded(json.loads(written), len(written))
+
+
+_remembered = lru_cache(maxsize=16)(_unfolded)
+
+
+def _explained(errors: Iterable[jsonschema_rs.ValidationError]) -> Iterator[tuple[str, str]]:
+    """Name the field of each problem: the missing and the unknown one, where one is missing or unknown."""
+    import jsonschema_rs
+
+    kinds = jsonschema_rs.ValidationErrorKind
+    for error in errors:
+        path, kind = error.instance_path, error.kind
+        match kind:
+            case kinds.Required():
+                yield _field([*path, kind.property]), shorten(error.message)
+            case kinds.AdditionalProperties() | kinds.UnevaluatedProperties():
+                for name in kind.unexpected:
+                    yield _field([*path, name]), "there is no such field"
+            case kinds.FalseSchema():
+                yield _field(path), "must be left out here"
+            case kinds.Not():
+                yield _field(path), "is not allowed here"
+            case kinds.BacktrackLimitExceeded():
+                yield _field(path), "takes too long to compare with its pattern"
+            case kinds.Pattern() if (words := in_words(kind.pattern)) is not None:
+                yield _field(path), words
+            case kinds.AnyOf() | kinds.OneOfNotValid() if meant := _meant(error, kind.context):
+                yield from _explained(meant)
+            case kinds.AnyOf() | kinds.OneOfNotValid() if unknown := _unknown_tag(error, kind.context):
+                yield unknown
+            case _:
+                yield _field(path), shorten(error.message)
+
+
+def _meant(
+    error: jsonschema_rs.ValidationError, branches: list[list[jsonschema_rs.ValidationError]]
+) -> list[jsonschema_rs.ValidationError] | None:
+    """Return the problems of the only branch for values of this type (a model, null), or of this kind."""
+    import jsonschema_rs
+
+    def is_other(each: jsonschema_rs.ValidationError) -> bool:
+        is_whole = each.instance_path == error.instance_path
+        return is_whole and isinstance(each.kind, jsonschema_rs.ValidationErrorKind.Type)
+
+    near = [branch for branch in branches if not any(is_other(each) for each in branch)]
+    if len(near) < 2:
+        return near[0] if near else None
+    return _meant_by_tag(len(error.instance_path), near)
+
+
+def _meant_by_tag(
+    depth: int, branches: list[list[jsonschema_rs.ValidationError]]
+) -> list[jsonschema_rs.ValidationError] | None:
+    """Return the problems of the only kind of a union whose fixed fields match the value."""
+    meant = [branch for branch in branches if not _wrong_tags(depth, branch)]
+    return meant[0] if len(meant) == 1 else None
+
+
+def _unknown_tag(
+    error: jsonschema_rs.ValidationError, branches: list[list[jsonschema_rs.ValidationError]]
+) -> tuple[str, str] | None:
+    """Return the field that has a value of none of a union's kinds, and what it may have."""
+    depth = len(error.instance_path)
+    tags = [tag for tag in (_wrong_tags(depth, branch) for branch in branches) if tag]
+    names = set[str | int].intersection(*map(set[str | int], tags)) if tags else set[str | int]()
+    if len(tags) < 2 or len(names) != 1:
+        return None
+    [name] = names
+    values = ", ".join(json.dumps(value, ensure_ascii=False) for tag in tags for value in tag[name])
+    return _field([*error.instance_path, name]), shorten(f"is none of {values}")
+
+
+def _wrong_tags(depth: int, branch: list[jsonschema_rs.ValidationError]) -> dict[str | int, list[Any]]:
+    """Return the top-level fields of an object whose fixed value differs, each with its allowed values."""
+    import jsonschema_rs
+
+    found: dict[str | int, list[Any]] = {}
+    for each in branch:
+        if len(each.instance_path) != depth + 1:
+            continue
+        match each.kind:
+            case jsonschema_rs.ValidationErrorKind.Constant() as kind:
+                found[each.instance_path[-1]] = [kind.expected_value]
+            case jsonschema_rs.ValidationErrorKind.Enum() as kind:
+                options: Any = kind.options
+                found[each.instance_path[-1]] = (
+                    cast("list[Any]", options) if isinstance(options, list) else [options]
+                )
+            case _:
+                pass
+    return found
+
+
+def _field(path: Iterable[str | int]) -> str:
+    return shorten(".".join(str(part) for part in path))
+
+
+# Formats: what a form's field of that type can read
+
+
+def _is_datetime(text: str) -> bool:
+    return "-" in text[1:] and _reads(datetime, codec.bare_time(text))
+
+
+def _is_time(text: str) -> bool:
+    return ":" in text and _reads(time, codec.bare_time(text))
+
+
+def _is_duration(text: str) -> bool:
+    # also negative, and with fractions of seconds, which RFC 3339 has not
+    return "P" in text[:2] and _reads(timedelta, text)
+
+
+def _is_decimal(text: str) -> bool:
+    return _reads(Decimal, text)
+
+
+def _reads(kind: type, text: str) -> bool:
+    try:
+        _adapter(kind).validate_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+_FORMATS: Final = {
+    "date-time": _is_datetime,
+    "time": _is_time,
+    "duration": _is_duration,
+    "decimal": _is_decimal,
+}

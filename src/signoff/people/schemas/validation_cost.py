@@ -1,0 +1,496 @@
+"""The cost of checking a value against a JSON Schema, estimated without checking it.
+
+A schema of one kilobyte can keep a validator busy for days. Where a part has ``anyOf`` with two references to the next
+part, each further part doubles the work, because a validator walks the schema as a tree. The estimate visits each part
+and value once and multiplies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from signoff.people.schemas.pattern_cost import (
+    LONGEST_COMPARED,
+    may_go_back,
+    pattern_size,
+    pattern_states,
+    steps_of,
+)
+from signoff.people.schemas.references import (
+    DRAFT,
+    WIDE,
+    References,
+    Schema,
+    TooMuch,
+    listed_in,
+    members_of,
+)
+from signoff.people.schemas.value_size import Weight
+
+MOST_LOOKED_AT: Final = 30_000
+"""The limit on visited pairs of a part and a value."""
+
+_AT_ONCE: Final = 16
+"""How many values and keys are gone through in the time of a visit."""
+
+_BRANCHES: Final = ("anyOf", "oneOf")
+_NO_CHECKS: Final = frozenset(
+    {
+        *("title", "description", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly"),
+        *("$id", "$schema", "$anchor", "$dynamicAnchor", "$ref", "$dynamicRef", "$defs", "definitions"),
+        *("properties", "patternProperties", "prefixItems", "items", "allOf", "if", "then", "else"),
+        *("dependentSchemas", "propertyNames", "type", "required", "dependentRequired"),
+    }
+)
+"""Keywords that have no problem of their own, or whose problems are counted one by one."""
+
+_QUOTED: Final = ("const", "enum", "not", "pattern", "required", "dependentRequired")
+"""Keywords that their problems hold a copy of."""
+
+_BY_LENGTH: Final = ("minLength", "maxLength", "const", "enum", "uniqueItems")
+"""Keywords for which each character of a text is looked at."""
+
+_FORMAT: Final = 2
+"""The cost of a text's format, for each character."""
+
+_MULTIPLE, _LARGE_MULTIPLE = 100, 3_000
+"""The cost of ``multipleOf``, for numbers of ordinary sizes and for others."""
+
+_LONG_NUMBER: Final = 200
+"""The cost of comparing a value with an integer of more than 64 bits."""
+
+_OF_DRAFT: Final = 300
+"""The checks that a part of the drafts makes for one value at most, and the problems that it finds."""
+
+_UNBOUNDED: Final = 10**15
+
+Value = Any
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The most that one value costs, without the values inside it.
+
+    Attributes:
+        checks: Comparisons of a part of the schema with it.
+        steps: Those for each four characters of a text or a key, besides.
+        problems: How many problems it may have. Each holds a copy of it.
+        quoted: Bytes of the schema that these problems hold besides.
+    """
+
+    checks: int
+    steps: int
+    problems: int
+    quoted: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one value costs with all values inside it.
+
+    Attributes:
+        checks: Comparisons.
+        problems: How many problems it may have, those of the values inside it included.
+        copied: Bytes that these problems hold.
+    """
+
+    checks: int
+    problems: int
+    copied: int
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.checks + other.checks, self.problems + other.problems, self.copied + other.copied)
+
+
+class Unfolded:
+    """A schema with its references resolved.
+
+    Args:
+        schema: A JSON Schema of draft 2020-12. What it refers to is in it, or part of the drafts.
+        length: How long it is as JSON.
+
+    Attributes:
+        length: The same.
+        each: The most that one value costs, without the values inside it. A recursive reference counts once:
+            a validator that does not explain remembers its result for each value.
+        is_recursive: Whether a part refers to itself at a deeper level. An explanation visits each branch of each.
+        pattern_states: The total size of its compiled patterns, see ``pattern_states``.
+
+    Raises:
+        TooMuch: A reference leads to itself without going deeper, or the schema is nested too deep.
+    """
+
+    def __init__(self, schema: Schema, length: int) -> None:
+        self.length = length
+        self._schema = schema
+        self._targets = References(schema)
+        self._counted: dict[int, Effort] = {}
+        self._without_circle: set[int] = set()
+        self._begun: set[int] = set()
+        self.is_recursive = False
+        self.pattern_states = sum(
+            pattern_states(each) for part in self._targets.parts for each in _patterns_in(part)
+        )
+        self.pattern_states += _STATES_OF_DRAFT * self._targets.drafts
+        try:
+            for part in self._targets.parts:
+                self._check_circle(part)
+            self.each = self._count(schema)
+        except RecursionError:
+            raise TooMuch(_TOO_DEEP) from None
+
+    def checks_of(self, weight: Weight) -> int:
+        """Return a bound on the cost of checking a value, known by its weight alone."""
+        return self.each.checks * weight.size + self.each.steps * weight.chars // 4
+
+    def copied_of(self, weight: Weight) -> int:
+        """Return a bound on the bytes that the problems of a value hold, known by its weight alone."""
+        return self.each.problems * weight.nested + self.each.quoted * weight.size
+
+    def may_check(self, value: Value, most: int) -> bool:
+        """Whether checking a value certainly takes no more than so many comparisons."""
+        return self._is_within(value, most, _UNBOUNDED)
+
+    def may_explain(self, value: Value, most: int) -> bool:
+        """Whether all problems of a value certainly hold no more than so many bytes."""
+        return self._is_within(value, _UNBOUNDED, most)
+
+    def _is_within(self, value: Value, most_checks: int, most_copied: int) -> bool:
+        try:
+            _Pairs(self._targets, most_checks, most_copied).of(self._schema, value)
+        except (TooMuch, RecursionError):
+            return False
+        return True
+
+    def _check_circle(self, part: Schema) -> None:
+        key = id(part)
+        if key in self._without_circle:
+            return
+        if key in self._begun:
+            raise TooMuch("a reference leads to itself without going deeper")
+        self._begun.add(key)
+        for each in _applied_here(part, self._targets):
+            if isinstance(each, Mapping):
+                self._check_circle(cast("Schema", each))
+        self._begun.remove(key)
+        self._without_circle.add(key)
+
+    def _count(self, part: Any) -> Effort:
+        if not isinstance(part, Mapping):
+            return _FLAG
+        members = cast("Schema", part)
+        key = id(members)
+        if key in self._begun:
+            self.is_recursive = True
+            return _NOTHING
+        known = self._counted.get(key)
+        if known is None:
+            self._begun.add(key)
+            found = [self._count(each) for each in _applied_here(members, self._targets)]
+            found += [self._count(each) for each in _schemas_inside(members)]
+            known = self._counted[key] = _sum(members, found)
+            self._begun.remove(key)
+        return known
+
+
+def _sum(part: Schema, found: Iterable[Effort]) -> Effort:
+    own = _own(part)
+    checks, steps, problems, quoted = own.checks, own.steps, own.problems, own.quoted
+    for each in found:
+        checks += each.checks
+        steps += each.steps
+        problems += each.problems
+        quoted += each.quoted
+    times = _times(part)
+    return Effort(checks * times, steps * times, problems, quoted)
+
+
+def _own(part: Schema) -> Effort:
+    """Return what a part costs by its own keywords, for any value."""
+    if part is DRAFT:
+        return Effort(_OF_DRAFT, 4 * _OF_DRAFT, _OF_DRAFT, _OF_DRAFT * 1_000)
+    checks = _flat_checks(part) + (_LARGE_MULTIPLE if "multipleOf" in part else 0)
+    steps = 4 * _per_char(part) + sum(
+        4 * (steps_of(each, LONGEST_COMPARED) // LONGEST_COMPARED + 1) for each in _patterns_in(part)
+    )
+    problems = _fixed_problems(part) + len(listed_in(part.get("required"))) + _dependent_names(part)
+    if "propertyNames" in part:
+        problems = _UNBOUNDED  # one for each key, with a copy of the whole object
+    return Effort(checks, steps, problems + ("type" in part), _quoted(part))
+
+
+def _flat_checks(part: Schema) -> int:
+    """Return the comparisons of a part that depend on no value."""
+    checks = 1 + _options(part.get("enum")) + len(members_of(part.get("dependentRequired")))
+    return checks + sum(100 for each in _patterns_in(part) if may_go_back(each))
+
+
+def _options(options: object) -> int:
+    """Return how many comparisons ``enum`` makes. Texts alone, or small integers alone, are looked up."""
+    listed = listed_in(options)
+    kinds = set(map(type, listed))
+    if kinds <= {str} or (kinds <= {int} and not any(map(_is_long, listed))):
+        return 0
+    return Weight.of(listed).size + _LONG_NUMBER * _long_numbers_in(listed)
+
+
+def _is_long(value: object) -> bool:
+    """Whether a value is an integer of more than 64 bits, which is compared digit by digit."""
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
+
+
+def _long_numbers_in(value: object) -> int:
+    count, rest = 0, [value]
+    while rest:
+        each = rest.pop()
+        count += _is_long(each)
+        if isinstance(each, dict):
+            rest.extend(cast("dict[str, object]", each).values())
+        elif isinstance(each, list):
+            rest.extend(cast("list[object]", each))
+    return count
+
+
+def _per_char(part: Schema) -> int:
+    """Return the cost of the lengths, formats and equalities of a part, for each character."""
+    return any(name in part for name in _BY_LENGTH) + (_FORMAT if "format" in part else 0)
+
+
+def _fixed_problems(part: Schema) -> int:
+    return sum(1 for name in part if name not in _NO_CHECKS)
+
+
+def _dependent_names(part: Schema) -> int:
+    return sum(len(listed_in(names)) for names in members_of(part.get("dependentRequired")).values())
+
+
+def _quoted(part: Schema) -> int:
+    return sum(Weight.of(part[name]).held for name in _QUOTED if name in part)
+
+
+def _times(part: Schema) -> int:
+    """How often a part is gone through: what is evaluated is found out again."""
+    return 2 if "unevaluatedProperties" in part or "unevaluatedItems" in part else 1
+
+
+_NOTHING: Final = Effort(1, 0, 0, 0)
+_FLAG: Final = Effort(1, 0, 1, 0)
+_STATES_OF_DRAFT: Final = 5_000
+_TOO_DEEP: Final = "it is nested too deep; make it flatter"
+
+
+class _Pairs:
+    """Goes through a schema and a value side by side, until there is too much."""
+
+    def __init__(self, targets: References, most_checks: int, most_copied: int) -> None:
+        self._targets = targets
+        self._most_checks = most_checks
+        self._most_copied = most_copied
+        self._known: dict[tuple[int, int], Cost] = {}
+        self._held: dict[int, int] = {}
+        self._fixed: dict[int, _Fixed] = {}
+        self._looked_at = 0
+
+    def of(self, part: Any, value: Value) -> Cost:
+        self._look_at(1)
+        if not isinstance(part, Mapping):
+            return Cost(1, 1, self._bytes(value)) if part is False else Cost(1, 0, 0)
+        if not part:
+            return Cost(1, 0, 0)
+        members = cast("Schema", part)
+        key = id(members), _identity(value)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._cost(members, value)
+        return known
+
+    def _look_at(self, count: int) -> None:
+        self._looked_at += count
+        if self._looked_at > MOST_LOOKED_AT:
+            raise TooMuch("it is too large")
+
+    def _weigh(self, value: Value) -> Weight:
+        weight = Weight.of(value)
+        self._look_at(weight.size // _AT_ONCE)
+        return weight
+
+    def _cost(self, part: Schema, value: Value) -> Cost:
+        if isinstance(value, dict | list):
+            self._look_at(len(cast("list[Any]", value)) // _AT_ONCE)
+        if part is DRAFT:
+            weight = self._weigh(value)
+            checks = _OF_DRAFT * (weight.size + weight.chars)
+            copied = _OF_DRAFT * (weight.nested + 1_000 * weight.size)
+            return self._limited(Cost(checks, _OF_DRAFT * weight.size, copied))
+        fixed = self._fixed_of(part)
+        checks = fixed.checks + _checks_by_value(part, fixed, value)
+        problems = fixed.problems + _problems_by_value(part, fixed, value)
+        cost = self._limited(Cost(checks, problems, problems * self._bytes(value) + fixed.quoted))
+        for each in _applied_here(part, self._targets):
+            cost = self._limited(cost + self.of(each, value))
+        for each, held in _applied_inside(part, value):
+            cost = self._limited(cost + self.of(each, held))
+        if "propertyNames" in part and isinstance(value, dict):
+            for name in cast("dict[str, Any]", value):
+                of_name = self.of(part["propertyNames"], name)
+                cost = self._limited(cost + of_name)
+                cost = self._limited(cost + Cost(0, 0, of_name.problems * self._bytes(value)))
+        return self._limited(Cost(cost.checks * _times(part), cost.problems, cost.copied))
+
+    def _limited(self, cost: Cost) -> Cost:
+        if cost.checks > self._most_checks or cost.copied > self._most_copied:
+            raise TooMuch("it is too large")
+        return cost
+
+    def _fixed_of(self, part: Schema) -> _Fixed:
+        known = self._fixed.get(id(part))
+        if known is None:
+            known = self._fixed[id(part)] = _Fixed.of(part)
+        return known
+
+    def _bytes(self, value: Value) -> int:
+        key = _identity(value)
+        known = self._held.get(key)
+        if known is None:
+            known = self._held[key] = self._weigh(value).held
+        return known
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """What a part costs that depends on no value.
+
+    Attributes:
+        checks: Comparisons.
+        problems: How many problems of a kind that each value may have.
+        quoted: Bytes of the schema that its problems hold.
+        required: The names that an object must have.
+        patterns: How many patterns there are for keys, how large they are in all, and how many may go back.
+    """
+
+    checks: int
+    problems: int
+    quoted: int
+    required: frozenset[str]
+    patterns: tuple[int, int, int]
+
+    @classmethod
+    def of(cls, part: Schema) -> _Fixed:
+        required = frozenset(each for each in listed_in(part.get("required")) if isinstance(each, str))
+        patterns = list(members_of(part.get("patternProperties")))
+        sizes = len(patterns), sum(map(pattern_size, patterns)), sum(map(may_go_back, patterns))
+        return cls(_flat_checks(part), _fixed_problems(part), _quoted(part), required, sizes)
+
+
+def _identity(value: Value) -> int:
+    """Return the same number for values that cost the same."""
+    if isinstance(value, dict | list | str):
+        return id(cast("object", value))
+    return 0 if _is_ordinary(value) else -1
+
+
+def _is_ordinary(number: object) -> bool:
+    """Whether a number is of a size that is divided fast."""
+    if isinstance(number, int | float):
+        return number == 0 or 1e-12 < abs(number) < 1e15
+    return True
+
+
+def _checks_by_value(part: Schema, fixed: _Fixed, value: Value) -> int:
+    if isinstance(value, str):
+        checks = _per_char(part) * len(value)
+        if isinstance(pattern := part.get("pattern"), str):
+            given = part.get("maxLength")
+            longest = max(LONGEST_COMPARED, given) if isinstance(given, int) else LONGEST_COMPARED
+            checks += steps_of(pattern, len(value)) if len(value) <= longest else 0
+        return checks
+    if isinstance(value, dict) and fixed.patterns[0]:
+        count, size, back = fixed.patterns
+        lengths = list(map(len, cast("dict[str, Any]", value)))
+        steps = sum(lengths) * (20 * count + size) // 2 + 4 * len(lengths) * count
+        steps += back * sum(300 * length * (400 + length) // 400 for length in lengths) if back else 0
+        return steps * (2 if "additionalProperties" in part else 1)
+    if isinstance(value, int | float) and "multipleOf" in part:
+        ordinary = _is_ordinary(value) and _is_ordinary(part["multipleOf"])
+        return _MULTIPLE if ordinary else _LARGE_MULTIPLE
+    return 0
+
+
+def _problems_by_value(part: Schema, fixed: _Fixed, value: Value) -> int:
+    problems = 0
+    if "type" in part and not _is_of_type(value, part["type"]):
+        problems += 1
+    if isinstance(value, dict):
+        names = cast("dict[str, Any]", value)
+        problems += len(fixed.required) - sum(1 for name in names if name in fixed.required)
+        if "dependentRequired" in part:
+            dependent = members_of(part["dependentRequired"])
+            problems += sum(len(listed_in(dependent[name])) for name in names if name in dependent)
+    return problems
+
+
+def _is_of_type(value: Value, named: object) -> bool:
+    """Whether a value is certainly of a type, or of one of some."""
+    if isinstance(named, list):
+        return any(_is_of_type(value, each) for each in cast("list[object]", named))
+    kind = _TYPES.get(named) if isinstance(named, str) else None
+    return kind is not None and type(value) in kind
+
+
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def _applied_here(part: Schema, targets: References) -> Iterator[Any]:
+    """The schemas that the same value is compared with."""
+    for name in ("allOf", *_BRANCHES):
+        yield from listed_in(part.get(name))
+    for name in ("not", "if", "then", "else"):
+        if name in part:
+            yield part[name]
+    for name in ("dependentSchemas", "dependencies"):
+        yield from members_of(part.get(name)).values()
+    yield from targets.of(part)
+
+
+def _schemas_inside(part: Schema) -> Iterator[Any]:
+    """The schemas that what is in a value is compared with."""
+    for name in ("properties", "patternProperties"):
+        yield from members_of(part.get(name)).values()
+    yield from listed_in(part.get("prefixItems"))
+    yield from (part[name] for name in WIDE if name in part)
+
+
+def _applied_inside(part: Schema, value: Value) -> Iterator[tuple[Any, Value]]:
+    """The same schemas but for those of keys, each with the value that it is compared with."""
+    if isinstance(value, dict):
+        held = cast("dict[str, Any]", value)
+        known = members_of(part.get("properties"))
+        for name, item in held.items():
+            if name in known:
+                yield known[name], item
+        for each in members_of(part.get("patternProperties")).values():
+            yield from ((each, item) for item in held.values())
+        for keyword in ("additionalProperties", "unevaluatedProperties"):
+            if keyword in part:
+                yield from ((part[keyword], item) for name, item in held.items() if name not in known)
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        yield from zip(listed_in(part.get("prefixItems")), items, strict=False)
+        for each in (part[name] for name in ("items", "contains", "unevaluatedItems") if name in part):
+            yield from ((each, item) for item in items)
+
+
+def _patterns_in(part: Schema) -> Iterator[str]:
+    if isinstance(pattern := part.get("pattern"), str):
+        yield pattern
+    yield from members_of(part.get("patternProperties"))

@@ -1,0 +1,164 @@
+"""Lets in whose requests they are known to be, as far as their roles go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+from urllib.parse import quote
+
+from starlette.datastructures import Headers
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from signoff.errors import AccessDenied, NotAuthenticated, SignoffError, TooManyRequests
+from signoff.runtime.clock import Clock
+from signoff.server.auth.actors import ANYBODY, Actor
+from signoff.server.auth.authenticators import RECHECK_SECONDS, Identity, Ways
+from signoff.server.auth.refused_attempts import keep_refusal
+from signoff.server.auth.roles import Rights, never_open, path_of, reach_of, rights_on
+from signoff.server.http.host_check import SAFE
+from signoff.server.http.problems import problem
+
+LATE_SECONDS: Final = 1.0
+"""A read that took longer is answered only if whoever sent it still may."""
+NOT_KEPT: Final = {"cache-control": "no-store"}
+
+
+class Guard:
+    """Lets a request pass if whoever sends it may; before anybody reads its body.
+
+    Args:
+        app: What comes next.
+        ways: How a request says whose it is.
+        clock: By which it is looked at again for those who read streams.
+        login_path: Where browsers are sent whose person is not signed in; None: nowhere.
+        allowed_origins: Other sites whose pages may write.
+        forms: How paths begin whose forms may come from pages of any site: their routes see to who sends them.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        ways: Ways,
+        clock: Clock,
+        login_path: str | None = None,
+        allowed_origins: Collection[str] = (),
+        forms: tuple[str, ...] = (),
+    ) -> None:
+        self._app = app
+        self._origins = allowed_origins
+        self._forms = forms
+        self._ways = ways
+        self._clock = clock
+        self._login_path = login_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            scope["signoff.actor"] = actor = await self._actor(scope)
+        except SignoffError as refusal:
+            await self._refused(scope, refusal)(scope, receive, send)
+            return
+        if actor.identity is None:
+            await self._app(scope, receive, send)
+        else:
+            await self._stream(scope, receive, send, actor.identity)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send, identity: Identity) -> None:
+        """Pass a request on, and end its answer, or refuse it late, when whoever sent it may no more."""
+        checked_at = self._clock.now()
+        ended = False
+
+        async def send_while_known(message: Message) -> None:
+            nonlocal checked_at, ended
+            waited = message["type"] == "http.response.start" and scope["method"] in SAFE
+            if waited and self._clock.now() - checked_at >= LATE_SECONDS:
+                checked_at = self._clock.now()
+                if ended := not await self._is_still(scope, identity):
+                    await self._refused(scope, NotAuthenticated("it ended meanwhile"))(scope, receive, send)
+                    raise ConnectionAbortedError("whoever waited for this may no more")
+            goes_on = message["type"] == "http.response.body" and message.get("more_body", False)
+            if goes_on and self._clock.now() - checked_at >= RECHECK_SECONDS:
+                checked_at = self._clock.now()
+                ended = not await self._is_still(scope, identity)
+            if ended:
+                await send({"type": "http.response.body"})
+                raise ConnectionAbortedError("whoever reads this may no more")
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_while_known)
+        except Exception:
+            if not ended:
+                raise
+
+    async def _is_still(self, scope: Scope, identity: Identity) -> bool:
+        try:
+            return await self._ways.identify(scope) == identity
+        except (NotAuthenticated, TooManyRequests):
+            return False
+
+    async def _actor(self, scope: Scope) -> Actor:
+        """Raises NotAuthenticated, AccessDenied, TooManyRequests, and what a store raises."""
+        method, path = scope["method"], path_of(scope)
+        rights = rights_on(method, path)
+        identity = None if rights is None else await self._ways.identify(scope)
+        if identity is None and not (self._ways.required if rights is None else await self._ways.look()):
+            if rights is not None and never_open(path):
+                raise NotAuthenticated(
+                    "without a key this server shows no keys and no audit trail; create one on the machine with the "
+                    "database (signoff keys create NAME --role admin), after which every request needs one"
+                )
+            return ANYBODY
+        if identity is None and rights is not None:
+            raise NotAuthenticated("sign in, or give an API key")
+        if method not in SAFE and not path.startswith(self._forms):
+            self._check_site(Headers(scope=scope))
+        if identity is None or rights is None:
+            return ANYBODY
+        try:
+            return self._allowed(identity, rights, f"{method} {path}")
+        except AccessDenied as refusal:
+            await keep_refusal(scope, identity, refusal)
+            raise
+
+    def _allowed(self, identity: Identity, rights: Rights, what: str) -> Actor:
+        reach = reach_of(identity.person.roles, rights)
+        if reach is None:
+            needed = ", ".join(sorted(role.value for role in rights)) or "no role there is"
+            raise AccessDenied(what, f"{identity.person.user_id!r} has no role that may; it needs: {needed}")
+        return Actor(identity, reach)
+
+    def _refused(self, scope: Scope, refusal: SignoffError) -> Response:
+        if not isinstance(refusal, NotAuthenticated):
+            return problem(refusal)
+        if self._login_path is not None and _is_page(scope):
+            root = scope.get("root_path", "")
+            back = (
+                root
+                + path_of(scope)
+                + (f"?{query.decode('latin-1')}" if (query := scope["query_string"]) else "")
+            )
+            return RedirectResponse(f"{root}{self._login_path}?next={quote(back, safe='')}", 303, NOT_KEPT)
+        answer = problem(refusal)
+        answer.headers["www-authenticate"] = "Bearer"
+        return answer
+
+    def _check_site(self, headers: Headers) -> None:
+        """Refuse what a page of another site sends with the cookies that people have for the proxy.
+
+        Raises:
+            AccessDenied: The browser says that a page of elsewhere sends it. Programs say nothing of the sort.
+        """
+        if (origins := headers.getlist("origin")) and all(origin in self._origins for origin in origins):
+            return
+        for site in headers.getlist("sec-fetch-site"):
+            if site not in ("same-origin", "none"):
+                raise AccessDenied("a write from another page", f"the browser says Sec-Fetch-Site: {site}")
+
+
+def _is_page(scope: Scope) -> bool:
+    """Whether a browser asks for a page that somebody will look at."""
+    return scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", "")

@@ -1,0 +1,266 @@
+"""Asking an OpenID Connect provider: where its doors are, what it signs with, and whom a code stands for."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final, cast
+from urllib.parse import quote_plus
+
+import httpx
+from joserfc import jwt
+from joserfc.errors import InvalidKeyIdError, JoseError
+from joserfc.jwk import JWKRegistry, Key, KeySet
+from joserfc.jwt import JWTClaimsRegistry
+
+from signoff.codec.strict_json import read_exactly
+from signoff.errors import LoginFailed, ProviderUnavailable
+from signoff.runtime.clock import Clock
+from signoff.server.auth.oidc_settings import OpenIdConnect
+from signoff.wire.http import new_client
+
+ANSWER_SECONDS: Final = 10.0
+KEPT_SECONDS: Final = 3600.0
+"""How long what the provider says of itself is believed: a key that it withdraws counts no longer then."""
+REFETCH_SECONDS: Final = 30.0
+"""How soon keys are asked for again when a token is signed with one that is not known."""
+RETRY_SECONDS: Final = 5.0
+"""How soon it is asked again who it is after it gave no answer: whoever waits then shares the one attempt."""
+LEEWAY_SECONDS: Final = 60
+"""How far the provider's clock may be off."""
+_LONGEST: Final = 1024 * 1024  # bytes
+_KEY_TYPES: Final = ("RSA", "EC")
+
+
+class Provider:
+    """An OpenID Connect provider. What it says of itself is kept for an hour, and fetched when somebody signs in.
+
+    Args:
+        settings: Which one, and who we are to it.
+        clock: By which tokens expire.
+    """
+
+    def __init__(self, settings: OpenIdConnect, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._http: httpx.AsyncClient | None = None
+        self._fetching = asyncio.Lock()
+        self._about: dict[str, Any] | None = None
+        self._about_at = 0.0
+        self._keys: KeySet | None = None
+        self._keys_at = 0.0
+        self._failures: dict[str, tuple[float, str]] = {}  # by URL: until when it is not asked again, and why
+
+    async def close(self) -> None:
+        """Close its connections."""
+        if self._http is not None:
+            await self._http.aclose()
+
+    async def login_url(self, state: str, nonce: str, verifier: str) -> str:
+        """Return where somebody signs in.
+
+        Args:
+            state: What the provider sends back as it is.
+            nonce: What the ID token will say.
+            verifier: The secret that only who began can redeem the code with.
+
+        Raises:
+            ProviderUnavailable: It does not say where.
+        """
+        about = await self._discovered()
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
+        scopes = dict.fromkeys(("openid", *self._settings.scopes))
+        return str(
+            httpx.URL(about["authorization_endpoint"]).copy_merge_params(
+                {
+                    "response_type": "code",
+                    "client_id": self._settings.client_id,
+                    "redirect_uri": self._settings.callback_url,
+                    "scope": " ".join(scopes),
+                    "state": state,
+                    "nonce": nonce,
+                    "code_challenge": challenge.decode(),
+                    "code_challenge_method": "S256",
+                }
+            )
+        )
+
+    async def check_sender(self, iss: str | None) -> None:
+        """Make sure that an answer is this provider's: another one could pass its codes on as ours.
+
+        Raises:
+            LoginFailed: It says that it is another's, or nothing although this one always says.
+            ProviderUnavailable: It cannot be asked.
+        """
+        about = await self._discovered()
+        always = about.get("authorization_response_iss_parameter_supported") is True
+        if iss != self._settings.issuer and (iss is not None or always):
+            raise LoginFailed("the answer is another provider's")
+
+    async def redeem(self, code: str, verifier: str, nonce: str) -> dict[str, Any]:
+        """Return the claims of whoever signed in.
+
+        Args:
+            code: What the provider sent them back with.
+            verifier: As in ``login_url``.
+            nonce: As in ``login_url``.
+
+        Raises:
+            LoginFailed: The provider does not take the code, or its ID token is not valid, or not for us.
+            ProviderUnavailable: It gives no answer of use.
+        """
+        answer = await self._exchange(code, verifier)
+        token = answer.get("id_token")
+        if not isinstance(token, str):
+            raise ProviderUnavailable(self._settings.issuer, "its answer to a code has no id_token")
+        asked_at = self._clock.now()
+        try:
+            return self._read(token, await self._signing_keys(), nonce)
+        except InvalidKeyIdError:
+            if asked_at - self._keys_at < REFETCH_SECONDS:
+                raise LoginFailed(
+                    "the ID token is signed with a key that the provider does not publish"
+                ) from None
+        try:
+            return self._read(token, await self._signing_keys(newer_than=asked_at), nonce)
+        except InvalidKeyIdError:
+            raise LoginFailed(
+                "the ID token is signed with a key that the provider does not publish"
+            ) from None
+
+    def _read(self, token: str, keys: KeySet, nonce: str) -> dict[str, Any]:
+        """Raises LoginFailed, or InvalidKeyIdError for a key that is not known."""
+        settings = self._settings
+        claims_wanted = JWTClaimsRegistry(
+            int(self._clock.now()),
+            LEEWAY_SECONDS,
+            iss={"essential": True, "value": settings.issuer},
+            aud={"essential": True, "value": settings.client_id},
+            sub={"essential": True},
+            exp={"essential": True},
+            iat={"essential": True},
+            nonce={"essential": True, "value": nonce},
+        )
+        try:
+            for part in token.split(".")[:2]:
+                read_exactly(base64.urlsafe_b64decode(part + "=="))
+            claims = jwt.decode(token, keys, list(settings.algorithms)).claims
+            claims_wanted.validate(claims)
+        except InvalidKeyIdError:
+            raise
+        except (JoseError, ValueError, RecursionError) as error:
+            raise LoginFailed(f"the ID token is not valid: {error}") from None
+        several = isinstance(claims["aud"], list) and len(cast("list[object]", claims["aud"])) > 1
+        if claims.get("azp", None if several else settings.client_id) != settings.client_id:
+            raise LoginFailed("the ID token was issued to somebody else")
+        return claims
+
+    async def _exchange(self, code: str, verifier: str) -> dict[str, Any]:
+        settings = self._settings
+        about = await self._discovered()
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": settings.callback_url,
+            "code_verifier": verifier,
+        }
+        headers: dict[str, str] = {}
+        methods = about.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        if settings.client_secret is None:
+            form["client_id"] = settings.client_id
+        elif "client_secret_basic" in methods:
+            pair = f"{quote_plus(settings.client_id)}:{quote_plus(settings.client_secret)}"
+            headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        else:
+            form |= {"client_id": settings.client_id, "client_secret": settings.client_secret}
+        status, answer = await self._ask("POST", about["token_endpoint"], data=form, headers=headers)
+        if 400 <= status < 500:
+            reason = str(answer.get("error", status))
+            raise LoginFailed(f"the provider does not take what it sent you with: {reason[:100]!r}")
+        return self._expected(status, answer)
+
+    async def _discovered(self) -> Mapping[str, Any]:
+        """Return what the provider says of itself. An old answer is better than none while it is away."""
+        async with self._fetching:
+            if self._about is None or self._clock.now() - self._about_at >= KEPT_SECONDS:
+                try:
+                    self._about = await self._discover()
+                    self._about_at = self._clock.now()
+                except ProviderUnavailable:
+                    if self._about is None:
+                        raise
+            return self._about
+
+    async def _discover(self) -> dict[str, Any]:
+        url = f"{self._settings.issuer.rstrip('/')}/.well-known/openid-configuration"
+        about = await self._fetch(url)
+        if about.get("issuer") != self._settings.issuer:
+            raise ProviderUnavailable(self._settings.issuer, f"it calls itself {about.get('issuer')!r}")
+        scheme = httpx.URL(self._settings.issuer).scheme
+        for door in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
+            if not str(about.get(door)).startswith(f"{scheme}://"):
+                raise ProviderUnavailable(self._settings.issuer, f"its {door} is no {scheme} URL")
+        return about
+
+    async def _signing_keys(self, newer_than: float | None = None) -> KeySet:
+        about = await self._discovered()
+        async with self._fetching:
+            wanted_since = self._clock.now() - KEPT_SECONDS if newer_than is None else newer_than
+            if self._keys is None or self._keys_at <= wanted_since:
+                found = await self._fetch(about["jwks_uri"])
+                self._keys = KeySet(_usable(found.get("keys")))
+                self._keys_at = self._clock.now()
+            return self._keys
+
+    async def _fetch(self, url: str) -> dict[str, Any]:
+        """Return what it publishes. Whoever waited while an attempt failed makes none of their own."""
+        failed_until, reason = self._failures.get(url, (0.0, ""))
+        if self._clock.now() < failed_until:
+            raise ProviderUnavailable(self._settings.issuer, reason)
+        try:
+            found = self._expected(*await self._ask("GET", url))
+        except ProviderUnavailable as error:
+            self._failures[url] = (self._clock.now() + RETRY_SECONDS, error.reason)
+            raise
+        self._failures.pop(url, None)
+        return found
+
+    async def _ask(self, method: str, url: str, **sent: Any) -> tuple[int, dict[str, Any]]:
+        """Return the status and the JSON object of an answer, or an empty one. Redirects are not followed."""
+        issuer = self._settings.issuer
+        if self._http is None:
+            self._http = new_client(httpx.URL(issuer), answer_seconds=ANSWER_SECONDS)
+        body = b""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS), self._http.stream(method, url, **sent) as response:
+                async for part in response.aiter_bytes():
+                    body += part
+                    if len(body) > _LONGEST:
+                        raise ProviderUnavailable(issuer, "its answer has no end")
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+            raise ProviderUnavailable(issuer, str(error) or type(error).__name__) from error
+        try:
+            answer = read_exactly(body)
+        except (ValueError, RecursionError):
+            answer = None
+        return response.status_code, cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
+
+    def _expected(self, status: int, answer: dict[str, Any]) -> dict[str, Any]:
+        if status != 200 or not answer:
+            raise ProviderUnavailable(self._settings.issuer, f"it answers {status}, not as a provider does")
+        return answer
+
+
+def _usable(found: object) -> list[Key]:
+    """Return the keys that can sign an ID token: one that nobody can read harms no other."""
+    keys: list[Key] = []
+    for data in cast("list[object]", found if isinstance(found, list) else []):
+        described = cast("dict[str, Any]", data if isinstance(data, dict) else {})
+        if described.get("kty") in _KEY_TYPES and described.get("use", "sig") == "sig":
+            try:
+                keys.append(JWKRegistry.import_key(described))
+            except (JoseError, ValueError, TypeError, KeyError):
+                continue
+    return keys

@@ -1,0 +1,154 @@
+"""Who people are, by the word of a proxy that has signed them in: headers that it adds to each request."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from starlette.types import Scope
+
+from signoff.errors import InvalidValue, NotAuthenticated
+from signoff.records.names import LONGEST_PERSON_BYTES
+from signoff.records.responders import SERVICE, Responder
+from signoff.server.auth.authenticators import Identity
+from signoff.server.auth.roles import Role
+from signoff.server.auth.trusted_networks import LOOPBACK, Networks, address
+
+MOST_NAMES: Final = 200
+"""How many groups and roles a person has at most: an inbox asks for each of them."""
+LONGEST_NAME: Final = 256  # characters
+LONGEST_BYTES: Final = LONGEST_PERSON_BYTES - len("group:")
+
+_HEADER: Final = re.compile("[A-Za-z0-9][A-Za-z0-9-]*")
+_MEANS_ELSE: Final = frozenset(
+    {"authorization", "connection", "content-length", "content-type", "cookie", "host", "origin"}
+    | {"sec-fetch-site", "transfer-encoding", "forwarded", "x-forwarded-for", "x-forwarded-host"}
+    | {"x-forwarded-port", "x-forwarded-proto", "x-real-ip"}
+)
+RESERVED: Final = ("signoff:", "user:", "group:", "role:", SERVICE)
+
+
+@dataclass(frozen=True)
+class TrustedProxy:
+    """A proxy that signs people in, and what it says of them in each request that it passes on.
+
+    It must remove these headers from what people send themselves, also those that it does not set.
+
+    Attributes:
+        user_header: The header that says who somebody is.
+        groups_header: The header with their groups, separated by commas; None: they have none.
+        roles_header: The header with their roles, likewise. ``viewer``, ``responder``, ``operator`` and ``admin``
+            say what they may do, and any role may be an assignee.
+        addresses: Where the proxy connects from: addresses, and networks such as ``10.0.0.0/8``.
+        default_role: A role that everybody has besides.
+
+    Example:
+        Server(store, proxy=TrustedProxy("X-Forwarded-User", groups_header="X-Forwarded-Groups"))
+    """
+
+    user_header: str
+    groups_header: str | None = None
+    roles_header: str | None = None
+    addresses: Sequence[str] = LOOPBACK
+    default_role: Role | None = Role.RESPONDER
+    _networks: Networks = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Raises InvalidValue: a header or an address is none, or one header is to say two things."""
+        named = [
+            name.lower()
+            for name in (self.user_header, self.groups_header, self.roles_header)
+            if name is not None
+        ]
+        for name in named:
+            if _HEADER.fullmatch(name) is None:
+                raise InvalidValue("header", f"{name!r} is no header: letters, digits and hyphens")
+            if name in _MEANS_ELSE or named.count(name) > 1:
+                raise InvalidValue("header", f"{name!r} says something else already")
+        object.__setattr__(self, "_networks", Networks(self.addresses))
+
+    def trusts(self, host: str) -> bool:
+        """Whether a connection from an address is the proxy's."""
+        peer = address(host)
+        return peer is not None and peer in self._networks
+
+    async def identify(self, scope: Scope) -> Identity:
+        """Return whose request it is. Raises NotAuthenticated, as ``person_of`` does."""
+        return Identity(self.person_of(scope), "proxy")
+
+    def person_of(self, scope: Scope) -> Responder:
+        """Return the person whom the proxy has sent a request for.
+
+        Raises:
+            NotAuthenticated: It does not come from the proxy, names nobody, or what it names is no name.
+        """
+        host, port = scope.get("client") or ("", None)
+        if port == 0:
+            raise NotAuthenticated(
+                "the ASGI server tells a forwarded address, not the peer's: start it without proxy headers"
+            )
+        if not self.trusts(host):
+            raise NotAuthenticated(
+                f"{host or 'the peer'} is not the proxy that signs people in; go through that"
+            )
+        user = _value(scope, self.user_header)
+        if user is None:
+            raise NotAuthenticated(f"the proxy names nobody: there is no {self.user_header}")
+        _check_user(self.user_header, user)
+        groups, roles = _names(scope, self.groups_header), _names(scope, self.roles_header)
+        if self.default_role is not None:
+            roles |= {self.default_role.value}
+        if len(groups) + len(roles) > MOST_NAMES:
+            raise NotAuthenticated(
+                f"{len(groups)} groups and {len(roles)} roles are more than {MOST_NAMES}: "
+                "have the proxy name those that questions are for"
+            )
+        return Responder(user, groups, roles)
+
+
+def _value(scope: Scope, header: str) -> str | None:
+    """Return what a header says; None if it is not there or says nothing.
+
+    Raises:
+        NotAuthenticated: It is there twice, so that one of them may be forged, or it is no text.
+    """
+    name = header.lower().encode()
+    values: list[bytes] = [value for key, value in scope["headers"] if key == name]
+    if len(values) > 1:
+        raise NotAuthenticated(
+            f"there are {len(values)} headers {header}: the proxy must remove what people send"
+        )
+    try:
+        text = values[0].decode().strip(" \t") if values else ""
+    except UnicodeDecodeError:
+        raise NotAuthenticated(f"{header} is not UTF-8") from None
+    if not text.isprintable() or not unicodedata.is_normalized("NFC", text):
+        raise NotAuthenticated(f"{header} has characters that look like others or like nothing")
+    return text or None
+
+
+def _names(scope: Scope, header: str | None) -> frozenset[str]:
+    text = None if header is None else _value(scope, header)
+    names = frozenset(name.strip() for name in (text or "").split(",")) - {""}
+    _check_lengths(header or "", names)
+    return names
+
+
+def _check_user(header: str, user: str) -> None:
+    _check_lengths(header, [user])
+    if "," in user:
+        raise NotAuthenticated(
+            f"{header} has a comma, so it may be two: the proxy must remove what people send"
+        )
+    if user.lower().startswith(RESERVED):
+        raise NotAuthenticated(f"{header}: {user!r} is nobody's name")
+
+
+def _check_lengths(header: str, names: Iterable[str]) -> None:
+    if any(len(name) > LONGEST_NAME for name in names):
+        raise NotAuthenticated(f"{header} has a name of more than {LONGEST_NAME} characters")
+    if any(len(name.encode()) > LONGEST_BYTES for name in names):
+        raise NotAuthenticated(f"{header} has a name of more than {LONGEST_BYTES} bytes in UTF-8")

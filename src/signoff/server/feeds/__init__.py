@@ -1,0 +1,1 @@
+"""Feeds: commits and inbox changes as server-sent events."""

@@ -1,0 +1,210 @@
+"""What requests say: bodies are read up to a limit, and what a route does not take is refused."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Container, Coroutine
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from fastapi import Request
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from starlette.datastructures import Headers, QueryParams
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from signoff.codec import MAX_BYTES
+from signoff.codec.strict_json import read_exactly
+from signoff.errors import InvalidValue, PayloadTooLarge
+from signoff.records.request_ids import LONGEST_REQUEST_ID
+from signoff.server.auth.roles import path_of
+from signoff.server.http.problems import problem
+from signoff.server.limits.long_bodies import LONG_BYTES
+
+LIMIT = MAX_BYTES + 64 * 1024
+"""How long a body may be in bytes: the largest value, and what is around it."""
+
+BATCH_LIMIT = 20 * 1024 * 1024
+"""How long a batch of a remote store may be in bytes, if ``long_json`` allows it. What it allows is 15 MiB of ASCII."""
+
+SNAPSHOT_LIMIT = 6 * 1024 * 1024
+"""How long a snapshot may be in bytes that is saved or loaded through a server: it is made, and checked, in memory."""
+
+MOST_PARTS = 750_000
+"""How many arrays, objects and members a long body may have: each takes some seventy bytes of memory. No value of
+``MAX_BYTES`` has more.
+"""
+
+_PARTS_AT_ONCE = 1_000
+_PARTS = re.compile(rb'(?:(?:[^"\[{,]++|"(?:[^"\\]++|\\.)*+")*+[\[{,]){1,%d}+' % _PARTS_AT_ONCE, re.DOTALL)
+"""The next parts: what separates them, outside of texts."""
+
+
+def _unicode(text: str) -> str:
+    text.encode()  # fails at half of a surrogate pair, which JSON can escape
+    return text
+
+
+def storable(text: str) -> str:
+    """Return a text if every store can keep it. Raises ValueError."""
+    _unicode(text)
+    if "\0" in text:
+        raise ValueError("it has a NUL character, which Postgres cannot keep; leave it out")
+    return text
+
+
+Text = Annotated[str, AfterValidator(storable)]
+"""A text of a body or a query."""
+
+RequestId = Annotated[Text, Field(max_length=LONGEST_REQUEST_ID)]
+"""A text by which a repetition is known."""
+
+Compared = Annotated[str, AfterValidator(_unicode)]
+"""A text that is compared with another one, and not kept."""
+
+
+class Body(BaseModel):
+    """Base of what bodies hold: unknown fields and values of other types are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ExactRoute(APIRoute):
+    """A route that refuses what it would have to pass over, or to choose from.
+
+    That is a query parameter that it does not have, one that is given twice and is not a list, and a body in which an
+    object has one key twice: who passed it on may have read another one.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        taken = _query_parameters(self.dependant)
+
+        async def handle_exactly(request: Request) -> Response:
+            if request.scope["query_string"]:
+                _check_query(request.query_params, taken)
+            return await handle(_ExactRequest(request.scope, request.receive))
+
+        return handle_exactly
+
+
+def _query_parameters(dependant: Dependant) -> dict[str, bool]:
+    """Return the query parameters of a route and its dependencies by name, and whether they are lists."""
+    taken = {each.alias: _is_list(each.field_info.annotation) for each in dependant.query_params}
+    for inner in dependant.dependencies:
+        taken |= _query_parameters(inner)
+    return taken
+
+
+def _is_list(annotation: Any) -> bool:
+    """Whether a type, or one of a union, is a list."""
+    return get_origin(annotation) is list or any(
+        _is_list(each) for each in get_args(annotation) if get_origin(annotation) in (Union, UnionType)
+    )
+
+
+def _check_query(query: QueryParams, taken: dict[str, bool]) -> None:
+    """Raises RequestValidationError."""
+    problems: list[dict[str, Any]] = []
+    for name, times in Counter(name for name, _ in query.multi_items()).items():
+        if name not in taken:
+            known = f"it has {', '.join(sorted(taken))}" if taken else "it has none"
+            problems.append(_refused(name, f"this route has no such parameter; {known}"))
+        elif times > 1 and not taken[name]:
+            problems.append(_refused(name, f"it is given {times} times; give it once"))
+    if problems:
+        raise RequestValidationError(problems)
+
+
+def _refused(parameter: str, message: str) -> dict[str, Any]:
+    return {"type": "parameter", "loc": ("query", parameter), "msg": message}
+
+
+class _ExactRequest(Request):
+    async def json(self) -> Any:
+        return read_exactly(await self.body())
+
+
+async def read_batch(request: Request, enter: Callable[[int], Awaitable[None]]) -> bytearray:
+    """Read a long body.
+
+    Args:
+        request: The request.
+        enter: Waits for room for a body of so many bytes; called once it is known to be long.
+
+    Raises:
+        PayloadTooLarge: It is longer than ``BATCH_LIMIT``.
+    """
+    body = bytearray()
+    has_entered = False
+    async for part in request.stream():
+        if len(body) + len(part) > BATCH_LIMIT:
+            raise PayloadTooLarge("body", len(body) + len(part), BATCH_LIMIT)
+        body += part
+        if len(body) > LONG_BYTES and not has_entered:
+            has_entered = True
+            await enter(max(len(body), int(request.headers.get("content-length", BATCH_LIMIT))))
+    return body
+
+
+def check_parts(path: str, text: bytes | bytearray) -> None:
+    """Raise InvalidValue for JSON that would take much more memory than its text does."""
+    if text.count(b"[") + text.count(b"{") + text.count(b",") <= MOST_PARTS:
+        return
+    parts = place = 0
+    while parts <= MOST_PARTS and (found := _PARTS.match(text, place)) is not None:
+        parts, place = parts + _PARTS_AT_ONCE, found.end()
+    if parts > MOST_PARTS:
+        raise InvalidValue(path, f"it has more than {MOST_PARTS:,} parts; send it in several")
+
+
+class BodyLimit:
+    """Reads the body and passes it on whole, or answers 413.
+
+    Args:
+        app: What comes next.
+        unread: Paths whose bodies are left to their routes, which ask first who sends them.
+        long: Paths whose bodies may be as long as a snapshot.
+    """
+
+    def __init__(self, app: ASGIApp, unread: Container[str] = (), long: Container[str] = ()) -> None:
+        self._app = app
+        self._unread = unread
+        self._long = long
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
+        has_body = "content-length" in headers or "transfer-encoding" in headers
+        if not has_body or path_of(scope) in self._unread:
+            await self._app(scope, receive, send)
+            return
+        limit = SNAPSHOT_LIMIT if path_of(scope) in self._long else LIMIT
+        size = int(headers.get("content-length", "0"))
+        body = bytearray()
+        more = True
+        while more and size <= limit:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            size = max(size, len(body))
+        if size > limit:
+            await problem(PayloadTooLarge("body", size, limit))(scope, receive, send)
+            return
+        if limit > LIMIT:
+            try:
+                check_parts("body", body)
+            except InvalidValue as error:
+                await problem(error)(scope, receive, send)
+                return
+        unread: list[Message] = [{"type": "http.request", "body": bytes(body)}]
+
+        async def replay() -> Message:
+            return unread.pop() if unread else await receive()
+
+        await self._app(scope, replay, send)

@@ -1,0 +1,1 @@
+"""Limits on the share of a server that one client may use."""

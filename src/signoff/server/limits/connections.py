@@ -1,0 +1,233 @@
+"""Limits connections: how many a server holds, and how long one may take to send a request and to read the reply.
+
+uvicorn counts no connection that sends nothing. It has a time limit for connections that are idle between requests
+alone, and each byte that arrives ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from typing import Any, Final
+
+import h11
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from signoff.runtime.loggers import own_logger
+from signoff.runtime.process_limits import connection_limit, handle_limit
+from signoff.server.limits.unread_replies import UnreadReplies
+
+HEAD_SECONDS: Final = 10.0
+"""How long a request's head may take, from the connection or from its first byte on."""
+
+BODY_SECONDS: Final = 30.0
+"""How long a request's body may take after its head, and longer the more of it there is."""
+
+BODY_BYTES_PER_SECOND: Final = 8 * 1024
+"""How many bytes of a body make it a second longer: slower clients are cut off."""
+
+IDLE_SECONDS: Final = 75
+"""How long a connection may be idle between requests.
+
+Longer than any client keeps one: our own for 30 seconds, load balancers for 60 as a rule. Where a server closes first,
+it may do so while the next request is on its way, which then fails.
+"""
+
+LOG_SECONDS: Final = 60.0
+"""Seconds between two log records of connections that cannot be accepted."""
+
+_ACCEPT_FAILED: Final = "socket.accept() out of system resource"
+
+_REFUSED: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 5\r\nconnection: close\r\n\r\n"
+    b"this server has as many open connections as it can hold\n"
+)
+
+_TOO_SLOW: Final = (
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
+    b"the body of this request came too slowly\n"
+)
+
+LINGER_SECONDS: Final = 1.0
+"""How long a refused client may go on sending: closed at once, it would get a reset and not the refusal."""
+
+log = own_logger("signoff.server")
+
+_Protocol: Any = AutoHTTPProtocol
+"""That of httptools where it is installed, else that of h11."""
+
+_open: weakref.WeakSet[BoundedConnections] = weakref.WeakSet()
+"""The connections of all servers of the process, which share its file handles."""
+
+
+class BoundedConnections(_Protocol):
+    """uvicorn's protocol, with limits on how long heads and bodies take to arrive, and replies to be read."""
+
+    timer: asyncio.TimerHandle | None = None
+    is_refused = False
+    body_of: Any = None  # the request whose body is waited for
+    body_began_at = 0.0
+    body_bytes = 0
+    has_begun_head = False  # as httptools' parser says
+    has_begun_body = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)  # pyright: ignore[reportUnknownMemberType]
+        _open.add(self)
+        limit = connection_limit()
+        self.is_refused = limit is not None and len(_open) > limit
+        if self.is_refused:
+            transport.write(_REFUSED)
+            if transport.can_write_eof():
+                transport.write_eof()
+            self.loop.call_later(LINGER_SECONDS, transport.close)
+        else:
+            self._look()
+
+    def data_received(self, data: bytes) -> None:
+        if not self.is_refused:
+            super().data_received(data)  # pyright: ignore[reportUnknownMemberType]
+            self._look()
+            self.body_bytes += len(data)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()  # pyright: ignore[reportUnknownMemberType]
+        UnreadReplies.of(self.loop).wait(self.transport)
+
+    def resume_writing(self) -> None:
+        UnreadReplies.of(self.loop).end(self.transport)
+        super().resume_writing()  # pyright: ignore[reportUnknownMemberType]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        _open.discard(self)
+        self._stop()
+        UnreadReplies.of(self.loop).end(self.transport)
+        super().connection_lost(exc)  # pyright: ignore[reportUnknownMemberType]
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()  # pyright: ignore[reportUnknownMemberType]
+        self.has_begun_head = True
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()  # pyright: ignore[reportUnknownMemberType]
+        self.has_begun_head, self.has_begun_body = False, True
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()  # pyright: ignore[reportUnknownMemberType]
+        self.has_begun_body = False
+
+    def _reading(self) -> tuple[bool, bool]:
+        """Return whether a part of a head has arrived, and whether a part of a body is still to come."""
+        if (parser := getattr(self, "conn", None)) is not None:  # uvicorn's protocol that parses with h11
+            return parser.trailing_data[0] != b"", parser.their_state is h11.SEND_BODY
+        return self.has_begun_head, self.has_begun_body
+
+    def _look(self) -> None:
+        """Begin to wait for a head or a body, or have waited for one."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            self._look_after_response()
+        elif not cycle.more_body:
+            self._stop()
+        elif self.body_of is not cycle:
+            self._stop()
+            self.body_of, self.body_began_at, self.body_bytes = cycle, self.loop.time(), 0
+            self.timer = self.loop.call_later(BODY_SECONDS, self._end_body)
+
+    def _look_after_response(self) -> None:
+        """Wait for the rest of a body that was refused unread, then for as long as between any requests."""
+        has_head, has_body = self._reading()
+        if self.body_of is not None:
+            if has_body:
+                return
+            self._stop()
+        if self.cycle is None or has_head:
+            if self.timer is None:
+                self.timer = self.loop.call_later(HEAD_SECONDS, self._end_head)
+        elif self.timeout_keep_alive_task is None and not self.transport.is_closing():
+            # uvicorn has stopped its own with the last bytes.
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def _stop(self) -> None:
+        self.body_of = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def _end_head(self) -> None:
+        self.timer = None
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+    def _end_body(self) -> None:
+        """Close the connection if its body is late. While the server does not read it, the client is not slow."""
+        self.timer = None
+        cycle = self.cycle
+        if not cycle.response_complete and not cycle.more_body:
+            return
+        left = self.body_began_at + BODY_SECONDS + self.body_bytes / BODY_BYTES_PER_SECOND - self.loop.time()
+        if self.flow.read_paused or cycle.waiting_for_100_continue:
+            left = max(left, BODY_SECONDS)
+        if left > 0 and not cycle.response_complete:
+            self.timer = self.loop.call_later(left, self._end_body)
+            return
+        if not cycle.response_started:
+            self.transport.write(_TOO_SLOW)
+        self.transport.close()
+
+
+class AcceptErrors:
+    """Logs connections that could not be accepted for want of a file handle, once a minute and event loop.
+
+    asyncio's selector event loop reports the error up to 2,048 times a second, each with a traceback, which leaves no
+    time for anything else. The servers of a loop share one handler.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._former = self._loop.get_exception_handler()
+        self._logged_at: float | None = None
+        self._servers = 0
+
+    @classmethod
+    def begin(cls) -> AcceptErrors:
+        """Handle the errors of a server on the running loop, until ``end``."""
+        loop = asyncio.get_running_loop()
+        errors = _handlers.get(loop)
+        if errors is None:
+            errors = _handlers[loop] = cls()
+            loop.set_exception_handler(errors._handle)
+        errors._servers += 1
+        return errors
+
+    def end(self) -> None:
+        """Leave the loop as it was, if no other server is left on it."""
+        self._servers -= 1
+        if self._servers == 0:
+            del _handlers[self._loop]
+            if self._loop.get_exception_handler() == self._handle:
+                self._loop.set_exception_handler(self._former)
+
+    def _handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if context.get("message") == _ACCEPT_FAILED:
+            self._note(context.get("exception"))
+        elif self._former is not None:
+            self._former(loop, context)
+        else:
+            loop.default_exception_handler(context)
+
+    def _note(self, error: BaseException | None) -> None:
+        now = self._loop.time()
+        if self._logged_at is not None and now - self._logged_at < LOG_SECONDS:
+            return
+        self._logged_at = now
+        log.error(
+            "connections cannot be accepted: %s; the process may have %s file handles, as `ulimit -n` says",
+            error,
+            handle_limit(),
+        )
+
+
+_handlers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AcceptErrors] = weakref.WeakKeyDictionary()

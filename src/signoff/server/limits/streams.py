@@ -1,0 +1,72 @@
+"""Limits the open streams and waiting requests of each caller."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import aclosing, contextmanager
+from typing import Final, Literal, TypeVar
+from weakref import WeakValueDictionary
+
+from signoff.errors import TooManyRequests
+from signoff.service.follow_limit import FollowRoom
+
+Kind = Literal["journal", "inbox", "changes", "wait"]
+"""A run's journal, the inbox, a remote store's changes, or a request that waits for a run to end."""
+
+MOST: Final[Mapping[Kind, int]] = {"journal": 200, "inbox": 1000, "changes": 2000, "wait": 1000}
+"""Maximum open streams of a kind for one caller: a key, a user, or the address of an unauthenticated client."""
+
+RETRY_AFTER_SECONDS: Final = 5
+
+T = TypeVar("T")
+
+
+class Streams:
+    """What is open on a server, by kind and caller."""
+
+    def __init__(self) -> None:
+        self._open: Counter[tuple[Kind, str]] = Counter()
+        self._rooms: WeakValueDictionary[str, FollowRoom] = WeakValueDictionary()
+
+    @property
+    def by_kind(self) -> Mapping[Kind, int]:
+        """How many of each kind are open."""
+        found: Counter[Kind] = Counter()
+        for (kind, _), number in self._open.items():
+            found[kind] += number
+        return {kind: found[kind] for kind in MOST}
+
+    def check(self, kind: Kind, caller: str) -> None:
+        """Raise TooManyRequests if a caller has as many of a kind open as it may."""
+        if self._open.get((kind, caller), 0) >= MOST[kind]:
+            raise TooManyRequests(RETRY_AFTER_SECONDS)
+
+    def room(self, caller: str) -> FollowRoom:
+        """Return the room that all streams of journals of a caller share."""
+        room = self._rooms.get(caller)
+        if room is None:
+            room = self._rooms[caller] = FollowRoom()
+        return room
+
+    @contextmanager
+    def opened(self, kind: Kind, caller: str) -> Generator[None]:
+        """Count one more within. Raises TooManyRequests."""
+        self.check(kind, caller)
+        self._open[kind, caller] += 1
+        try:
+            yield
+        finally:
+            self._open[kind, caller] -= 1
+            if not self._open[kind, caller]:
+                del self._open[kind, caller]
+
+    async def counted(
+        self, kind: Kind, caller: str, events: AsyncGenerator[T, None]
+    ) -> AsyncGenerator[T, None]:
+        """Yield events, and count the stream as long as it is read."""
+        with self.opened(kind, caller):
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+                    del event  # it may be large, and the next one may take long

@@ -1,0 +1,233 @@
+"""The page behind an answer link: HTML without scripts, in which everything that came from elsewhere is escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from starlette.responses import HTMLResponse, Response
+
+from signoff.people.links.answer_links import OpenedLink
+from signoff.people.links.html_fields import Control, controls_of, decision_of, note_of, visible, visible_json
+from signoff.people.links.html_values import Filled, Shown, begin, returned
+from signoff.people.questions.actions import shown_beside
+from signoff.people.questions.attachments import Attachment, is_web
+from signoff.people.questions.question import Question, digest_of
+from signoff.people.questions.question_state import Case
+from signoff.records import Promise
+from signoff.wire import timestamps
+
+MOST_RADIOS: Final = 12
+"""Up to so many options are shown at once; more are a menu."""
+
+STYLE: Final = (resources.files("signoff.server.pages") / "templates" / "page.css").read_text(
+    encoding="utf-8"
+)
+
+_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+
+HEADERS: Final[Mapping[str, str]] = {
+    "cache-control": "no-store",
+    "content-security-policy": f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "x-robots-tag": "noindex, nofollow",
+}
+"""What goes with whatever a link's address answers: its address is a secret, and its page is nobody else's to frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A control on the page.
+
+    Attributes:
+        control: The control.
+        shown: What it shows.
+        errors: What is wrong with that.
+    """
+
+    control: Control
+    shown: Shown
+    errors: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """By which the page's other parts refer to it."""
+        return f"in-{self.control.name}"
+
+    @property
+    def box(self) -> str:
+        """What an option is marked with."""
+        return "radio" if self.control.kind == "one" else "checkbox"
+
+    @property
+    def is_menu(self) -> bool:
+        """Whether its options are a menu."""
+        return self.control.kind == "one" and len(self.control.choices) > MOST_RADIOS
+
+    @property
+    def rows(self) -> int:
+        """How many lines a text gets."""
+        return min(self.shown.text.count("\n") + 2, 20)
+
+    @property
+    def described_by(self) -> str:
+        """The ids of what is said of it."""
+        control, parts = self.control, list[str]()
+        if control.help:
+            parts.append(f"{control.name}-help")
+        if control.hint:
+            parts.append(f"{control.name}-hint")
+        parts += [f"{control.name}-error-{number}" for number in range(1, len(self.errors) + 1)]
+        return " ".join(parts)
+
+
+def question_page(
+    link: OpenedLink,
+    shown: Promise,
+    now: float,
+    filled: Filled | None = None,
+    problems: Sequence[tuple[str, str]] = (),
+    status: int = 200,
+) -> Response:
+    """Return the page on which a question is answered.
+
+    Args:
+        link: The link.
+        shown: Its question, without what is hidden of it.
+        now: The time, in unix seconds.
+        filled: What came back from it; None: it is shown for the first time.
+        problems: ``(field, message)`` of what is wrong with that.
+        status: Of the response.
+    """
+    question = Question.of(shown)
+    case = Case.of(link.question, now)
+    page = _Page(filled, problems)
+    can_edit = case.policy.quorum is None
+    made = controls_of(question) if can_edit or question.proposal is None else ()
+    groups = [(group.legend, [page.row(control) for control in group.controls]) for group in made]
+    decision = None
+    if question.input_type == "approval":
+        decision = page.row(decision_of(question, can_edit=can_edit))
+    note = page.row(note_of())
+    listed = page.listed([row for _, rows in groups for row in rows], decision, note)
+    return _page(
+        "question.html",
+        status,
+        text=question.text,
+        help=question.help,
+        metadata=_written(question.metadata.items()),
+        attachments=[attachment_parts(each) for each in question.attachments],
+        user=link.responder.user_id,
+        deadline=None if case.deadline_at is None else _moment(case.deadline_at),
+        quorum=case.policy.quorum,
+        action=_written(shown_beside(question.proposal, question.action)),
+        proposal=None if question.proposal is None else visible_json(question.proposal),
+        groups=groups,
+        decision=decision,
+        note=note,
+        digest=digest_of(link.question),
+        is_skippable=question.skippable,
+        problems=listed,
+    )
+
+
+def message_page(title: str, text: str, status: int = 200) -> Response:
+    """Return a page that says one thing."""
+    return _page("message.html", status, title=title, text=text)
+
+
+class _Page:
+    """What a page's rows are made of."""
+
+    def __init__(self, filled: Filled | None, problems: Sequence[tuple[str, str]]) -> None:
+        self._filled = filled
+        self._problems = problems
+
+    def row(self, control: Control) -> Row:
+        shown = begin(control) if self._filled is None else returned(control, self._filled)
+        errors = (
+            _within(field, message, control) for field, message in self._problems if _is_of(field, control)
+        )
+        return Row(control, shown, tuple(errors))
+
+    def listed(self, rows: list[Row], *more: Row | None) -> list[dict[str, str | None]]:
+        """Return all problems, each with the row that it is about, if there is one."""
+        shown = [*rows, *(row for row in more if row is not None)]
+        listed: list[dict[str, str | None]] = []
+        for field, message in self._problems:
+            row = next((row for row in shown if _is_of(field, row.control)), None)
+            said = message if not field else f"{field}: {message}"
+            if row is not None:
+                said = _within(field, message, row.control)
+            listed.append({"id": row and row.id, "label": row and row.control.label, "message": said})
+        return listed
+
+
+def _within(field: str, message: str, control: Control) -> str:
+    """Return a problem with the part of a control's value that it is about."""
+    part = field.removeprefix(".".join(control.path)).removeprefix(".")
+    return f"{part}: {message}" if part else message
+
+
+def _is_of(field: str, control: Control) -> bool:
+    """Whether a problem is about the value of a control, or a part of it."""
+    path = ".".join(control.path)
+    if not path:
+        return field not in ("digest", *note_of().path)
+    return field == path or field.startswith(f"{path}.")
+
+
+def _written(parts: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
+    return [(name, value if isinstance(value, str) else visible_json(value)) for name, value in parts]
+
+
+def attachment_parts(attachment: Attachment) -> dict[str, str | None]:
+    """Return what the page shows of an attachment. Without a web address it is no link."""
+    url = attachment["url"] if is_web(attachment["url"]) else None
+    host = None if url is None else urlsplit(url).hostname
+    where = " ".join(filter(None, (host, attachment.get("media_type"))))
+    return {"name": attachment["name"], "url": url, "where": where}
+
+
+def _moment(at: float) -> str:
+    return timestamps.spell(at, "%Y-%m-%d %H:%M UTC")
+
+
+def _page(template: str, status: int, **more: Any) -> Response:
+    html = _templates().get_template(template).render(style=Markup(STYLE), **more)
+    return HTMLResponse(html, status, HEADERS)
+
+
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=PackageLoader("signoff.server.pages", "templates"),
+        autoescape=True,
+        finalize=_finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["typed"] = _typed
+    return made
+
+
+def _finalize(value: Any) -> Any:
+    """Have everything seen that a template shows."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _typed(text: str) -> Markup:
+    """Give people back what they have typed, as it is."""
+    return escape(text)

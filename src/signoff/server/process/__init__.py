@@ -1,0 +1,1 @@
+"""The server's process: uvicorn, probes, readiness, Prometheus."""

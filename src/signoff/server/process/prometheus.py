@@ -1,0 +1,281 @@
+"""What Prometheus reads: the metrics of this process, and of the store as it is when it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import REGISTRY
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from starlette.responses import Response
+
+from signoff.engine.steps import threads
+from signoff.errors import SignoffError
+from signoff.people.audit.anchors.anchoring import Anchoring
+from signoff.records import Group, WorkerInfo
+from signoff.runtime.loggers import own_logger
+from signoff.stores.contract.store import Store
+from signoff.stores.shared import set_aside_items
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.wrappers.view import unwrapped
+
+log = own_logger("signoff.server")
+
+FRESH_SECONDS: Final = 1.0
+"""For how long what was read of the store is told again, so that many who ask do not read it more often."""
+
+READ_SECONDS: Final = 5.0
+"""How long the store may take; Prometheus itself waits for 10 s."""
+MOST_GROUPS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a server holds for its callers.
+
+    Attributes:
+        streams: How many streams and waiting requests are open, by kind.
+        reply_bytes: How much the replies take that are kept for repetitions.
+    """
+
+    streams: Mapping[str, int]
+    reply_bytes: int
+
+
+class Scrape:
+    """Answers Prometheus.
+
+    Args:
+        store: An open store, to be told of as well; None tells of this process alone.
+        timers_alive: Whether this process has deadlines fire.
+        anchoring: What keeps heads of audit trails elsewhere.
+        held: What this process holds for its callers.
+    """
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        timers_alive: Callable[[], bool] | None = None,
+        anchoring: Anchoring | None = None,
+        held: Callable[[], Held] | None = None,
+    ) -> None:
+        self._store = store
+        self._anchoring = anchoring
+        self._timers_alive = timers_alive
+        self._held = held
+        self._reading: asyncio.Task[Sequence[Metric]] | None = None
+        self._read_at = 0.0
+
+    async def answer(self, accept: str) -> Response:
+        """Return all metrics in the format that a request's ``Accept`` header asks for."""
+        found = [*self._of_timers(), *self._of_callers(), *self._of_anchors(), *await self._of_store()]
+        encode, content_type = choose_encoder(accept)
+        body = await asyncio.to_thread(encode, _Both(found))  # the process's own read /proc
+        return Response(body, headers={"content-type": content_type})
+
+    def _of_timers(self) -> Sequence[Metric]:
+        if self._timers_alive is None:
+            return ()
+        alive = GaugeMetricFamily("signoff_timers_alive", "Whether deadlines fire in this server.")
+        alive.add_metric((), float(self._timers_alive()))
+        return (alive,)
+
+    def _of_anchors(self) -> Sequence[Metric]:
+        if self._anchoring is None:
+            return ()
+        failing = GaugeMetricFamily(
+            "signoff_audit_anchor_failing_seconds",
+            "For how long this server could not keep checkpoints of audit trails in an anchor; 0: it can.",
+            labels=("anchor",),
+        )
+        for anchor in self._anchoring.anchors:
+            failing.add_metric((anchor.name,), self._anchoring.late_seconds(anchor))
+        return (failing,)
+
+    def _of_callers(self) -> Sequence[Metric]:
+        if self._held is None:
+            return ()
+        held = self._held()
+        streams = GaugeMetricFamily(
+            "signoff_open_streams", "Streams and waiting requests that are open.", labels=("kind",)
+        )
+        for kind, number in held.streams.items():
+            streams.add_metric((kind,), number)
+        return streams, GaugeMetricFamily(
+            "signoff_kept_reply_bytes",
+            "Replies to remote stores that are kept for repetitions.",
+            held.reply_bytes,
+        )
+
+    async def _of_store(self) -> Sequence[Metric]:
+        if self._store is None:
+            return ()
+        now = asyncio.get_running_loop().time()
+        if self._reading is None or (self._reading.done() and now - self._read_at > FRESH_SECONDS):
+            self._read_at = now
+            self._reading = asyncio.create_task(self._read(self._store), name="signoff metrics")
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                return await asyncio.shield(self._reading)
+        except TimeoutError:
+            return (_up(False),)
+
+    async def close(self) -> None:
+        """Stop reading the store."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
+
+    async def _read(self, store: Store) -> Sequence[Metric]:
+        try:
+            groups, workers = await store.list_groups(), await store.list_workers()
+        except SignoffError as error:
+            log.warning("metrics of the store are missing: %s", error)
+            return (_up(False),)
+        return [
+            _up(await _takes_writes(store)),
+            *_of_groups(store.namespace, groups),
+            _of_workers(store.namespace, workers),
+            *_of_files(store),
+        ]
+
+
+class _Both(Collector):
+    """What prometheus_client encodes."""
+
+    def __init__(self, more: Iterable[Metric]) -> None:
+        self._more = more
+
+    def collect(self) -> Generator[Metric]:
+        yield from REGISTRY.collect()
+        yield _of_threads()
+        yield from of_jobs()
+        yield from self._more
+
+
+def _of_threads() -> Metric:
+    """Describe the threads for plain steps of this process's workers."""
+    found = GaugeMetricFamily(
+        "signoff_step_threads",
+        "Threads of this process's workers for plain steps: all, busy, and how many steps wait for one.",
+        labels=("state",),
+    )
+    pools = threads.at_work()
+    found.add_metric(("all",), sum(pool.count for pool in pools))
+    found.add_metric(("busy",), sum(pool.busy for pool in pools))
+    found.add_metric(("waiting",), sum(pool.waiting for pool in pools))
+    return found
+
+
+def of_jobs() -> Sequence[Metric]:
+    """Describe what periodic jobs of this process have set aside."""
+    items = GaugeMetricFamily(
+        "signoff_set_aside_items",
+        "Items of periodic jobs that failed and are tried again, such as a schedule or a question.",
+        labels=("job",),
+    )
+    failures = CounterMetricFamily(
+        "signoff_set_aside_failures", "How often items of periodic jobs have failed.", labels=("job",)
+    )
+    held, failed = Counter[str](), Counter[str]()
+    for job in set_aside_items.at_work():
+        held[job.noun] += len(job)
+        failed[job.noun] += job.failures
+    for noun in sorted(held):
+        items.add_metric((noun,), held[noun])
+        failures.add_metric((noun,), failed[noun])
+    return items, failures
+
+
+async def _takes_writes(store: Store) -> bool:
+    try:
+        await store.check_writable()
+    except SignoffError as error:
+        log.warning("the store takes no writes: %s", error)
+        return False
+    return True
+
+
+def _of_files(store: Store) -> Sequence[Metric]:
+    """Describe the files of an SQLite store."""
+    database = unwrapped(store)
+    if not isinstance(database, SqliteStore):
+        return ()
+    found = GaugeMetricFamily(
+        "signoff_store_file_bytes",
+        "Sizes of an SQLite store's files: the database, and its write-ahead log.",
+        labels=("file",),
+    )
+    for name, end in (("database", ""), ("log", "-wal")):
+        with contextlib.suppress(OSError):
+            found.add_metric((name,), os.path.getsize(f"{database.path}{end}"))
+    return (found,)
+
+
+def _up(is_up: bool) -> Metric:
+    return GaugeMetricFamily("signoff_store_up", "Whether the store could be read and written.", float(is_up))
+
+
+def _of_groups(namespace: str, groups: Sequence[Group]) -> Sequence[Metric]:
+    runs = GaugeMetricFamily(
+        "signoff_runs",
+        "Runs that have not ended; counts stop at 10,000.",
+        labels=("namespace", "group", "state"),
+    )
+    paused = GaugeMetricFamily(
+        "signoff_group_paused", "Whether a group is paused.", labels=("namespace", "group")
+    )
+    for group in _most(groups):
+        paused.add_metric((namespace, group.name), float(group.is_paused))
+        for state, number in (("ready", group.ready), ("running", group.running), ("paused", group.paused)):
+            runs.add_metric((namespace, group.name, state), number)
+    return runs, paused, _suspended(namespace, groups)
+
+
+def _suspended(namespace: str, groups: Sequence[Group]) -> Metric:
+    suspended = GaugeMetricFamily(
+        "signoff_runs_suspended",
+        "Runs that wait for an operator: suspended by one, or by Signoff after takeovers without progress.",
+        labels=("namespace", "group", "by"),
+    )
+    for group in _most(groups):
+        suspended.add_metric((namespace, group.name, "operator"), group.suspended - group.set_aside)
+        suspended.add_metric((namespace, group.name, "takeovers"), group.set_aside)
+    return suspended
+
+
+def _most(groups: Sequence[Group]) -> Sequence[Group]:
+    """Return so many groups as have metrics of their own, and the others as one."""
+    rest = groups[MOST_GROUPS:]
+    if not rest:
+        return groups
+    others = Group(
+        "(other)",
+        ready=sum(group.ready for group in rest),
+        running=sum(group.running for group in rest),
+        paused=sum(group.paused for group in rest),
+        suspended=sum(group.suspended for group in rest),
+        set_aside=sum(group.set_aside for group in rest),
+    )
+    return [*groups[:MOST_GROUPS], others]
+
+
+def _of_workers(namespace: str, workers: Iterable[WorkerInfo]) -> Metric:
+    found = GaugeMetricFamily(
+        "signoff_workers", "Workers that were heard of within a minute.", labels=("namespace", "group")
+    )
+    counts = Counter(worker.group for worker in workers if worker.namespace == namespace)
+    if len(counts) > MOST_GROUPS:
+        most = dict(counts.most_common(MOST_GROUPS))
+        counts = Counter({**most, "(other)": counts.total() - sum(most.values())})
+    for group, number in counts.items():
+        found.add_metric((namespace, group), number)
+    return found

@@ -1,0 +1,182 @@
+"""A client's way to a store by which nothing comes out that is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial, wraps
+from inspect import iscoroutinefunction
+from typing import Any, Self
+
+from signoff.errors import NotFound, SnapshotRefused
+from signoff.people.links.resume_tokens import Response
+from signoff.people.questions.answers import get_question
+from signoff.people.questions.redacted_answers import meaning
+from signoff.people.questions.search import QuestionSearch
+from signoff.records import CallKind, Entry, EntryKind, LiveText, Promise
+from signoff.records.paging import Page
+from signoff.records.responders import Responder
+from signoff.redaction.hiding_thread import beside
+from signoff.redaction.paths import PLACEHOLDER
+from signoff.redaction.records import Redaction
+from signoff.redaction.redactor import Redactor
+from signoff.service.service import LocalBackend
+from signoff.stores.contract.store import Store
+
+
+class RedactedBackend(LocalBackend):
+    """Does what a client asks, and returns it without what is hidden.
+
+    Whatever ``LocalBackend`` returns is shown so, also by methods that it gets later.
+
+    Args:
+        store: A store.
+        redaction: What is hidden.
+    """
+
+    def __init__(self, store: Store, redaction: Redaction) -> None:
+        super().__init__(store)
+        self.redactor = Redactor(store, redaction)
+
+    def on(self, store: Store) -> Self:
+        backend = super().on(store)
+        backend.redactor = Redactor(backend._store, self.redactor.redaction)
+        return backend
+
+    async def read_journal(
+        self, run_id: str, *, after: int = -1, limit: int | None = None
+    ) -> Sequence[Entry]:
+        entries = await super().read_journal(run_id, after=after, limit=limit)
+        shown = await self._journal(run_id)
+        return [await shown.entry(entry) for entry in entries]
+
+    async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
+        shown = await self._journal(run_id)
+        async for entry in super().follow(run_id, after=after):
+            if entry.seq > shown.known_to:
+                shown = await self._journal(run_id, shown)
+            yield await shown.entry(entry)
+            del entry  # it may be large, and the next one may take long
+
+    async def _journal(self, run_id: str, former: _Journal | None = None) -> _Journal:
+        """Return what shows a run's journal as far as it is written by now."""
+        try:
+            workflow = (await self._store.get_run(run_id)).workflow
+        except NotFound:
+            workflow = None
+        secrets = await self.redactor.secrets(run_id) or frozenset()
+        known = self.redactor.redaction.remembered.get(self._store.namespace, run_id)
+        asked = {} if former is None else former.asked
+        return _Journal(self.redactor.redaction, workflow, secrets, -1 if known is None else known.seq, asked)
+
+    async def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText, None]:
+        """Without what is said live: nobody knows what of a text is hidden."""
+        async for entry in self.follow(run_id, after=after):
+            yield entry
+            del entry
+
+    async def answer(self, question_id: str, value: Any, **said: Any) -> Promise:
+        """Answer a question that was shown without what is hidden: a placeholder means what it stands for."""
+        question = await get_question(self._store, question_id)
+        responder = Responder.of(said.get("user_id"), said.get("groups", ()), said.get("roles", ()))
+        async with meaning(self.redactor, self._store, question, value, responder) as meant:
+            settled = await super().answer(question_id, meant, **said)
+        return await self.redactor.shown(settled)
+
+    async def check_responses(
+        self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
+    ) -> None:
+        async with self._meaning(responses, responder) as meant:
+            await super().check_responses(session_id, secret, meant, responder)
+
+    async def resume(
+        self,
+        session_id: str,
+        secret: str,
+        responses: Mapping[str, Response],
+        responder: Responder,
+        context: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Answer questions by a token; see ``answer``."""
+        async with self._meaning(responses, responder) as meant:
+            await super().resume(session_id, secret, meant, responder, context)
+
+    @asynccontextmanager
+    async def _meaning(
+        self, responses: Mapping[str, Response], responder: Responder
+    ) -> AsyncGenerator[Mapping[str, Response]]:
+        """Give answers with what their placeholders stand for; a refusal meanwhile quotes nothing that is hidden."""
+        async with AsyncExitStack() as stack:
+            meant: dict[str, Response] = {}
+            for id, each in responses.items():
+                question = await get_question(self._store, id)
+                value = meaning(self.redactor, self._store, question, each.value, responder)
+                meant[id] = replace(each, value=await stack.enter_async_context(value))
+            yield meant
+
+    async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
+        """Raise SnapshotRefused: it would show everything."""
+        await self._store.get_run(run_id)
+        raise SnapshotRefused(
+            run_id, "payloads are redacted here, and a snapshot holds all of them: save it where the store is"
+        )
+
+    async def list_questions(
+        self, search: QuestionSearch, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]:
+        """Words are looked for in what is shown: ``list_promises`` here has nothing else."""
+        return await super().list_questions(search, after=after, limit=limit)
+
+
+class _Journal:
+    """Part of a run's journal: what a question was called as it was shown, it is called where it is answered.
+
+    Args:
+        redaction: What is hidden.
+        workflow: The run's.
+        secrets: What is hidden of the run.
+        known_to: Up to which entry that is known.
+        asked: How the run's questions were called so far.
+    """
+
+    def __init__(
+        self,
+        redaction: Redaction,
+        workflow: str | None,
+        secrets: frozenset[str],
+        known_to: int,
+        asked: dict[int | None, str | None],
+    ) -> None:
+        self._redaction = redaction
+        self._workflow = workflow
+        self._secrets = secrets
+        self.known_to = known_to
+        self.asked = asked
+
+    async def entry(self, entry: Entry) -> Entry:
+        work = partial(self._redaction.entry, entry, self._workflow, self._secrets)
+        shown = await beside(work, entry, self._secrets)
+        if entry.call is not CallKind.QUESTION:
+            return shown
+        if entry.kind is EntryKind.OPENED:
+            self.asked[entry.n] = shown.name
+        return replace(shown, name=self.asked.get(entry.n, PLACEHOLDER))
+
+
+def backend_of(store: Store, redaction: Redaction) -> LocalBackend:
+    """Return the way to a store; where nothing is hidden the plain one, which costs nothing more."""
+    return LocalBackend(store) if redaction.is_empty else RedactedBackend(store, redaction)
+
+
+def _shown_by(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    @wraps(method)
+    async def shown(self: RedactedBackend, *args: Any, **options: Any) -> Any:
+        return await self.redactor.shown_in(await method(self, *args, **options))
+
+    return shown
+
+
+for _name, _method in vars(LocalBackend).items():
+    if iscoroutinefunction(_method) and _name not in vars(RedactedBackend):
+        setattr(RedactedBackend, _name, _shown_by(_method))

@@ -1,0 +1,259 @@
+"""Routes of answer links: their pages, for whoever has the address, and what makes and revokes them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+from urllib.parse import parse_qs, unquote
+
+from fastapi import APIRouter, Header, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from signoff.errors import (
+    AlreadySettled,
+    InvalidValue,
+    LinkEnded,
+    NotAllowed,
+    NotFound,
+    NotSerializable,
+    PayloadTooLarge,
+    QuestionTooNew,
+    SignoffError,
+    StoreError,
+    StoreUnavailable,
+    TooManyRequests,
+    UnknownLink,
+    UnreadableRecord,
+    WrongAnswer,
+)
+from signoff.people.links.answer_links import (
+    LIFETIME_SECONDS,
+    PATH,
+    answer_by_form,
+    check_usable,
+    find_link,
+    record_ended,
+)
+from signoff.people.links.html_fields import note_of
+from signoff.people.links.html_values import Filled
+from signoff.people.notifications.notices import settled_in_words
+from signoff.records import PromiseState, Token
+from signoff.records.responders import Responder
+from signoff.server.auth.actors import ActorOf
+from signoff.server.http.path_ids import Id
+from signoff.server.http.problems import problem, status_of
+from signoff.server.http.request_bodies import Body, ExactRoute, Text
+from signoff.server.http.responses import After, Limit, reply, reply_page, reply_with
+from signoff.server.openapi.declared_responses import gives, gives_more, gives_page
+from signoff.server.openapi.examples import example
+from signoff.server.pages.answer_link import HEADERS, message_page, question_page
+from signoff.server.services import Services, ServicesOf
+from signoff.wire.records import to_wire
+
+router = APIRouter(tags=["links"], route_class=ExactRoute)
+
+FORMS: Final = f"{PATH}/"
+"""Where the paths of pages begin."""
+
+MOST_FIELDS: Final = 20_000
+"""How many values a page may send back: a question may have 10,000 options."""
+
+
+class CreateLink(Body, json_schema_extra=example(user_id="ana", groups=["finance"], lifetime_seconds=86400)):
+    """A link for a person to answer by, once."""
+
+    user_id: Text
+    groups: list[Text] = Field(default_factory=list[Text])
+    roles: list[Text] = Field(default_factory=list[Text])
+    lifetime_seconds: float = LIFETIME_SECONDS
+    by: Text | None = None
+
+
+class RevokeLink(Body, json_schema_extra=example(by="user:req")):
+    """Who revokes a link."""
+
+    by: Text | None = None
+
+
+_SECRET: Final = f"{FORMS}6tLx0lSWd6h3v0fW0v3V5pM9b8hUuWkqX1o2r4t5y6E"
+
+_BEHIND: Final = ".,;:!?)]}>'\"\u2019\u201d "
+
+# What makes and revokes links
+
+
+@router.post(
+    "/v1/questions/{question_id}/links",
+    status_code=201,
+    responses=gives_more(
+        Token,
+        "NewLink",
+        {"path": _SECRET, "url": f"https://signoff.example.com{_SECRET}"},
+        NotFound,
+        NotAllowed,
+        AlreadySettled,
+        QuestionTooNew,
+        UnreadableRecord,
+        statuses={201: "It is made"},
+    ),
+)
+async def create_link(
+    question_id: Id, body: CreateLink, services: ServicesOf, actor: ActorOf, request: Request
+) -> Response:
+    """Make a link by which a person answers a question once, without signing in. Its ``url`` is told here only.
+
+    A service's key makes none, unless it acts for people.
+    """
+    await actor.question(services.store, question_id)
+    actor.check_names_people("an answer link")
+    new = await services.backend.create_link(
+        question_id,
+        Responder(body.user_id, frozenset(body.groups), frozenset(body.roles)),
+        lifetime_seconds=body.lifetime_seconds,
+        by=actor.user_id("by", body.by),
+    )
+    here = f"{request.url.scheme}://{request.headers['host']}{request.scope.get('root_path', '')}"
+    base = services.public_url or here
+    return reply({**to_wire(new.token), "path": new.path, "url": new.at(base)}, 201)
+
+
+@router.get("/v1/questions/{question_id}/links", responses=gives_page(Token, NotFound))
+async def list_links(
+    question_id: Id, services: ServicesOf, after: After = None, limit: Limit = 100
+) -> Response:
+    """List a question's links, open or not, oldest first, without their secrets."""
+    return reply_page(await services.backend.list_links(question_id, after=after, limit=limit))
+
+
+@router.post("/v1/links/{link_id}/revoke", responses=gives(Token, NotFound))
+async def revoke_link(link_id: Id, body: RevokeLink, services: ServicesOf, actor: ActorOf) -> Response:
+    """Have a link open nothing any more."""
+    return reply_with(await services.backend.revoke_link(link_id, by=actor.user_id("by", body.by)))
+
+
+# Their pages
+
+
+@router.api_route(f"{PATH}/{{secret}}", methods=["GET", "HEAD"], include_in_schema=False)
+async def show_page(
+    secret: str, request: Request, services: ServicesOf, accept: Annotated[str, Header()] = ""
+) -> Response:
+    """Show a link's question. Nothing is changed by looking."""
+    store, secret = services.store, secret_in(secret)
+    try:
+        link = await _find(services, request, secret)
+        check_usable(link, store.clock.now())
+        return question_page(link, await services.shown(link.question), store.clock.now())
+    except SignoffError as error:
+        return refusal(error, words(error), as_page=not wants_problem(accept))
+
+
+@router.post(f"{PATH}/{{secret}}", include_in_schema=False)
+async def answer_page(
+    secret: str, request: Request, services: ServicesOf, accept: Annotated[str, Header()] = ""
+) -> Response:
+    """Answer a link's question with the form of its page."""
+    store, secret = services.store, secret_in(secret)
+    try:
+        address = services.address_of(request.scope)
+        try:
+            link = await _find(services, request, secret)
+        except LinkEnded as error:
+            await record_ended(store, secret, error, address)
+            raise
+        filled = _form(await request.body())
+        try:
+            question = await answer_by_form(store, link, filled, services.redaction, address)
+        except (WrongAnswer, InvalidValue, NotSerializable, PayloadTooLarge) as error:
+            if wants_problem(accept):
+                raise
+            link = await find_link(store, secret)
+            check_usable(link, store.clock.now())
+            shown, now = await services.shown(link.question), store.clock.now()
+            return question_page(link, shown, now, filled, _problems(error), status_of(type(error)))
+    except SignoffError as error:
+        return refusal(error, words(error), as_page=not wants_problem(accept))
+    if question.state is PromiseState.PENDING:
+        return message_page("Your vote is recorded", "Others have to agree yet. You can close this page.")
+    return message_page("Your answer is recorded", "Thank you. You can close this page.")
+
+
+def secret_in(segment: str) -> str:
+    """Return the secret in an address, without what a sentence has behind it and programs take for a part of it."""
+    return unquote(segment).rstrip(_BEHIND)
+
+
+async def _find(services: Services, request: Request, secret: str) -> Any:
+    try:
+        return await find_link(services.store, secret)
+    except UnknownLink:
+        services.wrong_secrets.note(request.scope)
+        raise
+
+
+def _form(body: bytes) -> Filled:
+    """Raises InvalidValue."""
+    try:
+        return parse_qs(
+            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
+        )
+    except ValueError:
+        raise InvalidValue("body", "this is no form as a browser sends it") from None
+
+
+def _problems(error: SignoffError) -> list[tuple[str, str]]:
+    if isinstance(error, WrongAnswer):
+        return error.problems
+    if isinstance(error, InvalidValue) and error.path == "note":
+        return [(".".join(note_of().path), error.reason)]
+    return [("", str(error))]
+
+
+def wants_problem(accept: str) -> bool:
+    """Whether a program asks, which wants problem details and not a page."""
+    return "json" in accept and "html" not in accept
+
+
+def refusal(error: SignoffError, said: tuple[str, str], *, as_page: bool) -> Response:
+    """Return the response to whoever came with a secret.
+
+    Args:
+        error: Why it is refused.
+        said: The same as a title and a text for people.
+        as_page: Whether it is for people, and not for a program.
+    """
+    if isinstance(error, StoreError):  # whoever has a link need not know where the store is
+        error = StoreUnavailable("of this server", "it cannot be reached now")
+    response = problem(error)
+    if as_page:
+        page = message_page(*said, status_of(type(error)))
+        if "retry-after" in response.headers:
+            page.headers["retry-after"] = response.headers["retry-after"]
+        response = page
+    response.headers.update(HEADERS)
+    return response
+
+
+def words(error: SignoffError) -> tuple[str, str]:
+    """Return a title and a text for people."""
+    match error:
+        case UnknownLink():
+            return "This link is not known", "Look whether all of its address was copied, or ask for another."
+        case LinkEnded(reason="used"):
+            return "This link was used", "The answer that it was for is recorded. You can close this page."
+        case LinkEnded(reason="expired"):
+            return "This link is too old", "If you are still asked, ask for another."
+        case LinkEnded(reason="revoked"):
+            return "This link was withdrawn", "If you are still asked, ask for another."
+        case LinkEnded():
+            return "There is nothing to answer any more", "The question was deleted."
+        case AlreadySettled():
+            return settled_in_words(error)
+        case NotAllowed():
+            return "The question is not yours to answer any more", "Nothing was changed."
+        case TooManyRequests(retry_after_seconds=seconds):
+            return "Too many requests", f"Try again in {seconds} seconds."
+        case StoreError():
+            return "This cannot be done now", "Nothing was changed. Try again in a moment."
+        case _:
+            return "This was refused", f"Nothing was changed: {error}"

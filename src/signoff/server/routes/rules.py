@@ -1,0 +1,57 @@
+"""Routes of rules: what people have approved in their name for some time. One is made by answering a question."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from signoff.errors import NotFound
+from signoff.records import Rule
+from signoff.records.paging import RuleFilter
+from signoff.server.auth.actors import ActorOf
+from signoff.server.http.path_ids import Id
+from signoff.server.http.request_bodies import Body, ExactRoute, Text
+from signoff.server.http.responses import After, Limit, reply_page, reply_with
+from signoff.server.openapi.declared_responses import gives, gives_page
+from signoff.server.openapi.examples import example
+from signoff.server.services import ServicesOf
+
+router = APIRouter(prefix="/v1/rules", tags=["rules"], route_class=ExactRoute)
+
+
+class RevokeRule(Body, json_schema_extra=example(by="user:ana", reason="the shop was told")):
+    """Who revokes a rule, and why."""
+
+    by: Text | None = None
+    reason: Text | None = None
+
+
+@router.get("", responses=gives_page(Rule))
+async def list_rules(
+    services: ServicesOf,
+    actor: ActorOf,
+    by: Annotated[Text | None, Query(description="Who made them, without user:")] = None,
+    tool: Text | None = None,
+    in_force: Annotated[bool, Query(description="Only those that approve something now")] = False,
+    session_id: Annotated[
+        Text | None, Query(description="Only those for this session; empty: only those for none")
+    ] = None,
+    after: After = None,
+    limit: Limit = 100,
+) -> Response:
+    """List rules, oldest first. Whoever may see no others gets their own."""
+    which = RuleFilter(actor.maker(by), tool, in_force, session_id)
+    return reply_page(await services.backend.list_rules(which, after=after, limit=limit))
+
+
+@router.post("/{rule_id}/revoke", responses=gives(Rule, NotFound))
+async def revoke_rule(
+    rule_id: Id, services: ServicesOf, actor: ActorOf, body: RevokeRule | None = None
+) -> Response:
+    """Have a rule approve nothing more. What it has approved stays."""
+    said = body or RevokeRule()
+    actor.check_maker(await services.store.get_rule(rule_id))
+    rule = await services.backend.revoke_rule(rule_id, by=actor.user_id("by", said.by), reason=said.reason)
+    return reply_with(rule)

@@ -1,0 +1,119 @@
+"""A run's journal as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Header
+from fastapi.sse import format_sse_event
+from pydantic_core import to_json
+from starlette.responses import Response, StreamingResponse
+
+from signoff.errors import NotFound
+from signoff.records import Entry, LiveText
+from signoff.server.feeds.commit_feed import PING_SECONDS, UNBUFFERED
+from signoff.server.http.path_ids import Id
+from signoff.server.http.request_bodies import ExactRoute
+from signoff.server.http.responses import Seq
+from signoff.server.openapi.declared_responses import gives_text
+from signoff.server.openapi.examples import RECORDS
+from signoff.server.services import CallerOf, Services, ServicesOf
+from signoff.wire.records import to_wire, to_wire_json
+
+PART_BYTES: Final = 64 * 1024
+
+_HEADERS: Final = {**UNBUFFERED, "cache-control": "no-cache"}
+_PING: Final = b": ping\n\n"
+_END: Final = format_sse_event(event="end", data_str="{}")
+
+router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=ExactRoute)
+
+_EXAMPLE = f"id: 1\ndata: {to_json(to_wire(RECORDS[Entry])).decode()}\n\nevent: end\ndata: {{}}\n\n"
+
+
+async def _known_run(run_id: Id, services: ServicesOf, caller: CallerOf) -> str:
+    """Answer 404, or 429, while a status can still be sent. Of the run only its id is kept."""
+    services.streams.check("journal", caller)
+    room = services.streams.room(caller)
+    async with room.reads:
+        return (await services.backend.get_run(run_id)).id
+
+
+@router.get(
+    "/{run_id}/events",
+    response_class=StreamingResponse,
+    responses=gives_text(["text/event-stream"], _EXAMPLE, NotFound),
+)
+async def follow_journal(
+    run_id: Annotated[str, Depends(_known_run)],
+    services: ServicesOf,
+    caller: CallerOf,
+    after: Seq = -1,
+    live: bool = False,
+    last_event_id: Annotated[Seq | None, Header()] = None,
+) -> Response:
+    """Follow a run's journal: an event for each entry, its seq as the event's id, and ``end`` when the run has ended.
+
+    A connection that is lost is resumed by the header ``Last-Event-ID``, which goes before ``after``.
+
+    With ``live`` an event ``live`` comes for each piece of what running steps say, first what there is of it so far.
+    It has no id: whoever resumes gets the entries that were missed, then what is live by then.
+    """
+    begin = after if last_event_id is None else last_event_id
+    backend = services.backend.sharing(services.streams.room(caller))
+    events = backend.follow_live(run_id, after=begin) if live else backend.follow(run_id, after=begin)
+    events = services.streams.counted("journal", caller, events)
+    return StreamingResponse(_parts(services, events), media_type="text/event-stream", headers=_HEADERS)
+
+
+async def _parts(services: Services, events: AsyncGenerator[Entry | LiveText]) -> AsyncGenerator[bytes]:
+    """Yield the events as they are sent, until the run ends or the server stops.
+
+    The next event is read when the client has taken nearly all of the one before: it is sent in small parts, and a
+    server waits with a part until those before have left it.
+    """
+    stopping = asyncio.ensure_future(services.stopping.wait())
+    async with aclosing(events):
+        try:
+            while True:
+                coming = asyncio.ensure_future(_next(events))
+                try:
+                    while not await _is_done(coming, stopping):
+                        yield _PING
+                    if not coming.done():
+                        return
+                    event = coming.result()
+                finally:
+                    await _end(coming)
+                sent = event or _END
+                for start in range(0, len(sent), PART_BYTES):
+                    yield sent[start : start + PART_BYTES]
+                if event is None:
+                    return
+                del coming, event, sent
+        finally:
+            await _end(stopping)
+
+
+async def _is_done(*awaited: asyncio.Future[Any]) -> bool:
+    """Wait for one of these, for so long that a word is due in any case. Returns whether one is done."""
+    done, _ = await asyncio.wait(awaited, timeout=PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    return bool(done)
+
+
+async def _end(future: asyncio.Future[Any]) -> None:
+    future.cancel()
+    await asyncio.gather(future, return_exceptions=True)
+
+
+async def _next(events: AsyncGenerator[Entry | LiveText]) -> bytes | None:
+    event = await anext(events, None)
+    if event is None:
+        return None
+    data = to_wire_json(event).decode()
+    if isinstance(event, LiveText):
+        return format_sse_event(event="live", data_str=data)
+    return format_sse_event(id=str(event.seq), data_str=data)

@@ -1,0 +1,361 @@
+"""Routes of remote stores: the operations of the store contract in batches, and word of commits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Annotated, Any, Final, TypeVar
+
+from fastapi import APIRouter, Header, Request
+from pydantic import BaseModel, Field, ValidationError
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from signoff.codec import MAX_BYTES
+from signoff.codec.strict_json import read_exactly
+from signoff.errors import AccessDenied, InvalidValue, PayloadTooLarge, TooManyRequests
+from signoff.records import Origin
+from signoff.server.auth.authenticators import RECHECK_SECONDS
+from signoff.server.feeds.commit_feed import PING_SECONDS, UNBUFFERED
+from signoff.server.http.request_bodies import read_batch
+from signoff.server.http.responses import reply
+from signoff.server.limits.long_bodies import LONG_BYTES, Place
+from signoff.server.limits.snapshot_size import check_saved_size
+from signoff.server.services import Services, ServicesOf
+from signoff.server.store_api.access import Access, AccessOf, access_of, do_for
+from signoff.server.store_api.item_limits import check_batch, check_items, count_items
+from signoff.server.store_api.long_json import read_long
+from signoff.server.store_api.payload_checks import check_payloads
+from signoff.server.store_api.remote_clients import Reply
+from signoff.stores.contract.operations import CHANGES_PATH, NOW_HEADER, OPERATIONS, PATH
+from signoff.stores.contract.store import Claim
+from signoff.stores.shared import set_aside_items
+from signoff.stores.shared.listed_payloads import CLAIMED_BYTES, bytes_of
+from signoff.stores.wrappers.origin_stamping import stated, unstated
+
+ROOM: Final = 4
+"""How many records of any size are held for one request."""
+
+MOST_OPERATIONS: Final = 1000
+"""In one request."""
+
+MOST_BYTES_OF_SEVERAL: Final = 4 * 1024 * 1024 + 64 * 1024
+"""How long a request of several operations may be. Workers send at most 2 MiB, versions before this one 4 MiB."""
+
+T = TypeVar("T")
+
+LONGEST_CLIENT: Final = 200
+"""Of a client's name, in characters."""
+
+LONGEST_ARGUMENT: Final = 16 * 1024
+"""Of an id, a name or a token, in characters."""
+
+_LONG: Final = frozenset({"value", "error", "reason"})
+
+READ_ON_LOOP: Final = 200
+"""Operations of more items are read and checked in a thread."""
+
+BATCH_READ_ON_LOOP: Final = 5_000
+"""Of a request of more items, or of more bytes than a value has, all operations are read and checked in a thread."""
+
+MOST_ENTRIES: Final = 10_000
+MOST_DUE: Final = set_aside_items.MOST + 1000
+CLAIMS_AT_ONCE: Final = 6
+
+# What remote stores and servers say to each other is their own affair.
+router = APIRouter(tags=["store"], include_in_schema=False)
+
+
+class Asked(BaseModel):
+    """One operation."""
+
+    id: int
+    namespace: str
+    do: str
+    arguments: dict[str, Any]
+
+
+class Batch(BaseModel):
+    """Operations of one remote store.
+
+    Attributes:
+        client: The name that the remote store goes by.
+        floor: Below it there is no id whose reply it waits for.
+        operations: What it asks for, in this order.
+    """
+
+    client: str = Field(max_length=LONGEST_CLIENT)
+    floor: int
+    operations: list[Asked] = Field(max_length=MOST_OPERATIONS)
+
+
+_reader = ThreadPoolExecutor(1, "signoff long requests")
+"""One thread, so that the loop never waits for more than one other thread that reads."""
+
+
+async def _off_loop(read: Callable[[Any], T], given: Any) -> T:
+    """Read what takes long in a thread, so that the loop goes on."""
+    return await asyncio.get_running_loop().run_in_executor(_reader, read, given)
+
+
+_Waiting = tuple[int, Callable[[], Awaitable[Reply] | None]]
+
+
+_SMALL: Final = frozenset(
+    {
+        *("append", "pause", "complete", "signal", "publish", "record", "seal"),
+        *("heartbeat", "release", "enlist", "announce", "due", "ended", "fire_schedule", "delete_schedule"),
+        *("has_token", "touch_token", "last_seal", "get_session", "read_cursor", "expand", "finish_delivery"),
+        *("pause_group", "resume_group", "limit_group"),
+        *(name for name in OPERATIONS if name.startswith("delete_")),
+    }
+)
+"""Operations whose results are small, whatever they are about. They begin at once: what commits together is fast."""
+
+_ONE: Final = frozenset(
+    {
+        *("get_run", "get_promise", "get_rule", "get_schedule", "get_token", "find_token"),
+        *("create_run", "cancel", "retry", "suspend", "resume", "terminate", "load_run"),
+        *("create_promise", "settle", "amend", "revoke_rule", "redeliver"),
+        *("create_token", "revoke_token", "expire_token"),
+        *("put_schedule", "pause_schedule", "resume_schedule"),
+    }
+)
+"""Operations whose result is one record. All others may have a page of them."""
+
+
+def _weight(name: str) -> int:
+    return 0 if name in _SMALL else 1 if name in _ONE else ROOM
+
+
+class _Replies(Response):
+    """A line for each operation, as soon as it has ended.
+
+    What may have large results begins when those before it were sent: no more than ``ROOM`` are held at a time.
+
+    Args:
+        begun: What each operation comes to, of those that have begun.
+        waiting: The others: how much room each takes, and what begins it.
+        now: Business time.
+        ended: Called when all have ended.
+    """
+
+    def __init__(
+        self,
+        begun: Sequence[Awaitable[Reply]],
+        waiting: Sequence[_Waiting],
+        now: float,
+        ended: Callable[[], None],
+    ) -> None:
+        super().__init__(media_type="application/x-ndjson", headers={NOW_HEADER: repr(now), **UNBUFFERED})
+        del self.headers["content-length"]
+        self._tasks: dict[asyncio.Future[Reply], int] = {asyncio.ensure_future(each): 0 for each in begun}
+        self._waiting = deque(waiting)
+        self._room = ROOM
+        self._ended = ended
+
+    def _begin(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._room:
+            weight, begin = self._waiting.popleft()
+            reply = begin()
+            if reply is not None:
+                self._tasks[asyncio.ensure_future(reply)] = weight
+                self._room -= weight
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            self._begin()
+            while self._tasks:
+                ended, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+                small = [task for task in ended if self._tasks[task] == 0]
+                lines = b"".join([self._taken(task) for task in small])
+                if lines:
+                    await send({"type": "http.response.body", "body": lines, "more_body": True})
+                for task in ended.difference(small):
+                    weight = self._tasks[task]
+                    await send({"type": "http.response.body", "body": self._taken(task), "more_body": True})
+                    self._room += weight
+                self._begin()
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            self._ended()
+
+    def _taken(self, task: asyncio.Future[Reply]) -> bytes:
+        del self._tasks[task]
+        return b"" if task.cancelled() else task.result().line
+
+
+@router.get(PATH)
+async def greet(namespace: str, services: ServicesOf, access: AccessOf) -> Response:
+    """Tell a remote store that it may work here, and the terms."""
+    access.check_namespace(namespace)
+    store = services.store_of(namespace)
+    return reply({"now": store.clock.now(), "lease_seconds": store.lease_seconds})
+
+
+@router.post(PATH)
+async def operate(request: Request, services: ServicesOf, access: AccessOf) -> Response:
+    """Do a batch of operations. They begin together; each is answered as soon as it has ended."""
+    places: list[Place] = []
+
+    async def enter(size: int) -> None:
+        places.append(await services.long_bodies.enter(access.caller, size))
+
+    try:
+        return await _operate(await read_batch(request, enter), request, services, access, places)
+    except BaseException:
+        _leave(places)
+        raise
+
+
+async def _operate(
+    body: bytearray, request: Request, services: Services, access: Access, places: list[Place]
+) -> Response:
+    size = len(body)
+    try:
+        # The model's own JSON parser would first build a tree ten times as large.
+        read = await _off_loop(read_long, body) if size > LONG_BYTES else read_exactly(body)
+        batch = Batch.model_validate(read)
+    except InvalidValue:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise InvalidValue("body", f"it is not a batch of operations: {_said(error)}") from None
+    del body, read
+    if size > MOST_BYTES_OF_SEVERAL and len(batch.operations) > 1:
+        raise PayloadTooLarge("body", size, MOST_BYTES_OF_SEVERAL)
+    unknown = {asked.do for asked in batch.operations} - OPERATIONS.keys()
+    if unknown:
+        raise InvalidValue("do", f"{', '.join(unknown)}: no operation of this server; upgrade it")
+    items = check_batch([asked.arguments for asked in batch.operations])
+    client = services.remote_clients.find(access.caller, batch.client)
+    client.raise_floor(batch.floor)
+    origin = access.origin(services.address_of(request.scope))
+    is_long = items > BATCH_READ_ON_LOOP or size > MAX_BYTES
+    begun: list[Awaitable[Reply]] = []
+    waiting: list[_Waiting] = []
+    for asked in batch.operations:
+        work = partial(_do, services, access, origin, asked, is_of_long=is_long)
+        begin = partial(client.begin, asked.id, OPERATIONS[asked.do], work)
+        weight = _weight(asked.do)
+        if weight:
+            waiting.append((weight, begin))
+        elif (reply := begin()) is not None:
+            begun.append(reply)
+    return _Replies(begun, waiting, services.store.clock.now(), partial(_leave, places))
+
+
+def _leave(places: Sequence[Place]) -> None:
+    for place in places:
+        place.leave()
+
+
+def _said(error: Exception) -> str:
+    return error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error) or "nested too deep"
+
+
+async def _do(services: Services, access: Access, origin: Origin, asked: Asked, *, is_of_long: bool) -> Any:
+    """Do an operation. Where it comes from the server sees, whatever the caller says."""
+    check_items(asked.do, asked.arguments)
+    is_long = is_of_long or asked.do == "load_run" or count_items(asked.arguments) > READ_ON_LOOP
+    if is_long:
+        said = await _off_loop(_read, asked)
+    else:
+        said = _read(asked)
+    store = stated(services.store_of(asked.namespace), origin)
+    do = partial(do_for, access, store, asked.do)
+    match asked.do:
+        case "read_journal" if said.get("limit") is None:
+            return await _whole_journal(do, said)
+        case "claim":
+            return await _claim(do, said)
+        case "due_questions" | "due_schedules":
+            return await do({**said, "limit": min(said["limit"], MOST_DUE)})
+        case "save_run":
+            access.check_namespace(asked.namespace)
+            await check_saved_size(store, said["run_id"])
+            return await do(said)
+        case _:
+            return await do(said)
+
+
+def _read(asked: Asked) -> dict[str, Any]:
+    """Read and check the arguments of an operation."""
+    arguments = OPERATIONS[asked.do].read_arguments(asked.arguments)
+    _check_lengths(arguments)
+    check_payloads(asked.do, arguments)
+    return {name: unstated(each) for name, each in arguments.items()}
+
+
+def _check_lengths(arguments: dict[str, Any]) -> None:
+    """Raise InvalidValue for an id or a name of a payload's length: error messages would repeat it."""
+    for name, value in arguments.items():
+        if isinstance(value, str) and name not in _LONG and len(value) > LONGEST_ARGUMENT:
+            raise InvalidValue(name, f"it has {len(value):,} characters, more than {LONGEST_ARGUMENT:,}")
+
+
+async def _whole_journal(do: Callable[[dict[str, Any]], Awaitable[Any]], said: dict[str, Any]) -> Any:
+    """Read a whole journal for an older client, which does not ask for pages."""
+    entries = await do({**said, "limit": MOST_ENTRIES})
+    if entries and await do({**said, "after": entries[-1].seq, "limit": 1}):
+        raise InvalidValue(
+            "limit", "the journal is longer than a reply: ask for parts of it, or upgrade this worker"
+        )
+    return entries
+
+
+async def _claim(do: Callable[[dict[str, Any]], Awaitable[Any]], said: dict[str, Any]) -> list[Claim]:
+    """Claim runs in parts, up to the requested number or the size of a reply."""
+    claims: list[Claim] = []
+    token: str | None = said.get("token")
+    for part in range(said["limit"]):
+        room = min(CLAIMS_AT_ONCE, said["limit"] - len(claims))
+        part_token = token if part == 0 or token is None else f"{token}/{part}"
+        claimed: Sequence[Claim] = await do({**said, "limit": room, "token": part_token})
+        claims += claimed
+        size = sum(bytes_of(each.run) + bytes_of(each.messages) for each in claims)
+        if len(claimed) < room or len(claims) >= said["limit"] or size >= CLAIMED_BYTES:
+            break
+    return claims
+
+
+async def _is_still(request: Request, access: Access) -> bool:
+    try:
+        return await access_of(request) == access
+    except (AccessDenied, TooManyRequests):
+        return False
+
+
+@router.get(CHANGES_PATH)
+async def follow_changes(
+    namespace: str,
+    request: Request,
+    services: ServicesOf,
+    access: AccessOf,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Tell of commits as they come: an event ``change``, or ``gap`` if anything may have changed."""
+    access.check_namespace(namespace)
+
+    clock = services.store.clock
+    checked_at = clock.now()
+
+    async def wait(added: asyncio.Event) -> bool:
+        nonlocal checked_at
+        await services.wait_for(added.wait(), seconds=PING_SECONDS)
+        if services.stopping.is_set():
+            return False
+        if clock.now() - checked_at < RECHECK_SECONDS:
+            return True
+        checked_at = clock.now()
+        return await _is_still(request, access)
+
+    services.streams.check("changes", access.caller)
+    events = services.feeds.of(namespace).events(last_event_id, wait)
+    events = services.streams.counted("changes", access.caller, events)
+    return StreamingResponse(events, media_type="text/event-stream", headers=UNBUFFERED)

@@ -1,0 +1,82 @@
+"""Studio: the page in a browser. It is built from ``studio/`` when the package is, and asks no other server."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib import resources
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from signoff.server.http.path_ids import Id
+
+router = APIRouter(include_in_schema=False)
+
+_MADE: Final = resources.files("signoff.server") / "static"
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
+)
+_BASE: Final = '<base href="/" />'
+_TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_NOT_BUILT: Final = (
+    "This Signoff was installed without Studio. Install a wheel, or have it built: make ready, in a checkout."
+)
+
+Asset = Annotated[str, Path(pattern=r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.(css|js|svg)$")]
+
+
+def _page() -> str | None:
+    # Read each time: once Studio is built anew, what a page of before names is gone.
+    try:
+        return (_MADE / "index.html").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+
+
+@router.get("/")
+@router.get("/inbox")
+@router.get("/runs")
+@router.get("/sessions")
+@router.get("/schedules")
+@router.get("/workers")
+@router.get("/rules")
+@router.get("/audit")
+@router.get("/keys")
+@router.get("/deliveries")
+@router.get("/start")
+async def show_studio(request: Request) -> Response:
+    """Show Studio, which finds out by its address what to show."""
+    return _shown(request)
+
+
+@router.get("/inbox/{place}")
+@router.get("/runs/{place}")
+@router.get("/sessions/{place}")
+@router.get("/start/{place}")
+@router.get("/groups/{place}")
+async def show_place(request: Request, place: Id) -> Response:
+    """The same: whether there is such a thing is asked by the page."""
+    return _shown(request)
+
+
+def _shown(request: Request) -> Response:
+    page = _page()
+    if page is None:
+        raise HTTPException(404, _NOT_BUILT)
+    root = escape(request.scope.get("root_path", "").rstrip("/"))
+    based = page.replace(_BASE, f'<base href="{root}/" />', 1)
+    return HTMLResponse(based, headers={"content-security-policy": _POLICY})
+
+
+@router.get("/assets/{asset}")
+async def load_part(asset: Asset) -> Response:
+    """Give what Studio is made of: its names change with what is in them."""
+    part = _MADE / "assets" / asset
+    if not part.is_file():
+        raise HTTPException(404)
+    kept = {"cache-control": "public, max-age=31536000, immutable"}
+    return Response(part.read_bytes(), media_type=_TYPES[asset.rpartition(".")[2]], headers=kept)

@@ -1,0 +1,133 @@
+"""Serving the API, alone or inside another asyncio program."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from typing import TypedDict, Unpack
+
+from signoff.app import Signoff
+from signoff.people.notifications.channels.channel import Channel
+from signoff.server.app import create_server_app
+from signoff.server.auth.client_address import Forwarding
+from signoff.server.auth.key_file import WorkerKeys
+from signoff.server.auth.oidc_settings import OpenIdConnect
+from signoff.server.auth.trusted_proxy import TrustedProxy
+from signoff.server.process.uvicorn_server import Serving, bind, url_of
+from signoff.stores.contract.store import Store
+
+
+class ServerOptions(TypedDict, total=False):
+    """What else a server may be told, see ``create_server_app``."""
+
+    worker_keys: WorkerKeys | None
+    proxy: TrustedProxy | None
+    openid: OpenIdConnect | None
+    forwarding: Forwarding | None
+    require_auth: bool
+    allowed_origins: Iterable[str]
+    public_url: str | None
+    worker_lease_seconds: float | None
+    retention_days: float | None
+    channels: Sequence[Channel]
+    redact: Iterable[str]
+    root_path: str | None
+
+
+class Server:
+    """A server on the running event loop, as an async context manager: it listens within, and has stopped after.
+
+    It handles no signals. Leaving it lets requests end; the store stays open.
+
+    Args:
+        app_or_store: What to serve, see ``create_server_app``.
+        host: The address to listen on.
+        port: The port; 0 takes a free one.
+        allowed_hosts: Names the server is reached by, besides the local ones and ``host``.
+        options: What else ``create_server_app`` takes.
+
+    Example:
+        async with Server(store, port=0) as server:
+            async with AsyncClient(server.url) as client:
+                ...
+    """
+
+    def __init__(
+        self,
+        app_or_store: Signoff | Store,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        allowed_hosts: Iterable[str] = (),
+        **options: Unpack[ServerOptions],
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._app = create_server_app(app_or_store, allowed_hosts=(host, *allowed_hosts), **options)
+        self._stack = AsyncExitStack()
+
+    @property
+    def url(self) -> str:
+        """Where it is reached from this machine."""
+        return url_of(self.host, self.port)
+
+    @property
+    def asks(self) -> bool:
+        """Whether a request must say whose it is, as far as the server knows. It listens."""
+        return self._app.state.services.ways.required
+
+    async def __aenter__(self) -> Server:
+        listener = bind(self.host, self.port)
+        self.port = listener.getsockname()[1]
+        self._stack.callback(listener.close)
+        try:
+            await self._stack.enter_async_context(self._app.router.lifespan_context(self._app))
+            self._serving = Serving(self._app, listener, self._app.state.services.stopping)
+            self._stack.push_async_callback(self._serving.stop)
+            await self._serving.listening.wait()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stack.aclose()
+
+    async def drain(self, until: Awaitable[object]) -> None:
+        """Say at /ready that it is about to stop, and go on serving meanwhile: whoever sends requests sends no more."""
+        self._app.state.services.readiness.drain()
+        await until
+
+    async def wait_closed(self) -> None:
+        """Wait until it serves no more, which nobody but whoever leaves it brings about."""
+        await asyncio.shield(self._serving.task)
+
+
+async def serve(
+    app_or_store: Signoff | Store,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    allowed_hosts: Iterable[str] = (),
+    listening: Callable[[Server], None] | None = None,
+    **options: Unpack[ServerOptions],
+) -> None:
+    """Serve until cancelled.
+
+    Args:
+        app_or_store: What to serve, see ``create_server_app``.
+        host: The address to listen on.
+        port: The port; 0 takes a free one.
+        allowed_hosts: Names the server is reached by, besides the local ones and ``host``.
+        listening: Called once the server can be reached, with its ``url`` and ``port``.
+        options: What else ``create_server_app`` takes.
+
+    Raises:
+        OSError: The address cannot be listened on.
+        StoreUnavailable: The store cannot be opened.
+    """
+    async with Server(app_or_store, host=host, port=port, allowed_hosts=allowed_hosts, **options) as server:
+        if listening is not None:
+            listening(server)
+        await server.wait_closed()

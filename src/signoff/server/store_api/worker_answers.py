@@ -1,0 +1,198 @@
+"""Checks answers that workers settle questions with, as those of clients are checked.
+
+A worker writes an answer as it is kept: decided, with its edits and votes. It vouches for the user who answered, and
+for the groups that user is in. It does not decide which values a question accepts, which votes it needs, or who is
+excluded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from signoff import codec
+from signoff.codec.strict_json import read_kept
+from signoff.errors import (
+    InvalidValue,
+    NotAllowed,
+    NotFound,
+    QuestionTooNew,
+    SignoffError,
+    StoreError,
+    UnreadableRecord,
+    WrongAnswer,
+)
+from signoff.people.audit.trail import record_refusal
+from signoff.people.questions.answer_checks import check_answer, to_keep
+from signoff.people.questions.edits import is_same
+from signoff.people.questions.question import Question
+from signoff.people.questions.question_state import TIMEOUT, Case, Progress
+from signoff.records import Amendment, Promise, PromiseKind, PromiseState, Settlement
+from signoff.records.names import person_key, user_name
+from signoff.stores.contract.store import Store
+from signoff.stores.contract.tokens import CALLBACK
+
+CLOCK_SECONDS: Final = 5.0
+"""How far ahead of the server's a worker's clock may be when it takes the default of a question."""
+
+
+async def check_settled(store: Store, operation: str, arguments: Mapping[str, Any]) -> None:
+    """Check the answer of an operation that settles an open question. Refusals are kept in the audit trail.
+
+    Args:
+        store: The store of the namespace; it states where the operation comes from.
+        operation: Its name.
+        arguments: Its arguments, of their declared types.
+
+    Raises:
+        WrongAnswer: The question does not accept the value. It stays open.
+        NotAllowed: The user may not answer it, or is not named.
+        InvalidValue: A question does not end in this state.
+        UnreadableRecord: The question takes no answer.
+    """
+    amendment: Amendment | None = None
+    settlement: Settlement | None
+    if operation == "settle" and arguments["kind"] is PromiseKind.QUESTION:
+        id, settlement = arguments["promise_id"], cast("Settlement", arguments["settlement"])
+    elif operation == "amend":
+        id, amendment = arguments["question_id"], cast("Amendment", arguments["amendment"])
+        settlement = amendment.settlement
+    else:
+        return
+    if settlement is not None and settlement.state is PromiseState.CANCELLED:
+        return
+    try:
+        question = await store.get_promise(id)
+    except NotFound:
+        return  # the operation itself says so
+    if question.kind is not PromiseKind.QUESTION or question.state is not PromiseState.PENDING:
+        return  # nothing is settled: the operation says why
+    by, request_id = (None, None) if settlement is None else (settlement.by, settlement.request_id)
+    try:
+        if amendment is not None:
+            _check_votes(question, amendment, store.clock.now())
+        if settlement is not None:
+            by_rule = None if amendment is None else amendment.by_rule
+            check_settlement(question, settlement, store.clock.now(), by_rule)
+    except SignoffError as refusal:
+        if not isinstance(refusal, StoreError):
+            await record_refusal(store, question, by, refusal, request_id=request_id)
+        raise
+
+
+def _check_votes(question: Promise, amendment: Amendment, now: float) -> None:
+    """Refuse votes of excluded users before they are counted: the next answer, of any user, may decide with them."""
+    try:
+        case, progress = Case.of(question, now), Progress.from_json(question.id, amendment.progress)
+    except (QuestionTooNew, UnreadableRecord):
+        return  # its readers refuse it
+    for vote in progress.votes:
+        _check_not_excluded(case, user_name(vote.user_id))
+
+
+def check_settlement(
+    question: Promise, settlement: Settlement, now: float, by_rule: str | None = None
+) -> None:
+    """Check what a worker settles an open question with.
+
+    Args:
+        question: The question.
+        settlement: Its end.
+        now: Business time, in unix seconds.
+        by_rule: The rule that it is settled by. The store sees to it that the rule is in force.
+
+    Raises:
+        WrongAnswer, NotAllowed, InvalidValue, UnreadableRecord: As ``check_settled``.
+    """
+    if settlement.state is PromiseState.TIMED_OUT:
+        return
+    if settlement.state is not PromiseState.RESOLVED:
+        raise InvalidValue("settlement.state", f"no question ends as {settlement.state.value}")
+    try:
+        asked, case = Question.of(question), Case.of(question, now)
+    except QuestionTooNew:
+        return  # written by a worker of a newer version, whose readers check it
+    value = None if settlement.value is None else read_kept(settlement.value)
+    if settlement.by == TIMEOUT:
+        _check_default(case, value)
+        return
+    if settlement.by == CALLBACK:
+        if asked.callback is None:
+            raise NotAllowed(question.id, None, "it takes no callback")
+    else:
+        _check_user(case, settlement.by)
+    _check_value(case, asked, value if by_rule is None else _without_rule(case, value, by_rule))
+
+
+def _check_default(case: Case, value: Any) -> None:
+    """Let the question's own default stand, once its time has come."""
+    deadline, default = case.deadline_at, case.policy.timeout_answer
+    if default is None or deadline is None or case.now + CLOCK_SECONDS < deadline:
+        raise WrongAnswer(case.question.id, [("", "its time has not come, or it has no default")])
+    if read_kept(default) != value:
+        raise WrongAnswer(case.question.id, [("", "it is not the default of the question")])
+
+
+def _check_user(case: Case, by: str | None) -> None:
+    id, name = case.question.id, None if by is None else user_name(by)
+    is_anybodys = not case.question.assignees and not case.policy.excluded and case.policy.quorum is None
+    if name is None and not is_anybodys:
+        raise NotAllowed(id, None, "the settlement names no user")
+    _check_not_excluded(case, name)
+
+
+def _check_not_excluded(case: Case, name: str | None) -> None:
+    if case.is_excluded(name):
+        raise NotAllowed(case.question.id, name, "whoever asks for something does not approve it (four eyes)")
+
+
+def _without_rule(case: Case, value: Any, by_rule: str) -> Any:
+    """Return a decision without the rule that made it."""
+    decision = dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
+    if decision.pop("rule", None) != by_rule:
+        raise WrongAnswer(case.question.id, [("rule", "is not the rule that it is settled by")])
+    return decision
+
+
+def _check_value(case: Case, asked: Question, value: Any) -> None:
+    id = case.question.id
+    if case.policy.quorum is not None:
+        value = _without_votes(case, value)
+    if asked.proposal is None or not isinstance(value, dict):
+        check_answer(id, asked, value)
+        return
+    decision = cast("dict[str, Any]", value)
+    if decision.get("approved") is not True:
+        check_answer(id, asked, decision)
+        return
+    if "proposal" not in decision:
+        raise WrongAnswer(id, [("proposal", "is missing: an approval says what was approved")])
+    approved = decision["proposal"]
+    is_as_proposed = is_same(approved, asked.proposal)
+    given = {"approved": True} if is_as_proposed else {"approved": True, "edited": approved}
+    check_answer(id, asked, given)
+    if not is_same(json.loads(codec.encode(to_keep(asked, given), path="value")), decision):
+        raise WrongAnswer(id, [("edits", "are not those between the proposal and what was approved")])
+
+
+def _without_votes(case: Case, value: Any) -> Any:
+    """Return a decision without its votes, of which an approval needs enough."""
+    quorum, id = case.policy.quorum, case.question.id
+    decision = dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
+    votes = decision.pop("votes", None)
+    if quorum is None or not isinstance(votes, list):
+        raise WrongAnswer(id, [("votes", "are missing: several decide on it")])
+    approving: set[str] = set()
+    for number, each in enumerate(cast("list[object]", votes)):
+        vote = cast("dict[str, Any]", each) if isinstance(each, dict) else {}
+        user_id = vote.get("user_id")
+        if not isinstance(user_id, str):
+            raise WrongAnswer(id, [(f"votes.{number}.user_id", "is missing")])
+        name = user_name(user_id)
+        _check_not_excluded(case, name)
+        if vote.get("approved") is True:
+            approving.add(person_key(name))
+    if decision.get("approved") is True and len(approving) < quorum.approvals:
+        raise WrongAnswer(id, [("votes", f"{len(approving)} approve it, {quorum.approvals} must")])
+    return decision

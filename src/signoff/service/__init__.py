@@ -1,0 +1,1 @@
+"""The operations on runs, questions and schedules, on a store in this process."""

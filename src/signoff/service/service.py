@@ -1,0 +1,571 @@
+"""A client's way to a store in this process."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import reprlib
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self, TypeVar
+
+from signoff.engine.timers.cron import next_time
+from signoff.engine.timers.retention import unannounced_seconds
+from signoff.errors import InvalidValue, SignoffError
+from signoff.people.links import answer_links, resume_tokens
+from signoff.people.links.answer_links import NewLink
+from signoff.people.links.resume_tokens import Response, Resumption
+from signoff.people.questions import changes, comments, standing_approvals
+from signoff.people.questions.answer_checks import check_texts
+from signoff.people.questions.answers import answer, get_question
+from signoff.people.questions.bulk_answers import GivenAnswer, answer_each
+from signoff.people.questions.callback_terms import veiled
+from signoff.people.questions.search import QuestionSearch, look_for
+from signoff.people.questions.standing_approvals import Alike
+from signoff.people.schemas.promise_returns import check_value
+from signoff.records import (
+    AuditEvent,
+    Entry,
+    EntryKind,
+    Group,
+    LiveText,
+    NewPromise,
+    NewRun,
+    NewSchedule,
+    Origin,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Rate,
+    Rule,
+    Run,
+    Schedule,
+    Seal,
+    Session,
+    Settlement,
+    Token,
+    TokenKind,
+    WorkerInfo,
+    WorkflowInfo,
+)
+from signoff.records.deliveries import Delivery
+from signoff.records.names import check_by, check_named, check_text
+from signoff.records.paging import (
+    AuditFilter,
+    DeliveryFilter,
+    Page,
+    PromiseFilter,
+    RuleFilter,
+    RunFilter,
+    TokenFilter,
+    WorkflowFilter,
+    check_page,
+)
+from signoff.records.pruned import Pruned
+from signoff.records.request_ids import check_free, check_length
+from signoff.records.responders import Responder
+from signoff.records.start_options import check_delay, check_timeout, seconds_of
+from signoff.service import interventions
+from signoff.service.change_watcher import Watching
+from signoff.service.follow_limit import LARGE_PAGE_BYTES, FollowRoom
+from signoff.service.snapshots import Snapshot, load, save
+from signoff.stores.contract.store import Store
+from signoff.stores.shared.listed_payloads import bytes_of, may_be_cut
+from signoff.stores.wrappers.origin_stamping import stated
+from signoff.stores.wrappers.view import unwrapped
+
+_ENTRIES_AT_ONCE = 64
+
+B = TypeVar("B")
+
+
+def _with_text_ids(backend: type[B]) -> type[B]:
+    """Have the methods of a backend refuse an id that is not text, which each database would take otherwise."""
+
+    def checked(method: Callable[..., Coroutine[Any, Any, Any]], path: str) -> Any:
+        @functools.wraps(method)
+        async def call(self: B, *args: Any, **kwargs: Any) -> Any:
+            id: object = args[0] if args else kwargs.get(path)
+            if not isinstance(id, str):
+                raise InvalidValue(path, f"expected a text, not {reprlib.repr(id)}")
+            check_by(kwargs.get("by"))
+            return await method(self, *args, **kwargs)
+
+        return call
+
+    for name, method in list(vars(backend).items()):
+        if inspect.iscoroutinefunction(method):
+            taken = list(inspect.signature(method).parameters)
+            if len(taken) > 1 and taken[1].endswith("_id"):
+                setattr(backend, name, checked(method, taken[1]))
+    return backend
+
+
+@_with_text_ids
+class LocalBackend:
+    """Does what a client asks on an open or openable store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._watching = Watching(store)
+        self._room: FollowRoom | None = None
+
+    def coming_from(self, origin: Origin) -> Self:
+        """Return the same, whose every write states from where it comes. It is this one that is closed."""
+        return self.on(stated(self._store, origin))
+
+    def on(self, store: Store) -> Self:
+        """Return the same on a view of its store. It is this one that is closed."""
+        backend = copy(self)
+        backend._store = store
+        return backend
+
+    def sharing(self, room: FollowRoom) -> Self:
+        """Return the same, whose followers of journals share room with others."""
+        backend = copy(self)
+        backend._room = room
+        return backend
+
+    async def open(self) -> None:
+        await self._store.open()
+
+    async def close(self) -> None:
+        """Stop listening. The store belongs to the app and stays open."""
+        self._watching.close()
+
+    async def create_run(
+        self, new: NewRun, *, timeout_seconds: float | None = None, delay_seconds: float | None = None
+    ) -> tuple[Run, bool]:
+        check_named("workflow", new.workflow)
+        check_named("group", new.group)
+        start_at = new.start_at
+        if delay_seconds is not None:
+            if start_at is not None:
+                raise InvalidValue("delay_seconds", "there is a start_at, too; give one of them")
+            start_at = self._after(check_delay("delay_seconds", delay_seconds), "delay_seconds")
+        deadline_at = self._after(timeout_seconds, "timeout_seconds", start_at)
+        if start_at != new.start_at or deadline_at != new.deadline_at:
+            new = replace(new, start_at=start_at, deadline_at=deadline_at)
+        return await self._store.create_run(new)
+
+    async def get_run(self, run_id: str) -> Run:
+        return await self._store.get_run(run_id)
+
+    async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
+        return await save(self._store, run_id, by=by)
+
+    async def load(self, snapshot: Snapshot, *, by: str | None = None) -> Run:
+        return await load(self._store, snapshot, by=by)
+
+    async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
+        check_page(after, limit)
+        which.check()
+        return await self._store.list_runs(which, after=after, limit=limit)
+
+    async def read_journal(
+        self, run_id: str, *, after: int = -1, limit: int | None = None
+    ) -> Sequence[Entry]:
+        """Return journal entries from ``after`` on. Raises NotFound."""
+        entries = await self._store.read_journal(run_id, after=after, limit=limit)
+        if not entries:
+            await self._store.get_run(run_id)
+        return [veiled(entry) for entry in entries]
+
+    async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
+        """Yield journal entries from ``after`` on, live, until the run has ended."""
+        is_large = False
+        with self._watching.watch().watching(run_id) as wait_for_change:
+            while True:
+                is_final = await self._has_ended(run_id)
+                async with self._page(run_id, after, after_large=is_large) as (entries, is_cut, is_large):
+                    while entries:
+                        after = entries[0].seq
+                        yield entries.popleft()
+                if is_cut:
+                    continue
+                if is_final:
+                    return
+                await wait_for_change()
+
+    async def _has_ended(self, run_id: str) -> bool:
+        """Return whether a run has ended. Raises NotFound."""
+        async with self._reading():
+            return (await self._store.get_run(run_id)).state.is_final
+
+    @asynccontextmanager
+    async def _page(
+        self, run_id: str, after: int, *, after_large: bool
+    ) -> AsyncGenerator[tuple[deque[Entry], bool, bool]]:
+        """Give the next entries of a journal, whether more may follow, and whether they are large.
+
+        A reader takes each out as it goes on: a page is let go before the next one is read. Where room is shared, a
+        page of large entries has one of them, and waits until there is room. Small ones are given meanwhile.
+        """
+        room = self._room
+        if room is None:
+            yield *await self._entries(run_id, after, _ENTRIES_AT_ONCE), False
+            return
+        limit = 1 if after_large or room.pages.locked() else _ENTRIES_AT_ONCE
+        entries, is_cut = await self._entries(run_id, after, limit)
+        if bytes_of(list(entries)) <= LARGE_PAGE_BYTES:
+            yield entries, is_cut, False
+            return
+        del entries
+        async with room.pages:
+            entries, _ = await self._entries(run_id, after, 1)
+            yield entries, True, True
+
+    async def _entries(self, run_id: str, after: int, limit: int) -> tuple[deque[Entry], bool]:
+        async with self._reading():
+            entries = await self._store.read_journal(run_id, after=after, limit=limit)
+        return deque(map(veiled, entries)), may_be_cut(entries, limit)
+
+    def _reading(self) -> AbstractAsyncContextManager[object]:
+        return nullcontext() if self._room is None else self._room.reads
+
+    async def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText, None]:
+        """As ``follow``, and what running steps say in between: first what there is of it so far, then the rest."""
+        epoch, heard, is_large, is_behind = 0, -1, False, True
+        with self._watching.watch().watching(run_id) as wait_for_change:
+            while True:
+                is_final = await self._has_ended(run_id)
+                # Before the journal, so that no piece is ahead of the entries that led to it. Not while entries are
+                # still to come, which would keep the pieces in memory.
+                pieces = () if is_behind else await self._store.read_live(run_id, epoch=epoch, after=heard)
+                async with self._page(run_id, after, after_large=is_large) as (entries, is_cut, is_large):
+                    going_on = [
+                        piece for piece in pieces if not any(_ends(entry, piece) for entry in entries)
+                    ]
+                    while entries:
+                        after = entries[0].seq
+                        yield entries.popleft()
+                was_behind, is_behind = is_behind, is_cut
+                if was_behind or is_behind:
+                    continue
+                if pieces:
+                    epoch, heard = pieces[-1].epoch, pieces[-1].seq
+                for piece in going_on:
+                    yield piece
+                if is_final:
+                    return
+                await wait_for_change()
+
+    async def wait(self, run_id: str) -> Run:
+        """Return the run once it has ended."""
+        while True:
+            with self._watching.watch().awaiting_end(run_id) as ended:
+                run = await self._store.get_run(run_id)
+                if run.state.is_final:
+                    return run
+                del run  # thousands may wait
+                await ended
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        check_text("run_id", run_id)
+        check_texts(reason=reason)
+        return await self._store.cancel(run_id, reason=reason, by=by)
+
+    async def suspend_run(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        check_texts(reason=reason)
+        return await interventions.suspend(self._store, run_id, by=by, reason=reason)
+
+    async def resume_run(self, run_id: str, *, by: str | None = None) -> Run:
+        return await interventions.resume(self._store, run_id, by=by)
+
+    async def terminate(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        check_texts(reason=reason)
+        return await interventions.terminate(self._store, run_id, by=by, reason=reason)
+
+    async def retry(
+        self, run_id: str, *, reason: str | None = None, by: str | None = None, token: str | None = None
+    ) -> Run:
+        check_texts(reason=reason)
+        return await interventions.retry(self._store, run_id, by=by, reason=reason, token=token)
+
+    async def signal(
+        self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
+    ) -> bool:
+        check_length(request_id)
+        check_text("run_id", run_id)
+        if not check_text("name", name).strip():
+            raise InvalidValue("name", "the signal's name is empty")
+        return await self._store.signal(run_id, name, value, by=by, request_id=request_id)
+
+    async def create_promise(
+        self, new: NewPromise, *, timeout_seconds: float | None = None
+    ) -> tuple[Promise, bool]:
+        return await self._store.create_promise(
+            replace(
+                new, due_at=self._after(check_timeout("timeout_seconds", timeout_seconds), "timeout_seconds")
+            )
+        )
+
+    async def get_promise(self, promise_id: str) -> Promise:
+        return await self._store.get_promise(promise_id)
+
+    async def list_promises(
+        self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]:
+        check_page(after, limit)
+        return await self._store.list_promises(which, after=after, limit=limit)
+
+    async def list_questions(
+        self, search: QuestionSearch, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]:
+        check_page(after, limit)
+        return await look_for(search, self.list_promises, after=after, limit=limit)
+
+    async def settle(self, promise_id: str, settlement: Settlement) -> Promise:
+        """Settle a promise. A question it does not find: ``answer`` checks first what comes for one."""
+        check_texts(note=settlement.note)
+        check_length(settlement.request_id)
+        check_by(settlement.by)
+        promise = await self._store.get_promise(promise_id)
+        if promise.state is PromiseState.PENDING:
+            check_value(promise, settlement)
+        return (await self._store.settle(promise_id, PromiseKind.PROMISE, settlement))[0]
+
+    async def answer(
+        self,
+        question_id: str,
+        value: Any,
+        *,
+        user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+        note: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+        alike: Alike | None = None,
+    ) -> Promise:
+        check_free(request_id)
+        return await answer(
+            self._store,
+            question_id,
+            value,
+            user_id=user_id,
+            groups=groups,
+            roles=roles,
+            note=note,
+            request_id=request_id,
+            digest=digest,
+            alike=alike,
+        )
+
+    async def answer_all(
+        self, given: Sequence[GivenAnswer], responder: Responder
+    ) -> Sequence[Promise | SignoffError]:
+        return await answer_each(given, lambda each: self.answer_one(each, responder))
+
+    async def answer_one(self, given: GivenAnswer, responder: Responder) -> Promise:
+        """Give one of several answers, as ``answer`` does."""
+        return await self.answer(
+            given.question_id,
+            given.value,
+            user_id=responder.user_id,
+            groups=responder.groups,
+            roles=responder.roles,
+            note=given.note,
+            request_id=given.request_id,
+            digest=given.digest,
+        )
+
+    async def view_question(self, question_id: str, responder: Responder) -> Promise:
+        return await changes.view(self._store, question_id, responder)
+
+    async def comment_on_question(
+        self, question_id: str, responder: Responder, text: str, request_id: str | None = None
+    ) -> AuditEvent:
+        return await comments.comment(self._store, question_id, responder, text, request_id)
+
+    async def claim_question(self, question_id: str, responder: Responder) -> Promise:
+        return await changes.claim(self._store, question_id, responder)
+
+    async def release_question(self, question_id: str, responder: Responder) -> Promise:
+        return await changes.release(self._store, question_id, responder)
+
+    async def delegate_question(
+        self, question_id: str, responder: Responder, to: Sequence[str], note: str | None = None
+    ) -> Promise:
+        return await changes.delegate(self._store, question_id, responder, to, note)
+
+    async def cancel_question(
+        self, question_id: str, *, by: str | None, reason: str | None, request_id: str | None
+    ) -> Promise:
+        check_free(request_id)
+        return await changes.cancel(self._store, question_id, by, reason, request_id)
+
+    async def reassign_question(
+        self, question_id: str, to: Sequence[str], *, by: str | None, reason: str | None
+    ) -> Promise:
+        return await changes.reassign(self._store, question_id, to, by, reason)
+
+    async def move_deadline(
+        self, question_id: str, timeout_seconds: float, *, by: str | None, reason: str | None
+    ) -> Promise:
+        return await changes.move_deadline(self._store, question_id, timeout_seconds, by, reason)
+
+    async def get_session(self, session_id: str) -> Session:
+        return await self._store.get_session(session_id)
+
+    async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
+        check_page(after, limit)
+        return await self._store.list_sessions(after=after, limit=limit)
+
+    async def list_rules(
+        self, which: RuleFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Rule]:
+        check_page(after, limit)
+        return await self._store.list_rules(which, after=after, limit=limit)
+
+    async def revoke_rule(self, rule_id: str, *, by: str | None, reason: str | None) -> Rule:
+        return await standing_approvals.revoke(self._store, rule_id, by, reason)
+
+    async def create_link(
+        self, question_id: str, responder: Responder, *, lifetime_seconds: float, by: str | None = None
+    ) -> NewLink:
+        assert responder.user_id is not None
+        return await answer_links.create_link(
+            self._store,
+            question_id,
+            user_id=responder.user_id,
+            groups=responder.groups,
+            roles=responder.roles,
+            lifetime_seconds=lifetime_seconds,
+            by=by,
+        )
+
+    async def list_links(
+        self, question_id: str, *, after: str | None = None, limit: int = 100
+    ) -> Page[Token]:
+        check_page(after, limit)
+        await get_question(self._store, question_id)
+        which = TokenFilter(TokenKind.LINK, question_id=question_id)
+        return await self._store.list_tokens(which, after=after, limit=limit)
+
+    async def revoke_link(self, link_id: str, *, by: str | None = None) -> Token:
+        return await answer_links.revoke_link(self._store, link_id, by=by)
+
+    async def create_resumption(
+        self, session_id: str, run_id: str, questions: Collection[Promise], *, lifetime_seconds: float
+    ) -> str:
+        return await resume_tokens.create_resumption(
+            self._store, session_id, run_id, questions, lifetime_seconds=lifetime_seconds
+        )
+
+    async def find_resumption(self, session_id: str, secret: str) -> Resumption:
+        return await resume_tokens.find_resumption(self._store, session_id, secret)
+
+    async def check_responses(
+        self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
+    ) -> None:
+        await resume_tokens.check_responses(self._store, session_id, secret, responses, responder)
+
+    async def resume(
+        self,
+        session_id: str,
+        secret: str,
+        responses: Mapping[str, Response],
+        responder: Responder,
+        context: Mapping[str, Any] | None = None,
+    ) -> None:
+        await resume_tokens.resume(self._store, session_id, secret, responses, responder, context)
+
+    async def list_audit(
+        self, which: AuditFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[AuditEvent]:
+        check_page(after, limit)
+        return await self._store.list_audit(which, after=after, limit=limit)
+
+    async def read_chain(
+        self, *, after: int = -1, limit: int = 100
+    ) -> Sequence[tuple[Seal, AuditEvent | None]]:
+        return await unwrapped(self._store).read_chain(after=after, limit=limit)  # as it is sealed
+
+    async def list_deliveries(
+        self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Delivery]:
+        check_page(after, limit)
+        return await self._store.list_deliveries(which, after=after, limit=limit)
+
+    async def redeliver(self, delivery_id: str) -> Delivery:
+        return await self._store.redeliver(delivery_id)
+
+    async def delete_ended(self, older_than_seconds: float, limit: int) -> Pruned:
+        if not 0 <= older_than_seconds < math.inf:
+            raise InvalidValue(
+                "older_than_seconds", f"{older_than_seconds} is no number of seconds from 0 on"
+            )
+        now = self._store.clock.now()
+        before = now - older_than_seconds
+        return Pruned(
+            await self._store.delete_ended(before, limit),
+            await self._store.delete_tokens(before, limit),
+            await self._store.delete_deliveries(before, limit),
+            await self._store.delete_workflows(now - unannounced_seconds(older_than_seconds), limit),
+        )
+
+    async def put_schedule(self, new: NewSchedule) -> Schedule:
+        check_named("workflow", new.workflow)
+        check_named("group", new.group)
+        next_at = next_time(new.cron, new.timezone, self._store.clock.now())
+        return await self._store.put_schedule(replace(new, next_at=next_at))
+
+    async def get_schedule(self, schedule_id: str) -> Schedule:
+        return await self._store.get_schedule(schedule_id)
+
+    async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
+        check_page(after, limit)
+        return await self._store.list_schedules(after=after, limit=limit)
+
+    async def pause_schedule(self, schedule_id: str) -> Schedule:
+        return await self._store.pause_schedule(schedule_id)
+
+    async def resume_schedule(self, schedule_id: str) -> Schedule:
+        schedule = await self._store.get_schedule(schedule_id)
+        next_at = next_time(schedule.cron, schedule.timezone, self._store.clock.now())
+        return await self._store.resume_schedule(schedule_id, next_at)
+
+    async def delete_schedule(self, schedule_id: str) -> None:
+        await self._store.delete_schedule(schedule_id)
+
+    async def list_workers(self) -> Sequence[WorkerInfo]:
+        return await self._store.list_workers()
+
+    async def list_workflows(
+        self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[WorkflowInfo]:
+        check_page(after, limit)
+        return await self._store.list_workflows(which, after=after, limit=limit)
+
+    async def list_groups(self) -> Sequence[Group]:
+        return await self._store.list_groups()
+
+    async def pause_group(self, name: str) -> None:
+        await self._store.pause_group(name)
+
+    async def resume_group(self, name: str) -> None:
+        await self._store.resume_group(name)
+
+    async def limit_group(
+        self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
+    ) -> None:
+        await self._store.limit_group(name, max_running=max_running, starts_per=starts_per)
+
+    def _after(self, seconds: float | None, name: str, start_at: float | None = None) -> float | None:
+        """Return the moment so many seconds from now on, or from a later start."""
+        if seconds is None:
+            return None
+        return max(self._store.clock.now(), start_at or 0.0) + seconds_of(name, seconds)
+
+
+def _ends(entry: Entry, piece: LiveText) -> bool:
+    """Whether an entry says how the attempt has ended that said this."""
+    if entry.n != piece.n:
+        return False
+    failed = entry.kind is EntryKind.ATTEMPT_FAILED and (entry.fact("attempt") or 0) >= piece.attempt
+    return failed or entry.kind is EntryKind.COMPLETED

@@ -1,0 +1,170 @@
+"""From where a run that failed for good goes on when an operator retries it.
+
+Its journal is kept. The ``RETRIED`` entry says which entries do not count any more: what came of the call that failed,
+and everything after that, but for the results of steps that ran beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from signoff.codec.strict_json import read_object
+from signoff.errors import InvalidState
+from signoff.records import CallKind, Entry, EntryKind, Run, RunState
+
+ISSUED: Final = "issued"
+"""The name under which the details of a failed step have the last number that the code had given to a call by then."""
+
+_KEPT = frozenset({EntryKind.SIGNALLED, EntryKind.RETRIED})
+_Gist = tuple[str, ...]
+_LASTING = frozenset({CallKind.QUESTION, CallKind.PROMISE, CallKind.CHILD, CallKind.DETACHED})
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How a run that failed for good goes on.
+
+    Attributes:
+        epoch: The epoch in which it failed. In another one it is not retried.
+        from_seq: Entries from here on do not count, but for signals.
+        n: The call that failed. None: the code failed between two calls.
+        open: The numbers of the calls that are open, besides steps.
+        issued: The last number that the code had given to a call when that one failed. Steps up to it that succeeded
+            after the failure keep their results. None: unknown.
+    """
+
+    epoch: int
+    from_seq: int
+    n: int | None = None
+    open: tuple[int, ...] = ()
+    issued: int | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the ``RETRIED`` entry says of it."""
+        facts = {"from": self.from_seq, "n": self.n, "issued": self.issued}
+        return {name: value for name, value in facts.items() if value is not None}
+
+
+def plan(run: Run, entries: Sequence[Entry]) -> Retry:
+    """Find out from where a run that failed for good goes on.
+
+    Args:
+        run: The run.
+        entries: The journal of its current generation.
+
+    Raises:
+        InvalidState: It asked people, started child runs, or began steps of ``effect="once"`` after the failure, which
+            cannot be taken back.
+    """
+    counting = without_dropped(entries)
+    end = entries[-1].seq + 1 if entries else run.first_seq
+    failed = _failed_call(counting, run)
+    from_seq = end if failed is None else failed.seq
+    issued: int | None = None if failed is None else failed.fact(ISSUED)
+    beside = _ended_beside(counting, from_seq, end, issued)
+    for entry in counting:
+        did = _lasting(entry) if entry.seq > from_seq and entry.n not in beside else None
+        if did is not None:
+            why = f"after the failure it {did} {entry.name!r}, which cannot be taken back; start a new run instead"
+            raise InvalidState(run.id, run.state.value, "retry", why)
+    n = None if failed is None else failed.n
+    kept = [entry for entry in counting if entry.seq < from_seq]
+    opened = {entry.n for entry in kept if entry.kind is EntryKind.OPENED and entry.n is not None}
+    ended = {entry.n for entry in kept if entry.kind is EntryKind.COMPLETED}
+    return Retry(run.epoch, from_seq, n, tuple(sorted(opened - ended)), issued)
+
+
+def may_retry(run: Run, how: Retry | None) -> bool:
+    """Whether a run can be retried: it failed retryably, or for good as the plan says."""
+    if run.state is not RunState.FAILED:
+        return False
+    return run.retryable or (how is not None and how.epoch == run.epoch)
+
+
+def without_dropped(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Leave out the entries of a journal that do not count any more since the run was retried."""
+    dropping = [
+        entry for entry in entries if entry.kind is EntryKind.RETRIED and entry.fact("from") is not None
+    ]
+    if not dropping:
+        return entries
+    kept = list(entries)
+    for retried in dropping:
+        from_seq, n = retried.fact("from"), retried.fact("n")
+        beside = _ended_beside(kept, from_seq, retried.seq, retried.fact(ISSUED))
+        kept = [
+            entry for entry in kept if entry.n in beside or not _is_dropped(entry, retried.seq, from_seq, n)
+        ]
+    return kept
+
+
+def details_of(token: str | None, retry: Retry | None) -> str | None:
+    """Return the details of a ``RETRIED`` entry."""
+    facts = ({} if token is None else {"token": token}) | ({} if retry is None else retry.facts)
+    return json.dumps(facts, separators=(",", ":")) if facts else None
+
+
+def _ended_beside(entries: Sequence[Entry], from_seq: int, end: int, issued: int | None) -> set[int | None]:
+    """Return the numbers of the steps that ran beside the one that failed, and succeeded after it."""
+    if issued is None:
+        return set()
+    return {
+        entry.n
+        for entry in entries
+        if entry.kind is EntryKind.COMPLETED
+        and entry.call is CallKind.STEP
+        and entry.error is None
+        and from_seq < entry.seq < end
+        and entry.n is not None
+        and entry.n <= issued
+    }
+
+
+def _is_dropped(entry: Entry, retried_at: int, from_seq: int, n: int | None) -> bool:
+    if entry.seq >= retried_at or entry.kind in _KEPT:
+        return False
+    of_failed_call = n is not None and entry.n == n and entry.kind is not EntryKind.OPENED
+    return entry.seq >= from_seq or of_failed_call
+
+
+def _lasting(entry: Entry) -> str | None:
+    """Say what an entry did that must not happen again; None if it may."""
+    if entry.kind is EntryKind.STEP_STARTED:
+        return "began the effect='once' step"
+    if entry.kind is EntryKind.OPENED and entry.call in _LASTING:
+        return f"opened {entry.call}"
+    return None
+
+
+def _failed_call(entries: Sequence[Entry], run: Run) -> Entry | None:
+    """Return the end of the call whose error ended the run: the first one, if the run ended with a group of errors."""
+    ends = [entry for entry in entries if entry.kind is EntryKind.COMPLETED and entry.error is not None]
+    if run.error is None or not ends:
+        return None
+    gists = [(_gist(read_object(entry.error)), entry) for entry in reversed(ends)]
+    found = _origins(read_object(run.error), gists)
+    return min(found, key=lambda entry: entry.seq, default=None)
+
+
+def _origins(error: dict[str, Any], ends: Sequence[tuple[_Gist, Entry]]) -> Iterator[Entry]:
+    """Yield the calls, the last ones first, that ended with an error, or with one that it was made of."""
+    gist = _gist(error)
+    same = next((entry for known, entry in ends if known == gist), None)
+    if same is not None:
+        yield same
+        return
+    members = error.get("members")
+    for inner in (*(cast("list[Any]", members) if isinstance(members, list) else ()), error.get("cause")):
+        value: Any = cast("dict[str, Any]", inner).get("value") if isinstance(inner, dict) else None
+        if isinstance(value, dict):
+            yield from _origins(cast("dict[str, Any]", value), ends)
+
+
+def _gist(error: dict[str, Any]) -> _Gist:
+    """What an error is, without the way that it took."""
+    parts = ("type", "message", "args", "attributes")
+    return tuple(json.dumps(error.get(name), sort_keys=True) for name in parts)

@@ -1,0 +1,209 @@
+"""What the contract of a store has for snapshots: a run with all that is needed to go on with it in another store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+from signoff.errors import SnapshotRefused
+from signoff.records import (
+    Entry,
+    EntryKind,
+    Message,
+    MessageKind,
+    NewAuditEvent,
+    Promise,
+    Run,
+    RunState,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRequest:
+    """The request id of a signal or an answer. It identifies a repetition."""
+
+    run_id: str
+    request_id: str
+    name: str  # of the signal; of an answer, the promise's id
+    value: str | None = None  # JSON; None: of an answer
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A promise or a run that call ``n`` waits for and did not create."""
+
+    target: Literal["promise", "run"]
+    id: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRun:
+    """A run with all that is kept of it.
+
+    Attributes:
+        run: The run.
+        entries: Its whole journal.
+        promises: Those it has created, oldest first.
+        messages: What it has yet to journal, oldest first.
+        requests: The request ids of its signals and of the answers to its promises.
+        joined: What it waits for and did not create.
+        cancel_asked: Whether it was asked to stop.
+        deadline_passed: Whether it was told that its deadline has passed.
+    """
+
+    run: Run
+    entries: tuple[Entry, ...] = ()
+    promises: tuple[Promise, ...] = ()
+    messages: tuple[Message, ...] = ()
+    requests: tuple[SavedRequest, ...] = ()
+    joined: tuple[Joined, ...] = ()
+    cancel_asked: bool = False
+    deadline_passed: bool = False
+
+    @property
+    def id(self) -> str:
+        return self.run.id
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether something may still become of it."""
+        return self.run.ended_at is None or self.run.retryable
+
+    def awaited(self) -> list[Joined]:
+        """Return what it has joined and has not been told of."""
+        told = {message.n for message in self.messages if message.kind is MessageKind.SETTLED}
+        told |= {entry.n for entry in self.entries if entry.kind is EntryKind.COMPLETED}
+        return [each for each in self.joined if self.is_unfinished and each.n not in told]
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A run and its child runs that have not ended, and theirs.
+
+    Attributes:
+        runs: The run itself, then its descendants; a parent comes before its children.
+        promises: Plain promises of no run that these wait for.
+    """
+
+    runs: tuple[SavedRun, ...]
+    promises: tuple[Promise, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return self.runs[0].id
+
+    def within(self, namespace: str) -> Saved:
+        """Return the same as of another namespace."""
+        return Saved(
+            tuple(
+                replace(
+                    saved,
+                    run=replace(saved.run, namespace=namespace),
+                    promises=tuple(replace(each, namespace=namespace) for each in saved.promises),
+                )
+                for saved in self.runs
+            ),
+            tuple(replace(each, namespace=namespace) for each in self.promises),
+        )
+
+    def by_position(self) -> list[SavedRun]:
+        """Return the runs so that those of a session are in its order."""
+        return sorted(self.runs, key=lambda saved: saved.run.position or 0)
+
+    def sessions(self) -> dict[str, str]:
+        """Return the sessions in which runs are to go on, in order, each with the id of the first of them."""
+        found: dict[str, str] = {}
+        for saved in self.by_position():
+            if saved.run.session_id is not None and saved.is_unfinished:
+                found.setdefault(saved.run.session_id, saved.id)
+        return dict(sorted(found.items()))
+
+
+def message_row(message: Message) -> tuple[Any, ...]:
+    """Return the columns of a message, without its namespace."""
+    return (
+        message.id,
+        message.run_id,
+        message.kind.value,
+        message.at,
+        message.n,
+        message.name,
+        message.state,
+        message.value,
+        message.error,
+        message.by,
+        message.note,
+    )
+
+
+def check_whole(saved: Saved) -> None:
+    """Raise SnapshotRefused for a run that would wait for ever where ``saved`` is loaded."""
+    runs = {each.id for each in saved.runs}
+    promises = {promise.id for each in saved.runs for promise in each.promises}
+    promises |= {promise.id for promise in saved.promises}
+    for each in saved.runs:
+        for joined in each.awaited():
+            if joined.id not in (runs if joined.target == "run" else promises):
+                what = f"it waits for {joined.target} {joined.id!r}, which is not among its own"
+                raise SnapshotRefused(each.id, f"{what}; save it once that has ended, or what started both")
+
+
+def loaded_run(saved: SavedRun, first_of_session: str | None, now: float) -> Run:
+    """Return a run as it is once it is loaded: no worker has it, and one looks at it anew, whatever it waited for."""
+    run = replace(saved.run, worker_id=None, lease_until=None)
+    if run.ended_at is not None:
+        return run
+    if run.epoch == 0 and run.session_id is not None and first_of_session != run.id:
+        return replace(run, state=RunState.PAUSED, wake_at=None)
+    if run.epoch == 0 and run.start_at is not None and run.start_at > now:
+        return replace(run, state=RunState.PAUSED, wake_at=run.start_at)
+    return replace(run, state=RunState.READY, wake_at=None)
+
+
+def taken_run(run_id: str) -> SnapshotRefused:
+    """Return what is told who loads a run that lives here."""
+    return SnapshotRefused(run_id, "a run of this id is in this store, and a snapshot is loaded once")
+
+
+def taken_session(run_id: str, session_id: str) -> SnapshotRefused:
+    """Return what is told who loads a run whose session goes on here."""
+    reason = f"its session {session_id!r} has another run in this store that has not ended; wait for that"
+    return SnapshotRefused(run_id, reason)
+
+
+def taken_promise(run_id: str, promise_id: str) -> SnapshotRefused:
+    """Return what is told who loads a run one of whose promises lives here."""
+    return SnapshotRefused(
+        run_id, f"a promise of the id {promise_id!r}, which it waits for, is in this store"
+    )
+
+
+class SnapshotStore(Protocol):
+    """The part of ``signoff.stores.contract.store.Store`` that saves and loads runs."""
+
+    async def save_run(self, run_id: str) -> Saved:
+        """Return a run, its unfinished descendants and all that is theirs, as they are at one moment.
+
+        Of the promises that are of no run, those come along that one of the runs has joined.
+
+        Raises:
+            NotFound: The run does not exist.
+        """
+        ...
+
+    async def load_run(self, saved: Saved, event: NewAuditEvent) -> Run:
+        """Create runs as ``save_run`` has returned them, and record that.
+
+        Those that have not ended are ready, or delayed if they never started; what they wait for is there with them.
+        A pending question is asked here, and recorded. In its session a run comes behind those that ended here.
+        Repeated with the same event (its id), it changes nothing.
+
+        Returns:
+            The first run as it is afterwards.
+
+        Raises:
+            SnapshotRefused: One of the runs or promises lives here, or the session of one has a run that has not ended.
+            InvalidValue: The event cannot be recorded (see ``record``).
+        """
+        ...

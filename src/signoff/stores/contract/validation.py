@@ -1,0 +1,358 @@
+"""Whether limits, new runs, promises, audit events and tokens can be kept, the same for every store."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from signoff.codec.refusals import MAX_DEPTH
+from signoff.codec.scalars import MAX_DIGITS
+from signoff.codec.values import MAX_BYTES
+from signoff.errors import InvalidValue
+from signoff.observability.trace_context import is_traceparent
+from signoff.records import (
+    Amendment,
+    AuditKind,
+    LiveText,
+    NewAuditEvent,
+    NewPromise,
+    NewRule,
+    NewRun,
+    NewSchedule,
+    NewToken,
+    PromiseKind,
+    PromiseState,
+    Rate,
+    WorkerInfo,
+    WorkflowInfo,
+)
+from signoff.records.deliveries import DeliveryState, NewDelivery, Report
+from signoff.records.names import (
+    LONGEST_CHOSEN_BYTES,
+    LONGEST_ID_BYTES,
+    LONGEST_NAME_BYTES,
+    LONGEST_NAMESPACE_BYTES,
+    LONGEST_PERSON_BYTES,
+    LONGEST_REQUEST_BYTES,
+    check_part,
+    check_size,
+    check_user,
+)
+from signoff.records.origins import facts_of
+from signoff.records.texts import check_text
+from signoff.stores.contract.snapshots import Saved
+
+HIGHEST_LIMIT = 2**31 - 1
+"""Of runs at once and of starts: what every store can count."""
+
+MAX_DETAILS = 4 * MAX_BYTES
+"""What an event keeps of the largest answer takes no more: it is JSON within JSON, so escaped once more."""
+
+LONGEST_BUILD = 200
+"""Of what a worker says of its build and its versions, each, in characters."""
+
+LONGEST_NAME = LONGEST_NAME_BYTES
+"""Of a workflow on the register, its group and its version, each, in bytes: what an index can hold."""
+
+LONGEST_KIND = 100
+"""Of a token's kind, in bytes."""
+
+LONGEST_DESCRIPTION = 1000
+"""Of a workflow on the register, in characters."""
+
+LONGEST_SCHEMA = 64 * 1024
+"""Of a workflow's parameters, in bytes."""
+
+_ENCRYPTED = 6
+"""How many characters one takes at most once it is encrypted, which a store does not see."""
+
+_RECORDED = frozenset(AuditKind) - {AuditKind.ASKED} - {AuditKind(state.value) for state in PromiseState}
+"""What the store does not record itself."""
+
+
+def check_ids(**ids: str | None) -> None:
+    """Raise InvalidValue for an id that is longer than an index can hold."""
+    for field, id in ids.items():
+        check_size(field, id, LONGEST_ID_BYTES)
+
+
+def check_names(**names: str | None) -> None:
+    """Raise InvalidValue for the name of a workflow, a group or a worker that is longer than an index can hold."""
+    for field, name in names.items():
+        check_size(field, name)
+
+
+def check_request(request_id: str | None, token: str | None = None) -> None:
+    """Raise InvalidValue for a request id, or the token of a call, that is longer than an index can hold."""
+    check_size("request_id", request_id, LONGEST_REQUEST_BYTES)
+    check_size("token", token)
+
+
+def check_schedule(new: NewSchedule) -> None:
+    """Raise InvalidValue for a schedule whose runs no store could keep."""
+    check_size("id", new.id, LONGEST_CHOSEN_BYTES)  # its runs' ids are longer
+    check_names(workflow=new.workflow, group=new.group)
+    check_size("concurrency_key", new.concurrency_key, LONGEST_REQUEST_BYTES)
+
+
+def check_saved(saved: Saved) -> None:
+    """Raise InvalidValue for a snapshot with an id or a name that is longer than an index can hold."""
+    promises = list(saved.promises)
+    for each in saved.runs:
+        run = each.run
+        check_ids(id=run.id, parent_id=run.parent_id, session_id=run.session_id)
+        check_names(workflow=run.workflow, group=run.group)
+        check_size("concurrency_key", run.concurrency_key, LONGEST_REQUEST_BYTES)
+        promises += each.promises
+        for request in each.requests:
+            check_request(request.request_id)
+        for joined in each.joined:
+            check_ids(joined=joined.id)
+    for promise in promises:
+        check_ids(id=promise.id, run_id=promise.run_id)
+        _check_people("assignees", promise.assignees)
+
+
+def _check_people(field: str, people: Iterable[str]) -> None:
+    for each in people:
+        check_size(field, each, LONGEST_PERSON_BYTES)
+
+
+def check_limits(max_running: int | None, starts_per: Rate | None) -> None:
+    """Raise InvalidValue for limits of a group that are not above 0, or above what a store can count."""
+    if max_running is not None and max_running < 1:
+        raise InvalidValue("max_running", f"{max_running} lets nothing run; pause the group instead")
+    if max_running is not None and max_running > HIGHEST_LIMIT:
+        raise InvalidValue("max_running", f"it is more than {HIGHEST_LIMIT}; leave it out for no limit")
+    if starts_per is None:
+        return
+    if starts_per.count < 1:
+        raise InvalidValue(
+            "starts_per.count", f"{starts_per.count} lets nothing start; pause the group instead"
+        )
+    if starts_per.count > HIGHEST_LIMIT:
+        raise InvalidValue("starts_per.count", f"it is more than {HIGHEST_LIMIT}; leave it out for no limit")
+    if not 0 < starts_per.seconds < math.inf:
+        raise InvalidValue("starts_per.seconds", f"{starts_per.seconds} is no number of seconds above 0")
+
+
+def check_run(new: NewRun) -> None:
+    """Raise InvalidValue for a concurrency key without a limit or the other way round, or a false ``traceparent``.
+
+    So for an id or a name that is longer than an index can hold.
+    """
+    check_ids(id=new.id, parent_id=new.parent_id, session_id=new.session_id)
+    check_names(workflow=new.workflow, group=new.group)
+    check_size("concurrency_key", new.concurrency_key, LONGEST_REQUEST_BYTES)
+    if (new.concurrency_key is None) != (new.concurrency_limit is None):
+        raise InvalidValue("concurrency_limit", "a concurrency key and a limit go together")
+    if new.concurrency_limit is not None and new.concurrency_limit > HIGHEST_LIMIT:
+        raise InvalidValue("concurrency_limit", f"it is more than {HIGHEST_LIMIT}; leave it out for no limit")
+    if new.started_by is not None:
+        check_user("started_by", new.started_by)
+    check_text("session_id", new.session_id)
+    if new.traceparent is not None and not is_traceparent(new.traceparent):
+        raise InvalidValue("traceparent", f"{new.traceparent[:60]!r} is no trace context as W3C writes it")
+
+
+def check_promise(new: NewPromise) -> None:
+    """Raise InvalidValue for a plain promise that has what only a question has, or for a callback without a hash.
+
+    So for an id or an assignee that is longer than an index can hold.
+    """
+    check_ids(id=new.id, run_id=new.run_id)
+    _check_people("assignees", new.assignees)
+    if new.callback is not None:
+        check_hash("callback", new.callback)
+    if new.kind is PromiseKind.QUESTION:
+        return
+    asked = (("assignees", new.assignees or None), ("act_at", new.act_at), ("callback", new.callback))
+    for field, value in asked:
+        if value is not None:
+            raise InvalidValue(field, f"promise {new.id!r} is no question, which alone has that")
+
+
+def check_amendment(amendment: Amendment) -> None:
+    """Raise InvalidValue for an amendment that would settle as pending, or records what cannot be recorded."""
+    settlement = amendment.settlement
+    _check_people("assignees", amendment.assignees)
+    check_request(amendment.request_id)
+    if settlement is not None:
+        check_request(settlement.request_id)
+    if settlement is not None and settlement.state is PromiseState.PENDING:
+        raise InvalidValue("settlement.state", "a promise cannot be settled as pending")
+    if settlement is not None and settlement.version is not None:
+        raise InvalidValue("settlement.version", "the amendment itself says for which version it was made")
+    if amendment.due_at is not None and not math.isfinite(amendment.due_at):
+        raise InvalidValue("due_at", f"{amendment.due_at} is no time")
+    if amendment.due_at is not None and settlement is not None:
+        raise InvalidValue("due_at", "a question that is settled has no deadline any more")
+    if (amendment.rule or amendment.by_rule) and settlement is None:
+        raise InvalidValue("rule", "a rule is made with an answer, and used to give one")
+    if amendment.rule is not None and amendment.by_rule is not None:
+        raise InvalidValue("rule", "what a rule approves makes no other rule")
+    if amendment.rule is not None:
+        check_rule(amendment.rule)
+    check_text("by_rule", amendment.by_rule)
+    if amendment.signal is not None:
+        for field in ("run_id", "name", "value", "by"):
+            check_text(f"signal.{field}", getattr(amendment.signal, field))
+    check_events(amendment.events)
+
+
+def check_rule(new: NewRule) -> None:
+    """Raise InvalidValue for a rule that not every store could keep, or that would never be in force."""
+    for field in ("id", "tool", "question_id", "run_id", "session_id"):
+        check_text(f"rule.{field}", getattr(new, field))
+        if field != "tool":
+            check_size(f"rule.{field}", getattr(new, field), LONGEST_ID_BYTES)
+    if check_user("rule.by", new.by).startswith("user:"):
+        raise InvalidValue("rule.by", f"write {new.by!r} without user:")
+    for name in (*new.groups, *new.roles):
+        check_part("rule.groups", name)
+    if new.session_id is not None and (new.run_id is not None or not new.session_id):
+        raise InvalidValue(
+            "rule.session_id", "a rule is for a run, for a session that has a name, or for all"
+        )
+    if new.session_id is None and new.expires_at is None:
+        raise InvalidValue("rule.expires_at", "a rule that is for no session ends at some time")
+    if new.expires_at is not None and not math.isfinite(new.expires_at):
+        raise InvalidValue("rule.expires_at", "it is no time")
+    if new.max_uses is not None and not 0 < new.max_uses < 2**31:
+        raise InvalidValue("rule.max_uses", f"{new.max_uses} is no number of times")
+    check_object("rule.arguments", new.arguments)
+
+
+def check_events(events: Sequence[NewAuditEvent]) -> None:
+    """Raise InvalidValue for an event that not every store could keep, or that nobody could read back."""
+    for event in events:
+        if event.kind not in _RECORDED:
+            raise InvalidValue("kind", f"{event.kind.value!r} is not recorded by callers")
+        check_ids(id=event.id, question_id=event.question_id, run_id=event.run_id)
+        check_text("id", event.id)
+        check_text("question_id", event.question_id)
+        check_text("run_id", event.run_id)
+        check_text("by", event.by)
+        check_size("by", event.by, LONGEST_PERSON_BYTES)
+        if event.details is not None:
+            check_object("details", event.details)
+        if event.origin is not None:
+            for name, said in facts_of(event.origin).items():
+                check_text(f"origin.{name}", said)
+
+
+def check_deliveries(channel: str, deliveries: Sequence[NewDelivery]) -> None:
+    """Raise InvalidValue for a channel or deliveries that not every store could keep."""
+    check_text("channel", channel)
+    check_size("channel", channel, LONGEST_NAMESPACE_BYTES)
+    for new in deliveries:
+        check_ids(id=new.id, event_id=new.event_id, question_id=new.question_id, run_id=new.run_id)
+        _check_people("recipient", (new.recipient,))
+        for field in ("id", "recipient", "event_id", "question_id", "run_id"):
+            check_text(field, getattr(new, field))
+
+
+def check_report(report: Report) -> None:
+    """Raise InvalidValue for a report that says neither an end nor when to try again, or cannot be kept."""
+    check_text("error", report.error)
+    if report.state is DeliveryState.PENDING and (report.due_at is None or not math.isfinite(report.due_at)):
+        raise InvalidValue("due_at", "say when to try again")
+
+
+def check_worker(worker: WorkerInfo) -> None:
+    """Raise InvalidValue for a worker that not every store could keep."""
+    for field in ("id", "host", "group"):
+        check_text(field, getattr(worker, field))
+        check_size(field, getattr(worker, field))
+    for field in ("signoff_version", "python_version", "build"):
+        text: str | None = getattr(worker, field)
+        check_text(field, text)
+        if text is not None and not 0 < len(text) <= LONGEST_BUILD:
+            raise InvalidValue(field, f"{text[:60]!r} is not 1 to {LONGEST_BUILD} characters long")
+
+
+def check_workflows(workflows: Sequence[WorkflowInfo]) -> None:
+    """Raise InvalidValue for workflows that not every store could keep, or that are there twice."""
+    for each in workflows:
+        for field in ("group", "name", "version"):
+            text: str = getattr(each, field)
+            check_text(field, text)
+            if not 0 < len(text.encode()) <= LONGEST_NAME:
+                raise InvalidValue(field, f"{text[:60]!r} is not 1 to {LONGEST_NAME} bytes long")
+        check_text("description", each.description)
+        if len(each.description or "") > _ENCRYPTED * LONGEST_DESCRIPTION:
+            raise InvalidValue("description", f"it is longer than {LONGEST_DESCRIPTION} characters")
+        if each.parameters is not None:
+            check_object("parameters", each.parameters)
+            if len(each.parameters.encode()) > _ENCRYPTED * LONGEST_SCHEMA:
+                raise InvalidValue("parameters", f"it is longer than {LONGEST_SCHEMA} bytes")
+    if len({(each.group, each.name, each.version) for each in workflows}) < len(workflows):
+        raise InvalidValue("workflows", "one of them is there twice")
+
+
+def check_live(pieces: Sequence[LiveText]) -> None:
+    """Raise InvalidValue for live text that not every store could keep."""
+    for piece in pieces:
+        for field in ("run_id", "name", "kind", "text"):
+            check_text(field, getattr(piece, field))
+
+
+def check_token(new: NewToken) -> None:
+    """Raise InvalidValue for a token that not every store could keep, or whose hash is none."""
+    for field in ("id", "subject", "question_id", "label", "created_by"):
+        check_text(field, getattr(new, field))
+    check_text("kind", new.kind.value)
+    check_ids(id=new.id, question_id=new.question_id)
+    check_size("subject", new.subject, LONGEST_PERSON_BYTES)
+    check_size("created_by", new.created_by, LONGEST_PERSON_BYTES)
+    check_size("kind", new.kind.value, LONGEST_KIND)
+    check_hash("hash", new.hash)
+    if new.expires_at is not None and not math.isfinite(new.expires_at):
+        raise InvalidValue("expires_at", f"{new.expires_at} is no time; None is never")
+    if new.data is not None:
+        check_object("data", new.data)
+
+
+def check_hash(field: str, hash: str) -> None:
+    """Raise InvalidValue for what is no hash of a secret."""
+    if re.fullmatch("[0-9a-f]{64}", hash) is None:
+        raise InvalidValue(field, "it is no SHA-256 in hex")  # never say what it is: it may be the secret
+
+
+def check_object(field: str, text: str) -> None:
+    """Raise InvalidValue for text that is not the JSON of an object, or is too large or too deep."""
+    check_text(field, text)
+    size = len(text.encode())
+    if size > MAX_DETAILS:
+        raise InvalidValue(field, f"{size} bytes are more than {MAX_DETAILS}")
+    try:
+        value: object = json.loads(text, parse_int=_int)
+        if not isinstance(value, dict):
+            raise ValueError("it is no object")
+        if _is_deep(cast("dict[str, object]", value)):
+            raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InvalidValue(field, f"it is not the JSON of an object: {error}") from None
+
+
+def _int(digits: str) -> int:
+    if len(digits.lstrip("-")) > MAX_DIGITS:
+        raise ValueError(f"it has a number of more than {MAX_DIGITS} digits")
+    return int(digits)
+
+
+def _is_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [item for each in level for item in _items(each) if isinstance(item, dict | list)]
+    return bool(level)
+
+
+def _items(value: object) -> Iterable[object]:
+    return (
+        cast("dict[str, object]", value).values() if isinstance(value, dict) else cast("list[object]", value)
+    )

@@ -1,0 +1,56 @@
+"""The database's time, known here without asking for it each time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from signoff.stores.shared.clock_changes import SetClock
+
+NOW = "SELECT extract(epoch FROM clock_timestamp())::double precision"
+
+
+class DatabaseClock:
+    """What the database's clock says. Machines may disagree about the time: this one decides."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._offset = time.time() - time.monotonic()  # of the database's clock to this process's
+        self._set = SetClock("postgres")
+
+    def now(self) -> float:
+        """Return the database's time in unix seconds."""
+        return time.monotonic() + self._offset
+
+    def forked(self) -> None:
+        """Have a lock that no thread of the parent holds."""
+        self._lock = threading.Lock()
+
+    def on_jump(self, callback: Callable[[], None]) -> None:
+        """It never jumps as far as anybody is told."""
+
+    def ask(self, connection: psycopg.Connection[Any]) -> None:
+        """Ask the database for its time."""
+        sent_at = time.monotonic()
+        row = connection.execute(NOW).fetchone()
+        assert row is not None
+        self.learn(sent_at, row[0], time.monotonic())
+
+    def learn(self, sent_at: float, database_now: float, received_at: float) -> float:
+        """Correct this clock by what the database said between two moments of ``time.monotonic()``.
+
+        A slow reply says little: the clock moves only as far as it must.
+
+        Returns:
+            By how many seconds it was set forward.
+        """
+        with self._lock:
+            lowest, highest = database_now - received_at, database_now - sent_at
+            before = self._offset
+            self._offset = min(max(before, lowest), highest)
+            self._set.note(self._offset - before)
+            return self._offset - before

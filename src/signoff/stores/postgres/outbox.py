@@ -1,0 +1,116 @@
+"""Notifications in Postgres, on connections of the readers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, LiteralString, cast
+
+from pydantic_core import to_json
+
+from signoff.errors import NotFound
+from signoff.records import AuditKind
+from signoff.records.deliveries import Delivery, DeliveryState, NewDelivery, Report
+from signoff.records.paging import LAST_NUMBER, DeliveryFilter, Page, page_number
+from signoff.stores.postgres.reads import Connection, checked
+from signoff.stores.shared.listed_payloads import Listing, cut, size_in_postgres, within_page
+from signoff.stores.shared.touched_runs import Touched
+
+COLUMNS = """namespace, id, channel, recipient, event_id, seq, kind, question_id, state, created_at, run_id, due_at,
+    attempts, ended_at, error"""
+
+READ_CURSOR = "SELECT seq FROM signoff.channels WHERE namespace = %s AND name = %s"
+
+EXPAND = "SELECT signoff.expand(%s, %s, %s, %s, %s, %s)"
+
+CLAIM = f"SELECT number, {COLUMNS} FROM signoff.claim_deliveries(%s, %s, %s, %s, %s) ORDER BY number"
+
+NEXT_DUE = "SELECT signoff.next_delivery(%s, %s, %s)"
+
+FINISH = "SELECT signoff.finish_delivery(%s, %s, %s, %s, %s, %s, %s)"
+
+LISTING = Listing(Delivery, COLUMNS, size_in_postgres)
+
+LIST = within_page(
+    f"SELECT {LISTING.columns}, number FROM signoff.list_deliveries(%s, %s, %s, %s, %s, %s)", "number DESC"
+)
+
+REDELIVER = f"SELECT {COLUMNS} FROM signoff.redeliver(%s, %s, %s)"
+
+DELETE = "SELECT signoff.delete_deliveries(%s, %s, %s)"
+
+
+def read_cursor(db: Connection, namespace: str, channel: str) -> int | None:
+    """Return how far a channel has come, if it has begun."""
+    row = db.execute(READ_CURSOR, (namespace, channel)).fetchone()
+    return None if row is None else row[0]
+
+
+def expand(
+    db: Connection,
+    namespace: str,
+    channel: str,
+    expected: int | None,
+    seq: int,
+    deliveries: Sequence[NewDelivery],
+    now: float | None,
+) -> bool:
+    """Move a channel on and create deliveries; False if it is elsewhere."""
+    made = to_json([asdict(new) for new in deliveries]).decode()
+    row = db.execute(EXPAND, (namespace, channel, expected, seq, made, now)).fetchone()
+    return row is not None and row[0]
+
+
+def claim(
+    db: Connection, namespace: str, channel: str, limit: int, lease_seconds: float, now: float | None
+) -> tuple[list[Delivery], float | None]:
+    """Take due deliveries, and say when the next other one is due."""
+    rows = db.execute(CLAIM, (namespace, channel, checked(limit), lease_seconds, now)).fetchall()
+    taken = [_delivery(row[1:]) for row in rows]
+    row = db.execute(NEXT_DUE, (namespace, channel, [each.id for each in taken])).fetchone()
+    return taken, None if row is None else row[0]
+
+
+def finish(
+    db: Connection, namespace: str, delivery_id: str, attempt: int, report: Report, now: float | None
+) -> None:
+    """Note what came of an attempt, unless somebody else took the delivery since."""
+    values = (namespace, delivery_id, attempt, report.state.value, report.due_at, report.error, now)
+    db.execute(FINISH, values)
+
+
+def list_deliveries(
+    db: Connection, namespace: str, which: DeliveryFilter, after: str | None, limit: int
+) -> Page[Delivery]:
+    """Return a page of deliveries, newest first."""
+    before = page_number(after, LAST_NUMBER)
+    state = None if which.state is None else which.state.value
+    values = (namespace, state, which.channel, which.question_id, before, checked(limit) + 1)
+    rows, more = cut(db.execute(cast("LiteralString", LIST), values).fetchall(), limit)
+    return Page(
+        tuple(LISTING.read(row, _delivery) for row in rows), str(rows[-1][-1]) if more and rows else None
+    )
+
+
+def redeliver(
+    db: Connection, namespace: str, delivery_id: str, now: float | None
+) -> tuple[Delivery, Touched]:
+    """Put a delivery that has ended at the end of its lane. Raises NotFound."""
+    row = db.execute(REDELIVER, (namespace, delivery_id, now)).fetchone()
+    if row is None:
+        raise NotFound("delivery", delivery_id)
+    touched = Touched()
+    touched.due = True
+    return _delivery(row), touched
+
+
+def delete(db: Connection, namespace: str, before: float, limit: int) -> int:
+    """Delete deliveries that ended before then."""
+    row = db.execute(DELETE, (namespace, before, checked(limit))).fetchone()
+    return 0 if row is None else row[0]
+
+
+def _delivery(row: Sequence[Any]) -> Delivery:
+    fields = dict(zip(Delivery.__dataclass_fields__, row, strict=True))
+    fields["kind"], fields["state"] = AuditKind(fields["kind"]), DeliveryState(fields["state"])
+    return Delivery(**fields)

@@ -1,0 +1,44 @@
+"""Deleting runs from Postgres that ended long ago, with everything that is theirs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from signoff.stores.postgres.leases import AT_ONCE
+from signoff.stores.postgres.reads import Connection
+from signoff.stores.shared.failure_texts import text_of_postgres
+from signoff.stores.shared.one_by_one import Done, Failure, ItemFailed, Skipped
+from signoff.stores.shared.touched_runs import Touched
+
+JOB: Final = "ended run"
+
+DELETE_EACH = "SELECT signoff.delete_each(%s, %s, %s, %s::text[], %s)"
+
+DELETE_ENDED = "SELECT signoff.delete_ended(%s, %s, %s)"
+
+
+def delete_ended(db: Connection, namespace: str, before: float, limit: int) -> tuple[int, Touched]:
+    """Delete up to ``limit`` runs without a parent that ended before that time. Returns how many."""
+    touched = Touched()
+    rows = db.execute(DELETE_ENDED, (namespace, before, limit)).fetchall()
+    for (run_id,) in rows:
+        touched.touch(namespace, run_id)
+    return len(rows), touched
+
+
+def delete_each(
+    db: Connection, namespace: str, before: float, limit: int, skipped: Skipped
+) -> tuple[Done[int], Touched]:
+    """Delete runs one by one, but for some. What fails leaves nothing behind."""
+    passed_over = [id for _, id in skipped[JOB]]
+    row = db.execute(DELETE_EACH, (namespace, before, limit, passed_over, AT_ONCE)).fetchone()
+    assert row is not None
+    told = row[0]
+    touched = Touched()
+    for run_id in told["deleted"]:
+        touched.touch(namespace, run_id)
+    failures = [
+        Failure(JOB, (namespace, id), ItemFailed(f"{text_of_postgres(code, reason)} (SQLSTATE {code})"))
+        for id, code, reason in told["failures"]
+    ]
+    return Done(len(told["deleted"]), failures, told["is_all"]), touched

@@ -1,0 +1,269 @@
+"""The writer of a Postgres store: it decides when and on which thread operations are sent, and sends them again.
+
+Operations asked for in one turn of an event loop are gathered, and a thread sends all that wait in one statement: one
+round trip and one commit. A single operation is sent from the event loop itself while replies come fast, which saves
+two thread switches; if one does not come within a moment, the thread waits for it. Where replies take no
+longer than some wake-ups of a core, as from a server on the same host, the loop stays awake for them.
+
+When the server is gone, what was under way may or may not have been done. It is sent again: every operation knows its
+own effect when it meets it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import psycopg
+
+from signoff.errors import StoreUnavailable
+from signoff.observability import events
+from signoff.observability.events import StoreCommitted
+from signoff.runtime.clock import Clock
+from signoff.runtime.loggers import own_logger
+from signoff.stores.postgres.batch import Batch
+from signoff.stores.postgres.pipelined_connection import Link
+from signoff.stores.postgres.schema import is_conflict, is_gone, is_shared, translate
+from signoff.stores.postgres.write_requests import Request
+from signoff.stores.shared.group_commit import Turns, tell
+from signoff.stores.shared.thread_wakeup import Bell
+from signoff.stores.shared.touched_runs import Touched
+
+T = TypeVar("T")
+
+log = own_logger("signoff.store")
+
+AVERAGE_OVER: Final = 20  # replies
+AT_ONCE: Final = 500  # operations in one statement
+BYTES_AT_ONCE: Final = 4 * 1024 * 1024  # a longer operation alone
+LOOP_WAITS: Final = 0.003  # seconds that an event loop waits for a reply itself
+AWAKE_BELOW = 0.0005  # seconds: slower replies, on average, are slept for
+CORES = os.cpu_count() or 1
+RETRY_SOON: Final = 0.02
+RETRY_LATER: Final = 1.0
+
+
+class Writer:
+    """Takes operations from any number of event loops and threads.
+
+    Args:
+        link: The writing connection; nobody else may use it.
+        location: The store's address, for messages.
+        clock: Business time, where it is not the database's.
+        lease_clock: The time leases are measured by, where it is not the database's.
+        patience_seconds: How long to go on trying while the server is gone.
+        inline_below_seconds: Send from the event loop while replies take less than this; 0 never does.
+        committed: Called after each commit with what it touched, if only nothing.
+        doubted: Called when a commit's reply was lost: others may not have been told of it.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        location: str,
+        clock: Clock | None,
+        lease_clock: Clock | None,
+        patience_seconds: float,
+        inline_below_seconds: float,
+        committed: Callable[[Touched], None],
+        doubted: Callable[[], None],
+    ) -> None:
+        self._link = link
+        self._location = location
+        self._clock = clock
+        self._lease_clock = lease_clock
+        self._patience_seconds = patience_seconds
+        self._inline_below = inline_below_seconds
+        self._committed = committed
+        self._doubted = doubted
+        self._average_seconds = 0.0
+        self._lock = threading.Lock()  # held by whoever uses the link
+        self._turns = Turns[Request[Any]](self._send_one, self._hand_over)
+        self._waiting: deque[Request[Any]] = deque()
+        self._under_way: tuple[Batch, float] | None = None  # sent by a loop, to be received by the thread
+        self._bell = Bell()
+        self._closing = False
+        self._thread = threading.Thread(target=self._serve, name="signoff-postgres-writer", daemon=True)
+        self._thread.start()
+
+    # For callers, on their event loops
+
+    def write(self, request: Request[T]) -> Awaitable[T]:
+        """Have an operation done, and return its result when that is durable.
+
+        It is done or not done as a whole, even if the caller is cancelled.
+        """
+        self.check_usable()
+        return self._turns.do(request)
+
+    def check_usable(self) -> None:
+        """Raise StoreUnavailable if the writer is closed."""
+        if self._closing:
+            raise StoreUnavailable(self._location, "it is closed")
+
+    def close(self) -> None:
+        """Finish what waits, end the thread and disconnect. Blocks."""
+        self._closing = True
+        self._bell.ring()
+        self._thread.join()
+        self._abandon()
+        with self._lock:
+            self._link.close()
+
+    def _send_one(self, request: Request[Any]) -> bool:
+        if self._average_seconds >= self._inline_below or not self._lock.acquire(blocking=False):
+            return False
+        if self._waiting or self._closing or not self._link.is_open:
+            self._lock.release()
+            return False
+        began = time.perf_counter()
+        batch = Batch([request])
+        try:
+            self._send(batch)
+            self._link.stay_awake(self._awake_seconds())
+            reply = self._link.receive(LOOP_WAITS)
+        except psycopg.Error:
+            self._lock.release()
+            return False  # the thread sends it again, and finds out what is wrong
+        except BaseException:
+            self._link.close()  # whatever is under way on it is nobody's any more
+            self._lock.release()
+            raise
+        if reply is None:
+            request.wait()
+            self._under_way = (batch, began)
+            self._bell.ring()
+            return True  # with the lock held, for the thread
+        self._lock.release()
+        self._note_duration(began, 1)
+        touched = Touched()
+        batch.take(reply, touched)
+        self._committed(touched)
+        return True
+
+    def _awake_seconds(self) -> float:
+        """Return how long to look for a reply before sleeping until it comes. A single core is left to the server."""
+        if CORES == 1 or self._average_seconds > AWAKE_BELOW:
+            return 0.0
+        return 2 * self._average_seconds
+
+    def _hand_over(self, batch: list[Request[Any]]) -> None:
+        self._waiting.extend(batch)
+        self._bell.ring()
+        if not self._thread.is_alive():
+            self._abandon()
+
+    def _abandon(self) -> None:
+        left = list(self._waiting)
+        self._waiting.clear()
+        for request in left:
+            request.error = StoreUnavailable(self._location, "it is closed")
+        tell(left)
+
+    # The thread
+
+    def _serve(self) -> None:
+        while True:
+            self._bell.wait(1.0)
+            self._work_off()
+            if self._closing and self._lock.acquire(timeout=LOOP_WAITS):
+                self._lock.release()
+                if not self._waiting:
+                    return
+
+    def _work_off(self) -> None:
+        """Do what waits. A loop that holds the lock either lets go of it or leaves it, and what is under way, to us."""
+        while True:
+            if self._under_way is not None:
+                (batch, began), self._under_way = self._under_way, None
+                try:
+                    self._finish(batch, began)
+                finally:
+                    self._lock.release()
+            elif not self._waiting:
+                return
+            elif self._lock.acquire(timeout=LOOP_WAITS):
+                try:
+                    self._finish(self._take_some(), None)
+                finally:
+                    self._lock.release()
+
+    def _take_some(self) -> Batch:
+        some: list[Request[Any]] = []
+        size = 0
+        while self._waiting and len(some) < AT_ONCE:
+            size += self._waiting[0].size
+            if some and size > BYTES_AT_ONCE:
+                break
+            some.append(self._waiting.popleft())
+        return Batch(some)
+
+    def _finish(self, batch: Batch, sent_at: float | None) -> None:
+        """Send a batch, or take up one that is sent already, until it is done or has failed; tell those who wait."""
+        touched = Touched()
+        self._commit(batch, sent_at, touched)
+        tell(batch.requests)
+        self._committed(touched)
+
+    def _commit(self, batch: Batch, sent_at: float | None, touched: Touched) -> None:
+        give_up_at = time.monotonic() + self._patience_seconds
+        pause = RETRY_SOON
+        while True:
+            try:
+                began = sent_at
+                if began is None:
+                    began = time.perf_counter()
+                    if not self._link.is_open:
+                        self._link.open()
+                    self._send(batch)
+                reply = self._link.receive(max(0.0, give_up_at - time.monotonic()))
+                if reply is None:
+                    raise psycopg.OperationalError(f"no reply for {self._patience_seconds:g} seconds")
+                self._note_duration(began, len(batch.requests))
+                batch.take(reply, touched)
+                return
+            except psycopg.Error as error:
+                sent_at = None
+                if is_gone(error):
+                    self._link.close()
+                    self._doubted()
+                elif is_shared(error) and self._link.prepare_no_more():
+                    continue
+                elif not is_conflict(error):
+                    if len(batch.requests) == 1:
+                        batch.requests[0].error = translate(error, self._location)
+                        return
+                    # One of them is at fault: each on its own, so that it harms nobody else.
+                    for request in batch.requests:
+                        self._commit(Batch([request]), None, touched)
+                    return
+                if self._closing or time.monotonic() > give_up_at:
+                    for request in batch.requests:
+                        request.error = translate(error, self._location)
+                    return
+                log.log(
+                    logging.WARNING if is_gone(error) else logging.DEBUG,
+                    "store %s: %s; it is tried again",
+                    self._location,
+                    " ".join(str(error).split()),
+                )
+                time.sleep(pause * (0.5 + random.random()))
+                pause = min(pause * 2, RETRY_LATER)
+
+    def _send(self, batch: Batch) -> None:
+        now = None if self._clock is None else self._clock.now()
+        lease_now = None if self._lease_clock is None else self._lease_clock.now()
+        self._link.send(*batch.statement(now, lease_now))
+
+    def _note_duration(self, began: float, operations: int) -> None:
+        seconds = time.perf_counter() - began
+        self._average_seconds += (seconds - self._average_seconds) / AVERAGE_OVER
+        if events.subscribers:
+            events.announce(StoreCommitted("postgres", operations, seconds))

@@ -1,0 +1,1 @@
+"""The remote store: the contract over HTTP."""

@@ -1,0 +1,65 @@
+"""What a commit touched, by namespace."""
+
+from __future__ import annotations
+
+from signoff.stores.contract.store import Change
+
+
+class Touched:
+    """Collects what operations of one commit changed.
+
+    Attributes:
+        runs: Ids of the runs touched, by namespace.
+        woken: Those of them that were left a message.
+        ended: Those of them that ended.
+        ready: Namespaces in which a run may have become claimable.
+        due: Whether an earlier deadline may exist.
+    """
+
+    __slots__ = ("due", "ended", "ready", "runs", "woken")
+
+    def __init__(self) -> None:
+        self.runs: dict[str, set[str]] = {}
+        self.woken: dict[str, set[str]] = {}
+        self.ended: dict[str, set[str]] = {}
+        self.ready: set[str] = set()
+        self.due = False
+
+    def touch(self, namespace: str, run_id: str, *, ready: bool = False, due: bool = False) -> None:
+        """Note that a run has changed."""
+        self.runs.setdefault(namespace, set()).add(run_id)
+        if ready:
+            self.ready.add(namespace)
+        if due:
+            self.due = True
+
+    def touch_woken(self, namespace: str, run_id: str, *, ready: bool = False) -> None:
+        """Note that a run was left a message."""
+        self.touch(namespace, run_id, ready=ready)
+        self.woken.setdefault(namespace, set()).add(run_id)
+
+    def touch_ended(self, namespace: str, run_id: str) -> None:
+        """Note that a run has ended."""
+        self.touch(namespace, run_id)
+        self.ended.setdefault(namespace, set()).add(run_id)
+
+    def add(self, other: Touched) -> None:
+        """Note what another commit touched."""
+        for mine, theirs in ((self.runs, other.runs), (self.woken, other.woken), (self.ended, other.ended)):
+            for namespace, run_ids in theirs.items():
+                mine.setdefault(namespace, set()).update(run_ids)
+        self.ready |= other.ready
+        self.due = self.due or other.due
+
+    def __bool__(self) -> bool:
+        return bool(self.runs or self.ready) or self.due
+
+    def change(self, namespace: str) -> Change:
+        """Return what changed in a namespace."""
+        return Change(
+            runs=frozenset(self.runs.get(namespace, ())),
+            woken=frozenset(self.woken.get(namespace, ())),
+            ended=frozenset(self.ended.get(namespace, ())),
+            ready=namespace in self.ready,
+            due=self.due,
+        )

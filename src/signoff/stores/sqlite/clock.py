@@ -1,0 +1,209 @@
+"""The clock that all processes with one SQLite file share.
+
+The machine's clock may be set, by hand, by its time service or by the host of a virtual machine. It is asked once, by
+the first process that opens the file after a boot. From then on time is counted on clocks that nobody can set. What it
+is counted from is kept in the file, so that processes that begin before and after a jump agree.
+
+Leases go by the time that the machine was awake: a laptop that sleeps loses none. All else goes by the time with
+suspensions. When the machine's clock keeps a distance for a minute, it is followed. It is followed forward at once, as
+it is when a virtual machine was suspended and the time has really passed. It is followed back slowly, so that no timer
+waits for the distance.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+from typing import Final
+
+from signoff.observability import events
+from signoff.observability.events import ClockJumped
+from signoff.runtime.clock import JUMP_SECONDS, Jumps, awake, boot, since_boot, wall
+from signoff.runtime.loggers import own_logger
+from signoff.stores.sqlite.transaction import Transaction
+
+log = own_logger("signoff.store")
+
+FOLLOW_AFTER: Final = 60.0  # seconds that the machine's clock keeps its distance
+SLOWLY: Final = 11 / 12  # of a second for each second that passes: as fast as chrony turns a clock back
+
+READ: Final = "SELECT boot, ahead, slow_from, slow_time, lease_ahead FROM clock"
+WRITE: Final = """
+INSERT OR REPLACE INTO clock (one, boot, ahead, slow_from, slow_time, lease_ahead) VALUES (1, ?, ?, ?, ?, ?)
+"""
+SHORTEN: Final = "UPDATE runs SET lease_until = :at_most WHERE state = 'running' AND lease_until > :at_most"
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """What time is counted from. See ``schema/sqlite/0017.sql``."""
+
+    boot: str
+    ahead: float
+    slow_from: float
+    slow_time: float
+    lease_ahead: float
+
+    @classmethod
+    def now(cls) -> Anchor:
+        """Begin to count with what the machine's clock says."""
+        up = since_boot()
+        ahead = wall() - up
+        return cls(boot() or "", ahead, up, ahead + up, ahead + up - awake())
+
+    def time(self, up: float) -> float:
+        """Return the time, ``up`` seconds after the boot."""
+        return max(self.ahead + up, self.slow_time + (up - self.slow_from) * SLOWLY)
+
+    @property
+    def is_even_at(self) -> float:
+        """How many seconds after the boot it has ended to go slowly."""
+        return (self.slow_time - self.slow_from * SLOWLY - self.ahead) / (1 - SLOWLY)
+
+    def following(self, off: float) -> Anchor:
+        """Return one that follows the machine's clock, which is ahead by ``off`` seconds."""
+        up = since_boot()
+        return Anchor(self.boot, wall() - up, up, self.time(up), self.lease_ahead)
+
+
+class FileClock:
+    """The time of one file. Until that is open, the machine's."""
+
+    def __init__(self) -> None:
+        self._count_from(Anchor.now())
+        self._callbacks: list[Callable[[], None]] = []
+
+    def now(self) -> float:
+        """Return the time in unix seconds."""
+        up = since_boot()
+        return self._ahead + up if up > self._is_even_at else self._anchor.time(up)
+
+    def on_jump(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+
+    @property
+    def anchor(self) -> Anchor:
+        """What it counts from."""
+        return self._anchor
+
+    def use(self, anchor: Anchor) -> None:
+        """Count from elsewhere, if that is not the case already."""
+        if anchor == self._anchor:
+            return
+        self._count_from(anchor)
+        for callback in self._callbacks:
+            callback()
+
+    def _count_from(self, anchor: Anchor) -> None:
+        self._anchor = anchor
+        self._ahead = anchor.ahead
+        self._is_even_at = anchor.is_even_at + 1.0  # of its times the first is the later one from then on
+
+
+class LeaseClock:
+    """The time that leases of one file are measured by."""
+
+    def __init__(self, clock: FileClock) -> None:
+        self._clock = clock
+
+    def now(self) -> float:
+        """Return the time in unix seconds, as if the machine had never slept since what is counted from."""
+        return awake() + self._clock.anchor.lease_ahead
+
+    def on_jump(self, callback: Callable[[], None]) -> None:
+        """Do nothing: it never jumps."""
+
+
+class Watch:
+    """Watches the machine's clock for one process, and has the file's time follow it.
+
+    Args:
+        clock: The file's time.
+        location: The store's address, for messages.
+    """
+
+    def __init__(self, clock: FileClock, location: str) -> None:
+        self._clock = clock
+        self._location = location
+        self._jumps = Jumps(clock.now)
+        self._apart_since: float | None = None
+        self._apart_by = 0.0
+
+    def look(self) -> Anchor | None:
+        """Look at the machine's clock and log what it did. Returns what to count the file's time from from now on."""
+        off, jump = self._jumps.look()
+        if jump is not None and jump.slept:
+            log.warning(
+                "store %s: this machine was suspended for %.1f s; leases did not run meanwhile, all else did",
+                self._location,
+                jump.slept,
+            )
+        if jump is not None and jump.seconds:
+            log.warning(
+                "store %s: the machine's clock was set %s by %.1f s. Leases, timers and deadlines go on by the time "
+                "that passes; the clock is followed if it stays like that for %.0f s",
+                self._location,
+                "forward" if jump.seconds > 0 else "back",
+                abs(jump.seconds),
+                FOLLOW_AFTER,
+            )
+            if events.subscribers:
+                events.announce(ClockJumped("sqlite", jump.seconds))
+        up = since_boot()
+        if abs(off) <= JUMP_SECONDS or self._is_going_back(up):
+            self._apart_since = None
+            return None
+        if self._apart_since is None or abs(off - self._apart_by) > JUMP_SECONDS:
+            self._apart_since, self._apart_by = up, off
+        if up - self._apart_since < FOLLOW_AFTER:
+            return None
+        self._apart_since = None
+        return self._clock.anchor.following(off)
+
+    def _is_going_back(self, up: float) -> bool:
+        """Whether it follows the machine's clock back already."""
+        anchor = self._clock.anchor
+        return anchor.time(up) > anchor.ahead + up and abs(anchor.ahead - (wall() - up)) <= JUMP_SECONDS
+
+    def followed(self) -> None:
+        """Begin anew, after the file's time was set."""
+        self._jumps = Jumps(self._clock.now)
+
+
+def read(db: sqlite3.Connection) -> Anchor | None:
+    """Return what a file's time is counted from; None: nothing yet."""
+    row = db.execute(READ).fetchone()
+    return None if row is None else Anchor(*row)
+
+
+def begin(db: sqlite3.Connection, lease_seconds: float) -> Anchor:
+    """Return what the file's time is counted from. The first process after a boot decides.
+
+    Leases from before end within ``lease_seconds``: they were measured by a clock that is gone.
+    """
+    mine = Anchor.now()
+    found = read(db)
+    if found is not None and mine.boot and found.boot == mine.boot:
+        return found
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        found = read(db)
+        if found is not None and mine.boot and found.boot == mine.boot:
+            return found
+        db.execute(WRITE, astuple(mine))
+        db.execute(SHORTEN, {"at_most": awake() + mine.lease_ahead + lease_seconds})
+        db.execute("COMMIT")
+        return mine
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def follow(tx: Transaction, namespace: str, was: Anchor, anchor: Anchor) -> Anchor:
+    """Count the file's time from elsewhere, unless another process has decided so meanwhile. Returns what holds."""
+    found = read(tx.db)
+    if found is not None and found != was:
+        return found
+    tx.db.execute(WRITE, astuple(anchor))
+    return anchor

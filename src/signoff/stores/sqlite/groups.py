@@ -1,0 +1,192 @@
+"""Groups in SQLite: pausing them, their limits, and how many runs a claim may take from one."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from signoff.records import Group, Rate, RunState
+from signoff.stores.contract.store import COUNTED_AT_MOST
+from signoff.stores.sqlite.transaction import Transaction
+
+FIND = """
+SELECT is_paused, max_running, rate_count, rate_seconds, whole_at, opens_at FROM groups
+WHERE namespace = ? AND name = ?
+"""
+
+CONFIGURED = """
+SELECT name, is_paused, max_running, rate_count, rate_seconds FROM groups WHERE namespace = ? ORDER BY name
+"""
+
+NEXT_NAME = """
+SELECT min(group_name) FROM runs INDEXED BY runs_by_group WHERE namespace = ? AND group_name > ?
+"""
+
+COUNT = f"""
+SELECT count(*) FROM (
+    SELECT 1 FROM runs INDEXED BY runs_by_group
+    WHERE namespace = ? AND group_name = ? AND state = ?
+    LIMIT {COUNTED_AT_MOST}
+)
+"""
+
+SUSPENDED = f"""
+SELECT group_name, count(*), sum(suspended_by IS NULL AND takeovers > 0) FROM (
+    SELECT group_name, suspended_by, takeovers FROM runs INDEXED BY runs_suspended
+    WHERE namespace = ? AND suspended_at IS NOT NULL AND state = 'paused'
+    LIMIT {COUNTED_AT_MOST}
+) GROUP BY group_name
+"""
+
+RUNNING = """
+SELECT count(*) FROM runs INDEXED BY runs_by_group WHERE namespace = ? AND group_name = ? AND state = 'running'
+"""
+
+HAS_SLOTS = "SELECT 1 FROM groups WHERE namespace = ? AND name = ? AND max_running IS NOT NULL"
+
+SET_PAUSED = """
+INSERT INTO groups (namespace, name, is_paused) VALUES (?, ?, ?)
+ON CONFLICT (namespace, name) DO UPDATE SET is_paused = excluded.is_paused
+"""
+
+LIMIT = """
+INSERT INTO groups (namespace, name, max_running, rate_count, rate_seconds) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (namespace, name) DO UPDATE
+SET max_running = excluded.max_running, rate_count = excluded.rate_count, rate_seconds = excluded.rate_seconds,
+    whole_at = NULL, opens_at = NULL
+"""
+
+STARTED = "UPDATE groups SET whole_at = ? WHERE namespace = ? AND name = ?"
+
+WAIT_TO_OPEN = """
+UPDATE groups SET opens_at = ? WHERE namespace = ? AND name = ? AND opens_at IS NOT ?
+"""
+
+OPEN = """
+UPDATE groups SET opens_at = NULL
+WHERE (namespace, name) IN (
+    SELECT namespace, name FROM groups INDEXED BY groups_opening
+    WHERE opens_at IS NOT NULL AND opens_at <= ? ORDER BY opens_at LIMIT ?
+)
+RETURNING namespace
+"""
+
+OPEN_ONE = "UPDATE groups SET opens_at = NULL WHERE namespace = ? AND name = ?"
+
+WHOLE = 1e-6  # of a start: what rounding may take from the allowance
+
+
+@dataclass(slots=True)
+class Room:
+    """What a claim may take from a group.
+
+    Attributes:
+        runs: How many runs.
+        starts: How many of them may be first starts; None if any number.
+        opens_at: When the next first start may be, once ``starts`` are taken; None if there is no rate.
+    """
+
+    runs: int
+    starts: int | None = None
+    opens_at: float | None = None
+
+
+def room(tx: Transaction, namespace: str, group: str, limit: int) -> Room:
+    """Return how much of ``limit`` a claim may take from a group now."""
+    row = tx.db.execute(FIND, (namespace, group)).fetchone()
+    if row is None:
+        return Room(limit)
+    is_paused, max_running, count, seconds, whole_at, _ = row
+    if is_paused:
+        return Room(0)
+    if max_running is not None:
+        running = tx.db.execute(RUNNING, (namespace, group)).fetchone()[0]
+        limit = max(0, min(limit, max_running - running))
+    if count is None:
+        return Room(limit)
+    each = seconds / count
+    whole_at = _whole_at(whole_at, tx.now, seconds)
+    starts = int((tx.now + seconds - whole_at) / each + WHOLE)
+    return Room(limit, starts, whole_at + (starts + 1) * each - seconds)
+
+
+def note_starts(tx: Transaction, namespace: str, group: str, starts: int) -> None:
+    """Take first starts from the allowance of a group that has a rate."""
+    _, _, count, seconds, whole_at, _ = tx.db.execute(FIND, (namespace, group)).fetchone()
+    whole_at = _whole_at(whole_at, tx.now, seconds) + starts * seconds / count
+    tx.db.execute(STARTED, (whole_at, namespace, group))
+
+
+def wait_to_open(tx: Transaction, namespace: str, group: str, opens_at: float) -> None:
+    """Have workers told when the rate lets the next start through, since one was passed over."""
+    if tx.db.execute(WAIT_TO_OPEN, (opens_at, namespace, group, opens_at)).rowcount > 0:
+        tx.due = True
+
+
+def open_due(tx: Transaction, limit: int) -> int:
+    """Tell workers of the groups whose rate lets a start through again, in every namespace. Returns how many groups."""
+    rows = tx.db.execute(OPEN, (tx.now, limit)).fetchall()
+    tx.ready.update(namespace for (namespace,) in rows)
+    return len(rows)
+
+
+def open_one(tx: Transaction, namespace: str, name: str) -> None:
+    """Tell workers of one group whose rate lets a start through again."""
+    tx.db.execute(OPEN_ONE, (namespace, name))
+    tx.ready.add(namespace)
+
+
+def slot_freed(tx: Transaction, namespace: str, group: str) -> None:
+    """Tell workers, if the group has limited slots, that one is free."""
+    if tx.db.execute(HAS_SLOTS, (namespace, group)).fetchone() is not None:
+        tx.ready.add(namespace)
+
+
+def set_paused(tx: Transaction, namespace: str, name: str, is_paused: bool) -> None:
+    """Pause a group, or resume it."""
+    tx.db.execute(SET_PAUSED, (namespace, name, is_paused))
+    tx.ready.add(namespace)
+
+
+def set_limits(
+    tx: Transaction, namespace: str, name: str, max_running: int | None, starts_per: Rate | None
+) -> None:
+    """Change the limits of a group."""
+    rate = (None, None) if starts_per is None else (starts_per.count, starts_per.seconds)
+    tx.db.execute(LIMIT, (namespace, name, max_running, *rate))
+    tx.ready.add(namespace)
+
+
+def list_groups(db: sqlite3.Connection, namespace: str) -> list[Group]:
+    """Return the groups that are configured or have runs, by name."""
+    configured = {row[0]: row[1:] for row in db.execute(CONFIGURED, (namespace,)).fetchall()}
+    names = set(configured)
+    name: str | None = ""
+    while (name := db.execute(NEXT_NAME, (namespace, name)).fetchone()[0]) is not None:
+        names.add(name)
+    suspended = {row[0]: row[1:] for row in db.execute(SUSPENDED, (namespace,)).fetchall()}
+    return [
+        _group(db, namespace, name, configured.get(name), suspended.get(name, (0, 0)))
+        for name in sorted(names)
+    ]
+
+
+def _group(
+    db: sqlite3.Connection,
+    namespace: str,
+    name: str,
+    configured: tuple[int, int | None, int | None, float | None] | None,
+    suspended: tuple[int, int],
+) -> Group:
+    is_paused, max_running, count, seconds = configured or (0, None, None, None)
+    ready, running, paused = (
+        db.execute(COUNT, (namespace, name, state.value)).fetchone()[0]
+        for state in (RunState.READY, RunState.RUNNING, RunState.PAUSED)
+    )
+    rate = None if count is None or seconds is None else Rate(count, seconds)
+    return Group(name, bool(is_paused), max_running, rate, ready, running, paused, *suspended)
+
+
+def _whole_at(whole_at: float | None, now: float, seconds: float) -> float:
+    """Return when the allowance is whole: now or later, but within ``seconds`` even if the clock was set back."""
+    return now if whole_at is None else min(max(whole_at, now), now + seconds)

@@ -1,0 +1,53 @@
+"""Leases that have run out and are held, in SQLite: for how long they have been, whichever process looked.
+
+A process that begins, or comes back from an outage, frees no lease for a lease's time (``stores/shared/outages.py``).
+If such processes follow one another, none would free a lease: so the time that they have served is counted in the file.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from signoff.stores.sqlite.transaction import Transaction
+
+HAS_RUN_OUT: Final = """
+SELECT EXISTS (SELECT 1 FROM runs INDEXED BY runs_leases WHERE state = 'running' AND lease_until <= ?)
+"""
+READ: Final = "SELECT before, served, at, but_until FROM held_leases"
+WRITE: Final = """
+INSERT OR REPLACE INTO held_leases (one, before, served, at, but_until) VALUES (1, ?, ?, ?, ?)
+"""
+
+
+def count(tx: Transaction, served: float, lease_seconds: float) -> float | None:
+    """Count time in which leases were held and their holders could have extended them.
+
+    Args:
+        tx: The transaction.
+        served: For how many seconds this process could write since it last counted.
+        lease_seconds: After so many, leases are freed.
+
+    Returns:
+        Until when leases must have run out to be freed all the same, by the lease clock; None: none is.
+    """
+    now = tx.lease_now
+    if not _has_run_out(tx, now):
+        return None
+    row: tuple[float, float, float, float | None] | None = tx.db.execute(READ).fetchone()
+    if row is None or not _has_run_out(tx, min(row[0], now)):
+        tx.db.execute(WRITE, (now, 0.0, now, None))
+        return None
+    before, served_before, at, but_until = row
+    before = min(before, now)
+    served_now = served_before + min(served, max(0.0, now - at))  # several processes may count the same time
+    if but_until is not None:
+        but_until = min(but_until, now)  # the clock may have been set back
+    if served_now >= lease_seconds:
+        # These are freed from now on. The others are counted anew: one of these may never be freed.
+        but_until, before, served_now = before, now, 0.0
+    tx.db.execute(WRITE, (before, served_now, now, but_until))
+    return but_until
+
+
+def _has_run_out(tx: Transaction, until: float) -> bool:
+    return bool(tx.db.execute(HAS_RUN_OUT, (until,)).fetchone()[0])

@@ -1,0 +1,134 @@
+"""The journal in SQLite: appending behind the fence of an epoch, and reading."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from signoff.errors import InvalidValue, LeaseLost
+from signoff.records import Entry
+from signoff.stores.shared.entry_rows import to_entry
+from signoff.stores.shared.listed_payloads import first_of
+from signoff.stores.sqlite import large_values as large
+from signoff.stores.sqlite.rows import ENTRY_COLUMNS, from_entry
+from signoff.stores.sqlite.transaction import Transaction
+
+# How much of a journal is read where it is asked for, on an event loop perhaps.
+FEW_ENTRIES = 64
+FEW_CHARACTERS = 65_536
+
+# Where the journal goes on, and whether the lease still holds. No row for anyone who never had it, or if another one
+# was given since.
+FENCE = """
+SELECT
+    (SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = :namespace AND run_id = :run_id),
+    state = 'running'
+FROM runs
+WHERE namespace = :namespace AND id = :run_id AND epoch = :epoch
+"""
+
+NEXT_SEQ = "SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = ? AND run_id = ?"
+
+ADD = f"INSERT INTO journal (namespace, run_id, {ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+BEGIN_GENERATION = "UPDATE runs SET first_seq = ? WHERE namespace = ? AND id = ?"
+
+READ = f"""
+SELECT {ENTRY_COLUMNS.replace("value", large.of_entry("value"))} FROM journal
+WHERE namespace = ? AND run_id = ? AND seq > ?
+ORDER BY seq LIMIT ?
+"""
+
+
+def append(tx: Transaction, namespace: str, run_id: str, epoch: int, entries: Sequence[Entry]) -> bool:
+    """Append entries for the holder of the lease. With none, only check that the lease holds.
+
+    Returns:
+        Whether they were appended now; False if they were before, under the same lease.
+
+    Raises:
+        LeaseLost: It does not hold.
+        InvalidValue: The entries do not go on where the journal ends.
+    """
+    found = tx.db.execute(FENCE, {"namespace": namespace, "run_id": run_id, "epoch": epoch}).fetchone()
+    if found is None:
+        raise LeaseLost(run_id, epoch)
+    next_seq, is_held = found
+    if not is_held or (entries and entries[0].seq < next_seq):
+        if _holds(tx, namespace, run_id, entries):
+            return False
+        if not is_held:
+            raise LeaseLost(run_id, epoch)
+    if not entries:
+        return True
+    for seq, entry in enumerate(entries, next_seq):
+        if entry.seq != seq:
+            raise InvalidValue("entries", f"seq {entry.seq} where the journal of {run_id!r} goes on at {seq}")
+    add(tx, namespace, run_id, entries)
+    return True
+
+
+def _holds(tx: Transaction, namespace: str, run_id: str, entries: Sequence[Entry]) -> bool:
+    """Whether the journal has these very entries."""
+    if not entries:
+        return False
+    after = entries[0].seq - 1
+    rows = tx.db.execute(READ, (namespace, run_id, after, len(entries))).fetchall()
+    return [_entry(row, run_id) for row in rows] == list(entries)
+
+
+def _entry(row: Sequence[Any], run_id: str) -> Entry:
+    if type(row[6]) is bytes:
+        return to_entry((*row[:6], large.unpacked(row[6], "journal of run", run_id), *row[7:]))
+    return to_entry(row)
+
+
+def add(tx: Transaction, namespace: str, run_id: str, entries: Sequence[Entry]) -> None:
+    """Append entries without a fence."""
+    if len(entries) == 1:
+        tx.db.execute(ADD, (namespace, run_id, *from_entry(entries[0])))
+    else:
+        tx.db.executemany(ADD, [(namespace, run_id, *from_entry(entry)) for entry in entries])
+    large.put(tx, namespace, run_id, _large(entries))
+    tx.touch(namespace, run_id)
+
+
+def _large(entries: Sequence[Entry]) -> list[large.Large]:
+    return [(entry.seq, entry.value or "") for entry in entries if large.is_large(entry.value)]
+
+
+def next_seq(tx: Transaction, namespace: str, run_id: str) -> int:
+    """Return where the journal goes on."""
+    return tx.db.execute(NEXT_SEQ, (namespace, run_id)).fetchone()[0]
+
+
+def begin_generation(tx: Transaction, namespace: str, run_id: str, first_seq: int) -> None:
+    """Note where the journal of a new generation begins."""
+    tx.db.execute(BEGIN_GENERATION, (first_seq, namespace, run_id))
+
+
+def read_few(
+    db: sqlite3.Connection, namespace: str, run_id: str, after: int, limit: int | None
+) -> tuple[list[Entry], bool]:
+    """Return the first entries after seq ``after``, at least one if there is one, and whether they are all."""
+    most = FEW_ENTRIES if limit is None else min(limit, FEW_ENTRIES)
+    entries: list[Entry] = []
+    size = 0
+    for row in db.execute(READ, (namespace, run_id, after, most + 1)):
+        if len(entries) == most or size > FEW_CHARACTERS:
+            return entries, len(entries) == limit
+        entry = _entry(row, run_id)
+        entries.append(entry)
+        size += len(entry.value or "") + len(entry.error or "") + len(row[8] or "")
+    return entries, True
+
+
+def read_journal(
+    db: sqlite3.Connection, namespace: str, run_id: str, after: int, limit: int | None, size: int = 0
+) -> list[Entry]:
+    """Return the entries after seq ``after``, in order; with a limit, those that fit on a page that has ``size``."""
+    cursor = db.execute(READ, (namespace, run_id, after, -1 if limit is None else limit))
+    if limit is None:
+        return [_entry(row, run_id) for row in cursor.fetchall()]
+    return first_of((_entry(row, run_id) for row in cursor), limit, size)[0]

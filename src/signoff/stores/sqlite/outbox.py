@@ -1,0 +1,235 @@
+"""Notifications in SQLite: each event is made into deliveries once, and lanes are sent in order."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from signoff.errors import NotFound
+from signoff.records import AuditKind
+from signoff.records.deliveries import Delivery, DeliveryState, NewDelivery, Report
+from signoff.records.paging import LAST_NUMBER, DeliveryFilter, Page, page_number
+from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
+from signoff.stores.sqlite.schema import left_as_it_was
+from signoff.stores.sqlite.transaction import Transaction
+
+COLUMNS = """namespace, id, channel, recipient, event_id, seq, kind, question_id, state, created_at, run_id, due_at,
+    attempts, ended_at, error"""
+
+LISTING = Listing(Delivery, COLUMNS, size_in_sqlite)
+
+READ_CURSOR = "SELECT seq FROM channels WHERE namespace = ? AND name = ?"
+
+BEGIN = "INSERT INTO channels (namespace, name, seq) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+
+MOVE_ON = "UPDATE channels SET seq = ? WHERE namespace = ? AND name = ? AND seq = ?"
+
+LANE_IS_BUSY = """
+EXISTS (
+    SELECT 1 FROM deliveries AS other INDEXED BY deliveries_in_lane
+    WHERE other.namespace = :namespace AND other.channel = :channel AND other.question_id = :question_id
+        AND other.recipient = :recipient AND other.state = 'pending'
+)
+"""
+
+CREATE = f"""
+INSERT INTO deliveries (
+    namespace, id, channel, recipient, event_id, seq, kind, question_id, run_id, state, created_at, due_at
+) VALUES (
+    :namespace, :id, :channel, :recipient, :event_id, :seq, :kind, :question_id, :run_id, 'pending', :now,
+    CASE WHEN {LANE_IS_BUSY} THEN NULL ELSE :now END
+)
+ON CONFLICT (namespace, id) DO NOTHING
+"""
+
+NEXT_DUE = """
+SELECT min(due_at) FROM deliveries INDEXED BY deliveries_due
+WHERE namespace = ? AND channel = ? AND state = 'pending' AND due_at IS NOT NULL
+"""
+
+DUE = """
+SELECT number FROM deliveries INDEXED BY deliveries_due
+WHERE namespace = ? AND channel = ? AND state = 'pending' AND due_at <= ?
+ORDER BY due_at, number LIMIT ?
+"""
+
+NEXT_DUE_OF_OTHERS = """
+SELECT due_at FROM deliveries INDEXED BY deliveries_due
+WHERE namespace = ? AND channel = ? AND state = 'pending' AND due_at IS NOT NULL
+    AND number NOT IN (SELECT value FROM json_each(?))
+ORDER BY due_at LIMIT 1
+"""
+
+TAKE = f"UPDATE deliveries SET attempts = attempts + 1, due_at = ? WHERE number = ? RETURNING {COLUMNS}"
+
+TRY_AGAIN = """
+UPDATE deliveries SET due_at = ?, error = ? WHERE namespace = ? AND id = ? AND state = 'pending' AND attempts = ?
+"""
+
+END = """
+UPDATE deliveries SET state = ?, due_at = NULL, ended_at = ?, error = ?
+WHERE namespace = ? AND id = ? AND state = 'pending' AND attempts = ?
+RETURNING channel, question_id, recipient
+"""
+
+LET_NEXT_GO = """
+UPDATE deliveries SET due_at = ? WHERE number = (
+    SELECT number FROM deliveries INDEXED BY deliveries_in_lane
+    WHERE namespace = ? AND channel = ? AND question_id = ? AND recipient = ? AND state = 'pending'
+    ORDER BY number LIMIT 1
+)
+"""
+
+GET = f"SELECT {COLUMNS} FROM deliveries WHERE namespace = ? AND id = ?"
+
+REDELIVER = f"""
+UPDATE deliveries
+SET number = (SELECT max(number) + 1 FROM deliveries), state = 'pending', created_at = :now, ended_at = NULL,
+    error = NULL, due_at = CASE WHEN {LANE_IS_BUSY} THEN NULL ELSE :now END
+WHERE namespace = :namespace AND id = :id
+RETURNING {COLUMNS}
+"""
+
+DELETE = """
+DELETE FROM deliveries WHERE number IN (
+    SELECT number FROM deliveries INDEXED BY deliveries_ended
+    WHERE namespace = ? AND ended_at < ? ORDER BY ended_at, number LIMIT ?
+)
+"""
+
+_INDEXES = {
+    (False, False): "deliveries_by_namespace",
+    (True, False): "deliveries_by_state",
+    (False, True): "deliveries_by_channel",
+    (True, True): "deliveries_by_channel_and_state",
+}
+
+
+def read_cursor(db: sqlite3.Connection, namespace: str, channel: str) -> int | None:
+    """Return how far a channel has come, if it has begun."""
+    row = db.execute(READ_CURSOR, (namespace, channel)).fetchone()
+    return None if row is None else row[0]
+
+
+def expand(
+    tx: Transaction,
+    namespace: str,
+    channel: str,
+    expected: int | None,
+    seq: int,
+    deliveries: Sequence[NewDelivery],
+) -> bool:
+    """Move a channel on and create deliveries; False if it is elsewhere."""
+    if expected is None:
+        moved = tx.db.execute(BEGIN, (namespace, channel, seq)).rowcount
+    else:
+        moved = tx.db.execute(MOVE_ON, (seq, namespace, channel, expected)).rowcount
+    if not moved:
+        if read_cursor(tx.db, namespace, channel) == expected:
+            raise left_as_it_was()
+        return False
+    for new in deliveries:
+        values = {
+            "namespace": namespace,
+            "id": new.id,
+            "channel": channel,
+            "recipient": new.recipient,
+            "event_id": new.event_id,
+            "seq": new.seq,
+            "kind": new.kind.value,
+            "question_id": new.question_id,
+            "run_id": new.run_id,
+            "now": tx.now,
+        }
+        tx.db.execute(CREATE, values)
+    return True
+
+
+def next_due(db: sqlite3.Connection, namespace: str, channel: str) -> float | None:
+    """Return when the next delivery of a channel is due, if one waits."""
+    return db.execute(NEXT_DUE, (namespace, channel)).fetchone()[0]
+
+
+def claim(
+    tx: Transaction, namespace: str, channel: str, limit: int, lease_seconds: float
+) -> tuple[list[Delivery], float | None]:
+    """Take due deliveries, and say when the next other one is due."""
+    numbers = sorted(row[0] for row in tx.db.execute(DUE, (namespace, channel, tx.now, limit)).fetchall())
+    until = tx.now + lease_seconds
+    taken = [_take(tx, number, until) for number in numbers]
+    listed = f"[{','.join(map(str, numbers))}]"
+    row = tx.db.execute(NEXT_DUE_OF_OTHERS, (namespace, channel, listed)).fetchone()
+    return taken, None if row is None else row[0]
+
+
+def _take(tx: Transaction, number: int, until: float) -> Delivery:
+    row = tx.db.execute(TAKE, (until, number)).fetchone()
+    if row is None:
+        raise left_as_it_was()
+    return _delivery(row)
+
+
+def finish(tx: Transaction, namespace: str, delivery_id: str, attempt: int, report: Report) -> None:
+    """Note what came of an attempt, unless somebody else took the delivery since."""
+    if report.state is DeliveryState.PENDING:
+        tx.db.execute(TRY_AGAIN, (report.due_at, report.error, namespace, delivery_id, attempt))
+        return
+    values = (report.state.value, tx.now, report.error, namespace, delivery_id, attempt)
+    lane = tx.db.execute(END, values).fetchone()
+    if lane is not None:
+        tx.db.execute(LET_NEXT_GO, (tx.now, namespace, *lane))
+
+
+def list_deliveries(
+    db: sqlite3.Connection, namespace: str, which: DeliveryFilter, after: str | None, limit: int
+) -> Page[Delivery]:
+    """Return a page of deliveries, newest first."""
+    index = _INDEXES[which.state is not None, which.channel is not None]
+    if which.question_id is not None:
+        index = "deliveries_by_question"
+    asked = {"state": which.state, "channel": which.channel, "question_id": which.question_id}
+    given = {name: str(value) for name, value in asked.items() if value is not None}
+    conditions = "".join(f" AND {name} = :{name}" for name in given)
+    cursor = db.execute(
+        f"SELECT {LISTING.columns}, number FROM deliveries INDEXED BY {index} "
+        f"WHERE namespace = :namespace{conditions} AND number < :before ORDER BY number DESC LIMIT :limit",
+        {**given, "namespace": namespace, "before": page_number(after, LAST_NUMBER), "limit": limit + 1},
+    )
+    rows, more = read_page(cursor, limit, LISTING.bytes_of)
+    return Page(
+        tuple(LISTING.read(row, _delivery) for row in rows), str(rows[-1][-1]) if more and rows else None
+    )
+
+
+def redeliver(tx: Transaction, namespace: str, delivery_id: str) -> Delivery:
+    """Put a delivery that has ended at the end of its lane. Raises NotFound."""
+    row = tx.db.execute(GET, (namespace, delivery_id)).fetchone()
+    if row is None:
+        raise NotFound("delivery", delivery_id)
+    found = _delivery(row)
+    if found.state is DeliveryState.PENDING:
+        return found
+    tx.due = True
+    values = {
+        "namespace": namespace,
+        "id": delivery_id,
+        "channel": found.channel,
+        "question_id": found.question_id,
+        "recipient": found.recipient,
+        "now": tx.now,
+    }
+    return _delivery(tx.db.execute(REDELIVER, values).fetchone())
+
+
+def delete(tx: Transaction, namespace: str, before: float, limit: int) -> int:
+    """Delete deliveries that ended before then."""
+    return tx.db.execute(DELETE, (namespace, before, limit)).rowcount
+
+
+def _delivery(row: Sequence[Any]) -> Delivery:
+    fields = dict(zip(Delivery.__dataclass_fields__, row, strict=True))
+    fields["kind"], fields["state"] = AuditKind(fields["kind"]), DeliveryState(fields["state"])
+    for time in ("created_at", "due_at", "ended_at"):  # RETURNING gives whole seconds as an int
+        fields[time] = None if fields[time] is None else float(fields[time])
+    return Delivery(**fields)

@@ -1,0 +1,131 @@
+"""Deleting runs from SQLite that ended long ago, with everything that is theirs."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Final
+
+from signoff.stores.shared.one_by_one import AT_ONCE, Done, Failure, Skipped
+from signoff.stores.sqlite.schema import left_as_it_was
+from signoff.stores.sqlite.transaction import Transaction
+
+JOB: Final = "ended run"
+
+FIRST_ENDED = """
+SELECT number, id FROM runs INDEXED BY runs_ended
+WHERE namespace = ? AND ended_at < ? AND parent_id IS NULL AND ended_at IS NOT NULL AND retryable = 0
+ORDER BY ended_at, number LIMIT 1
+"""
+
+NEXT_ENDED = """
+SELECT number, id FROM runs INDEXED BY runs_ended
+WHERE namespace = ? AND ended_at < ? AND parent_id IS NULL AND ended_at IS NOT NULL AND retryable = 0
+    AND id NOT IN (SELECT value FROM json_each(?))
+ORDER BY ended_at, number LIMIT ?
+"""
+
+LEAVE_CHILDREN = """
+UPDATE runs INDEXED BY runs_by_parent SET parent_id = NULL, parent_n = NULL
+WHERE namespace = :namespace AND parent_id = :run_id AND parent_id IS NOT NULL
+"""
+
+DELETE_PROMISE_WAITERS = """
+DELETE FROM waiters
+WHERE namespace = :namespace AND target = 'promise' AND target_id IN (
+    SELECT id FROM promises INDEXED BY promises_by_run
+    WHERE namespace = :namespace AND run_id = :run_id AND run_id IS NOT NULL
+)
+"""
+
+DELETE_RUN_WAITERS = """
+DELETE FROM waiters WHERE namespace = :namespace AND target = 'run' AND target_id = :run_id
+"""
+
+DELETE_JOINS = (
+    "DELETE FROM waiters INDEXED BY waiters_by_run WHERE namespace = :namespace AND run_id = :run_id"
+)
+
+DELETE_CALLBACKS = """
+DELETE FROM tokens INDEXED BY tokens_by_question
+WHERE namespace = :namespace AND kind = 'callback' AND question_id IS NOT NULL AND question_id IN (
+    SELECT id FROM promises INDEXED BY promises_by_run
+    WHERE namespace = :namespace AND run_id = :run_id AND run_id IS NOT NULL
+)
+"""
+
+DELETE_PROMISES = """
+DELETE FROM promises INDEXED BY promises_by_run
+WHERE namespace = :namespace AND run_id = :run_id AND run_id IS NOT NULL
+"""
+
+DELETE_JOURNAL = "DELETE FROM journal WHERE namespace = :namespace AND run_id = :run_id"
+
+DELETE_LARGE_VALUES = "DELETE FROM large_values WHERE namespace = :namespace AND run_id = :run_id"
+
+DELETE_MESSAGES = "DELETE FROM messages WHERE namespace = :namespace AND run_id = :run_id"
+
+# Another run may get its id. Of a turn, the id is a session's.
+DELETE_DEFERRED_CHANGES = (
+    "DELETE FROM deferred WHERE namespace = :namespace AND id = :run_id AND kind <> 'turn'"
+)
+
+DELETE_REQUESTS = "DELETE FROM requests WHERE namespace = :namespace AND run_id = :run_id"
+
+HAS_JOURNAL = "SELECT 1 FROM journal WHERE namespace = ? AND run_id = ? LIMIT 1"
+
+DELETE_RUN = "DELETE FROM runs WHERE number = ?"
+
+WHAT_IS_THEIRS = (
+    LEAVE_CHILDREN,
+    DELETE_PROMISE_WAITERS,
+    DELETE_RUN_WAITERS,
+    DELETE_JOINS,
+    DELETE_CALLBACKS,
+    DELETE_PROMISES,
+    DELETE_JOURNAL,
+    DELETE_LARGE_VALUES,
+    DELETE_MESSAGES,
+    DELETE_DEFERRED_CHANGES,
+    DELETE_REQUESTS,
+)
+
+
+def delete_ended(tx: Transaction, namespace: str, before: float, limit: int) -> int:
+    """Delete up to ``limit`` runs without a parent that ended before that time. Returns how many."""
+    for deleted in range(limit):
+        row = tx.db.execute(FIRST_ENDED, (namespace, before)).fetchone()
+        if row is None:
+            return deleted
+        _delete(tx, namespace, *row)
+    return limit
+
+
+def delete_each(tx: Transaction, namespace: str, before: float, limit: int, skipped: Skipped) -> Done[int]:
+    """Delete runs one by one, but for some. What fails leaves nothing behind."""
+    passed_over = [id for _, id in skipped[JOB]]
+    failures: list[Failure] = []
+    deleted = 0
+    while deleted < limit and len(failures) < AT_ONCE:
+        values = (namespace, before, json.dumps(passed_over), limit - deleted)
+        rows = tx.db.execute(NEXT_ENDED, values).fetchall()
+        if not rows:
+            return Done(deleted, failures, is_all=True)
+        for number, run_id in rows:
+            error = tx.attempt(partial(_delete, tx, namespace, number, run_id))
+            if error is None:
+                deleted += 1
+            else:
+                failures.append(Failure(JOB, (namespace, run_id), error))
+                passed_over.append(run_id)
+    return Done(deleted, failures, is_all=False)
+
+
+def _delete(tx: Transaction, namespace: str, number: int, run_id: str) -> None:
+    for statement in WHAT_IS_THEIRS:
+        tx.db.execute(statement, {"namespace": namespace, "run_id": run_id})
+    is_gone = tx.db.execute(DELETE_RUN, (number,)).rowcount == 1
+    # A journal that stays would be read as that of the next run of the id.
+    if not is_gone or tx.db.execute(HAS_JOURNAL, (namespace, run_id)).fetchone() is not None:
+        raise left_as_it_was()
+    tx.touch(namespace, run_id)

@@ -1,0 +1,127 @@
+"""Rows of the SQLite store as records. The columns are named in the order of the records' fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from signoff.records import (
+    Entry,
+    Message,
+    MessageKind,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Run,
+    RunState,
+    WorkerInfo,
+)
+from signoff.records.origins import from_text
+from signoff.stores.shared.listed_payloads import size_in_sqlite
+from signoff.stores.sqlite import large_values as large
+
+Row = tuple[Any, ...]
+
+RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n,
+    deadline_at, ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until,
+    first_seq, priority, start_at, concurrency_key, concurrency_limit, traceparent, started_by,
+    session_id, position, takeovers, suspended_at, suspended_by, suspended_reason"""
+
+_STORED_APART = {"arguments": large.ARGUMENTS, "result": large.RESULT}
+
+
+def run_column(name: str) -> str:
+    """Return the SQL that reads a column of ``runs``."""
+    return large.of_run(name, _STORED_APART[name]) if name in _STORED_APART else name
+
+
+def run_size(name: str) -> str:
+    """Return the SQL of how many bytes a column of ``runs`` has."""
+    size = size_in_sqlite(name)
+    return large.size_of_run(name, _STORED_APART[name], size) if name in _STORED_APART else size
+
+
+READ_RUN_COLUMNS = ", ".join(run_column(name.strip()) for name in RUN_COLUMNS.split(","))
+"""The same, as they are read."""
+
+RUN_WIDTH = 32  # how many columns they are
+
+PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
+    settled_by, note, request_id, assignees, act_at, version, progress, origin"""
+
+PROMISE_WIDTH = 19  # how many columns they are
+
+# RETURNING gives a whole number of seconds as an int, whatever the column's type says.
+RUN_TIMES = (6, 9, 10, 16, 18, 21, 29)
+PROMISE_TIMES = (4, 7, 10, 15)
+
+ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"
+
+MESSAGE_COLUMNS = 'id, run_id, kind, at, n, name, state, value, error, "by", note'
+
+WORKER_COLUMNS = (
+    "id, host, pid, process_started_at, group_name, namespace, "
+    "signoff_version, python_version, build, threads, threads_busy, threads_waiting, seen_at"
+)
+
+
+def to_run(row: Row) -> Run:
+    fields = list(row[:RUN_WIDTH])
+    fields[4], fields[11] = large.readable(row[4]), large.readable(row[11])
+    fields[5] = RunState(row[5])
+    fields[13] = bool(row[13])
+    for time in RUN_TIMES:
+        fields[time] = _time(row[time])
+    return Run(*fields)
+
+
+def from_run(run: Run) -> Row:
+    """Return a run as its ``RUN_COLUMNS``."""
+    fields = [getattr(run, field) for field in Run.__dataclass_fields__ if field != "left_out"]
+    fields[4], fields[11] = large.column_text(run.arguments), large.column_text(run.result)
+    fields[5] = run.state.value
+    fields[13] = int(run.retryable)
+    return tuple(fields)
+
+
+def to_promise(row: Row) -> Promise:
+    fields = list(row[:PROMISE_WIDTH])
+    fields[2] = PromiseKind(row[2])
+    fields[3] = PromiseState(row[3])
+    fields[14] = () if row[14] == "[]" else tuple(json.loads(row[14]))
+    fields[18] = from_text(row[18])
+    for time in PROMISE_TIMES:
+        fields[time] = _time(row[time])
+    return Promise(*fields)
+
+
+def assignees_text(assignees: Sequence[str]) -> str:
+    """Return assignees as they are stored."""
+    return json.dumps(assignees) if assignees else "[]"
+
+
+def _time(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def from_entry(entry: Entry) -> Row:
+    return (
+        entry.seq,
+        entry.at,
+        entry.kind._value_,  # as .value, without the cost of an enum's property
+        entry.n,
+        None if entry.call is None else entry.call._value_,
+        entry.name,
+        large.column_text(entry.value),
+        entry.error,
+        entry.details,
+    )
+
+
+def to_message(row: Row) -> Message:
+    return Message(row[0], row[1], MessageKind(row[2]), *row[3:11])
+
+
+def to_worker(row: Row) -> WorkerInfo:
+    return WorkerInfo(*row)

@@ -1,0 +1,142 @@
+"""Rules in SQLite: made and used with amendments, listed and revoked."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from typing import Any
+
+from signoff.errors import NotFound
+from signoff.records import Amendment, NewAuditEvent, NewRule, Rule
+from signoff.records.paging import Page, RuleFilter, page_number
+from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
+from signoff.stores.sqlite import audit
+from signoff.stores.sqlite.transaction import Transaction
+
+COLUMNS = """namespace, id, created_at, by, tool, arguments, question_id, expires_at, run_id, groups, roles,
+    max_uses, uses, revoked_at, revoked_by, session_id"""
+WIDTH = 16
+TIMES = (2, 7, 13)
+
+IN_FORCE = "revoked_at IS NULL AND expires_at > :now AND (max_uses IS NULL OR uses < max_uses)"
+
+MAKE = """
+INSERT INTO rules (
+    namespace, id, created_at, by, tool, arguments, expires_at, question_id, run_id, groups, roles, max_uses,
+    session_id
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+USE = "UPDATE rules SET uses = uses + 1 WHERE namespace = ? AND id = ?"
+
+GET = f"SELECT {COLUMNS} FROM rules WHERE namespace = ? AND id = ?"
+
+LISTING = Listing(Rule, COLUMNS, size_in_sqlite)
+
+LIST = f"""
+SELECT {LISTING.columns}, number FROM rules INDEXED BY {{index}}
+WHERE namespace = :namespace AND (:tool IS NULL OR tool = :tool) AND number > :after AND {{filter}}
+ORDER BY number LIMIT :limit
+"""
+
+OF_SESSION = "(:session_id IS NULL OR coalesce(session_id, '') = :session_id)"
+
+LIST_ALL = LIST.format(index="rules_by_namespace", filter=OF_SESSION)
+LIST_OF_MAKER = LIST.format(index="rules_by_maker", filter=f"by = :by AND {OF_SESSION}")
+LIST_IN_FORCE = LIST.format(index="rules_in_force", filter=f"{IN_FORCE} AND (:by IS NULL OR by = :by)")
+LIST_IN_FORCE_OF_SESSION = LIST.format(
+    index="rules_of_session",
+    filter=f"coalesce(session_id, '') = :session_id AND {IN_FORCE} AND (:by IS NULL OR by = :by)",
+)
+
+REVOKE = f"""
+UPDATE rules SET revoked_at = ?, revoked_by = ? WHERE namespace = ? AND id = ? AND revoked_at IS NULL
+RETURNING {COLUMNS}
+"""
+
+
+def allow(tx: Transaction, namespace: str, amendment: Amendment) -> bool:
+    """Whether an amendment may make and use the rules that it wants to."""
+    new = amendment.rule
+    if new is not None and tx.db.execute(GET, (namespace, new.id)).fetchone() is not None:
+        return False
+    if amendment.by_rule is None:
+        return True
+    used = tx.db.execute(GET, (namespace, amendment.by_rule)).fetchone()
+    return used is not None and _rule(used).is_in_force(tx.now)
+
+
+def note(tx: Transaction, namespace: str, amendment: Amendment) -> None:
+    """Make and use the rules of an amendment that is carried out."""
+    if amendment.rule is not None:
+        tx.db.execute(MAKE, _values(namespace, amendment.rule, tx.now))
+    if amendment.by_rule is not None:
+        tx.db.execute(USE, (namespace, amendment.by_rule))
+
+
+def get_rule(db: sqlite3.Connection, namespace: str, rule_id: str) -> Rule:
+    """Raises NotFound."""
+    row = db.execute(GET, (namespace, rule_id)).fetchone()
+    if row is None:
+        raise NotFound("rule", rule_id)
+    return _rule(row)
+
+
+def list_rules(
+    db: sqlite3.Connection, namespace: str, which: RuleFilter, after: str | None, limit: int, now: float
+) -> Page[Rule]:
+    """Return a page of rules in the order in which they were made."""
+    which.check()
+    if which.in_force:
+        statement = LIST_IN_FORCE if which.session_id is None else LIST_IN_FORCE_OF_SESSION
+    else:
+        statement = LIST_ALL if which.by is None else LIST_OF_MAKER
+    values: dict[str, Any] = {
+        "namespace": namespace,
+        "by": which.by,
+        "tool": which.tool,
+        "session_id": which.session_id,
+        "now": now,
+        "after": page_number(after, 0),
+        "limit": limit + 1,
+    }
+    rows, more = read_page(db.execute(statement, values), limit, LISTING.bytes_of)
+    return Page(tuple(LISTING.read(row, _rule) for row in rows), str(rows[-1][-1]) if more and rows else None)
+
+
+def revoke_rule(tx: Transaction, namespace: str, rule_id: str, event: NewAuditEvent) -> Rule:
+    """Have a rule be in force no more, and record that. Raises NotFound."""
+    row = tx.db.execute(REVOKE, (tx.now, event.by, namespace, rule_id)).fetchone()
+    if row is None:
+        return get_rule(tx.db, namespace, rule_id)
+    audit.record(tx, namespace, [event])
+    return _rule(row)
+
+
+def _values(namespace: str, new: NewRule, now: float) -> tuple[Any, ...]:
+    return (
+        namespace,
+        new.id,
+        now,
+        new.by,
+        new.tool,
+        new.arguments,
+        math.inf if new.expires_at is None else new.expires_at,
+        new.question_id,
+        new.run_id,
+        json.dumps(new.groups),
+        json.dumps(new.roles),
+        new.max_uses,
+        new.session_id,
+    )
+
+
+def _rule(row: tuple[Any, ...]) -> Rule:
+    fields = list(row[:WIDTH])
+    for place in TIMES:  # RETURNING gives a whole number of seconds as an int
+        fields[place] = None if row[place] is None else float(row[place])
+    fields[9], fields[10] = tuple(json.loads(row[9])), tuple(json.loads(row[10]))
+    fields[7] = None if fields[7] == math.inf else fields[7]
+    return Rule(*fields)

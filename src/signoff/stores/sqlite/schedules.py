@@ -1,0 +1,154 @@
+"""Schedules in SQLite. When they fire is computed above the store; that each time fires once is decided here."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from signoff.errors import NotFound
+from signoff.records import CatchUp, Due, NewRun, NewSchedule, Schedule
+from signoff.records.paging import Page
+from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
+from signoff.stores.sqlite import transitions as states
+from signoff.stores.sqlite.schema import left_as_it_was
+from signoff.stores.sqlite.transaction import Transaction
+
+COLUMNS = """namespace, id, workflow, group_name, arguments, cron, timezone, catch_up, next_at, priority,
+    concurrency_key, concurrency_limit, created_at, is_paused, last_at, last_run_id"""
+
+PUT = f"""
+INSERT INTO schedules ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, NULL, NULL)
+ON CONFLICT (namespace, id) DO UPDATE
+SET workflow = excluded.workflow, group_name = excluded.group_name, arguments = excluded.arguments,
+    catch_up = excluded.catch_up, priority = excluded.priority, concurrency_key = excluded.concurrency_key,
+    concurrency_limit = excluded.concurrency_limit,
+    next_at = CASE WHEN (cron, timezone) = (excluded.cron, excluded.timezone) THEN next_at ELSE excluded.next_at END,
+    cron = excluded.cron, timezone = excluded.timezone
+RETURNING {COLUMNS}
+"""
+
+GET = f"SELECT {COLUMNS} FROM schedules WHERE namespace = ? AND id = ?"
+
+LISTING = Listing(Schedule, COLUMNS, size_in_sqlite)
+
+LIST = f"SELECT {LISTING.columns} FROM schedules WHERE namespace = ? AND id > ? ORDER BY id LIMIT ?"
+
+PAUSE = f"UPDATE schedules SET is_paused = 1 WHERE namespace = ? AND id = ? RETURNING {COLUMNS}"
+
+RESUME = f"""
+UPDATE schedules SET is_paused = 0, next_at = CASE WHEN is_paused THEN ? ELSE next_at END
+WHERE namespace = ? AND id = ?
+RETURNING {COLUMNS}
+"""
+
+DELETE = "DELETE FROM schedules WHERE namespace = ? AND id = ?"
+
+DUE = """
+SELECT namespace, id, next_at FROM schedules INDEXED BY schedules_due
+WHERE is_paused = 0 AND next_at <= ? ORDER BY next_at LIMIT ?
+"""
+
+NEXT_DUE = "SELECT min(next_at) FROM schedules INDEXED BY schedules_due WHERE is_paused = 0"
+
+FIRE = """
+UPDATE schedules SET next_at = ? WHERE namespace = ? AND id = ? AND next_at = ? AND is_paused = 0
+"""
+
+IS_AT = "SELECT 1 FROM schedules WHERE namespace = ? AND id = ? AND next_at = ? AND is_paused = 0"
+
+NOTE_RUN = "UPDATE schedules SET last_at = ?, last_run_id = ? WHERE namespace = ? AND id = ?"
+
+
+def put(tx: Transaction, namespace: str, new: NewSchedule) -> Schedule:
+    """Create a schedule, or change the one that has the id."""
+    values = (
+        namespace,
+        new.id,
+        new.workflow,
+        new.group,
+        new.arguments,
+        new.cron,
+        new.timezone,
+        new.catch_up.value,
+        new.next_at,
+        new.priority,
+        new.concurrency_key,
+        new.concurrency_limit,
+        tx.now,
+    )
+    tx.due = True
+    return to_schedule(tx.db.execute(PUT, values).fetchone())
+
+
+def pause(tx: Transaction, namespace: str, schedule_id: str) -> Schedule:
+    """Have a schedule fire no more. Raises NotFound."""
+    return _found(schedule_id, tx.db.execute(PAUSE, (namespace, schedule_id)).fetchone())
+
+
+def resume(tx: Transaction, namespace: str, schedule_id: str, next_at: float) -> Schedule:
+    """Have a paused schedule fire again. Raises NotFound."""
+    tx.due = True
+    return _found(schedule_id, tx.db.execute(RESUME, (next_at, namespace, schedule_id)).fetchone())
+
+
+def delete(tx: Transaction, namespace: str, schedule_id: str) -> None:
+    """Delete a schedule. Raises NotFound."""
+    if tx.db.execute(DELETE, (namespace, schedule_id)).rowcount == 0:
+        raise NotFound("schedule", schedule_id)
+
+
+def fire(
+    tx: Transaction,
+    namespace: str,
+    schedule_id: str,
+    expected: float,
+    runs: Sequence[NewRun],
+    next_at: float,
+) -> bool:
+    """Move a schedule on from the time that is expected, and start its runs; False if somebody else did."""
+    if tx.db.execute(FIRE, (next_at, namespace, schedule_id, expected)).rowcount == 0:
+        if tx.db.execute(IS_AT, (namespace, schedule_id, expected)).fetchone() is not None:
+            raise left_as_it_was()
+        return False
+    tx.due = True
+    for new in runs:
+        states.create(tx, namespace, new)
+    if runs:
+        tx.db.execute(NOTE_RUN, (tx.now, runs[-1].id, namespace, schedule_id))
+    return True
+
+
+def get(db: sqlite3.Connection, namespace: str, schedule_id: str) -> Schedule:
+    """Raises NotFound."""
+    return _found(schedule_id, db.execute(GET, (namespace, schedule_id)).fetchone())
+
+
+def list_schedules(db: sqlite3.Connection, namespace: str, after: str | None, limit: int) -> Page[Schedule]:
+    """Return a page of schedules, by id."""
+    rows, more = read_page(db.execute(LIST, (namespace, after or "", limit + 1)), limit, LISTING.bytes_of)
+    found = tuple(LISTING.read(row, to_schedule) for row in rows)
+    return Page(found, found[-1].id if more and found else None)
+
+
+def due(db: sqlite3.Connection, now: float, limit: int) -> tuple[list[Due], float | None]:
+    """Return the schedules of all namespaces whose time has come, and when the next one is due."""
+    rows = db.execute(DUE, (now, limit)).fetchall()
+    return [Due(*row) for row in rows], db.execute(NEXT_DUE).fetchone()[0]
+
+
+_FIELDS = [name for name in Schedule.__dataclass_fields__ if name != "left_out"]
+
+
+def to_schedule(row: tuple[object, ...]) -> Schedule:
+    fields = dict(zip(_FIELDS, row, strict=True))
+    fields["catch_up"] = CatchUp(str(fields["catch_up"]))
+    fields["is_paused"] = bool(fields["is_paused"])
+    for time in ("next_at", "created_at", "last_at"):  # RETURNING gives whole seconds as an int
+        fields[time] = None if fields[time] is None else float(str(fields[time]))
+    return Schedule(**fields)  # pyright: ignore[reportArgumentType]
+
+
+def _found(schedule_id: str, row: tuple[object, ...] | None) -> Schedule:
+    if row is None:
+        raise NotFound("schedule", schedule_id)
+    return to_schedule(row)

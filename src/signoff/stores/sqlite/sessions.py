@@ -1,0 +1,85 @@
+"""Sessions in SQLite: whose turn it is, positions, and lists. Turns are passed in ``stores/sqlite/transitions.py``."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from signoff.errors import NotFound
+from signoff.records import Session
+from signoff.records.paging import LAST_NUMBER, Page, page_number
+from signoff.stores.sqlite.transaction import Transaction
+
+HEAD = """
+SELECT id FROM runs INDEXED BY runs_in_line
+WHERE namespace = {namespace} AND session_id = {session_id} AND (ended_at IS NULL OR retryable)
+ORDER BY position LIMIT 1
+"""
+
+IS_BUSY = HEAD.format(namespace=":namespace", session_id=":session_id")
+
+LAST_POSITION = "SELECT last_position FROM sessions WHERE namespace = ? AND id = ?"
+
+NOTE_RUN = """
+INSERT INTO sessions (namespace, id, created_at, last_at, last_position, last_number)
+VALUES (:namespace, :id, :now, :now, :position, :number)
+ON CONFLICT (namespace, id) DO UPDATE
+SET last_at = :now, last_position = :position, last_number = :number
+"""
+
+COLUMNS = f"""
+namespace, id, created_at, last_at, last_position,
+({HEAD.format(namespace="sessions.namespace", session_id="sessions.id")}), last_number
+"""
+
+GET = f"SELECT {COLUMNS} FROM sessions WHERE namespace = ? AND id = ?"
+
+LIST = f"""
+SELECT {COLUMNS} FROM sessions INDEXED BY sessions_by_last
+WHERE namespace = ? AND last_number < ?
+ORDER BY last_number DESC LIMIT ?
+"""
+
+
+def is_busy(tx: Transaction, namespace: str, session_id: str) -> bool:
+    """Whether a new run of a session has to wait for its turn."""
+    return tx.db.execute(IS_BUSY, {"namespace": namespace, "session_id": session_id}).fetchone() is not None
+
+
+def is_behind(tx: Transaction, namespace: str, session_id: str, run_id: str) -> bool:
+    """Whether another run comes before a run of a session."""
+    row = tx.db.execute(IS_BUSY, {"namespace": namespace, "session_id": session_id}).fetchone()
+    return row is not None and row[0] != run_id
+
+
+def next_position(tx: Transaction, namespace: str, session_id: str) -> int:
+    """Return the position of a session's next run."""
+    row = tx.db.execute(LAST_POSITION, (namespace, session_id)).fetchone()
+    return 1 if row is None else row[0] + 1
+
+
+def note_run(tx: Transaction, namespace: str, session_id: str, position: int, number: int) -> None:
+    """Note that the next run was started in a session; the first one begins it."""
+    values = {"namespace": namespace, "id": session_id, "position": position, "number": number}
+    tx.db.execute(NOTE_RUN, {**values, "now": tx.now})
+
+
+def get_session(db: sqlite3.Connection, namespace: str, session_id: str) -> Session:
+    """Raises NotFound."""
+    row = db.execute(GET, (namespace, session_id)).fetchone()
+    if row is None:
+        raise NotFound("session", session_id)
+    return _session(row)
+
+
+def list_sessions(db: sqlite3.Connection, namespace: str, after: str | None, limit: int) -> Page[Session]:
+    """Return a page of sessions: that in which a run was started last comes first."""
+    rows = db.execute(LIST, (namespace, page_number(after, LAST_NUMBER), limit + 1)).fetchall()
+    more = len(rows) > limit
+    rows = rows[:limit]
+    return Page(tuple(map(_session, rows)), str(rows[-1][-1]) if more and rows else None)
+
+
+def _session(row: tuple[Any, ...]) -> Session:
+    namespace, id, created_at, last_at, last_position, active, _ = row
+    return Session(namespace, id, float(created_at), float(last_at), last_position, active)

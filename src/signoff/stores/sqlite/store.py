@@ -1,0 +1,833 @@
+"""The SQLite store: one file, any number of processes on one host."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from signoff.errors import InvalidValue, StoreUnavailable
+from signoff.records import (
+    Amendment,
+    AuditEvent,
+    Due,
+    Entry,
+    Group,
+    LiveText,
+    Message,
+    NewAuditEvent,
+    NewPromise,
+    NewRun,
+    NewSchedule,
+    NewToken,
+    Promise,
+    PromiseKind,
+    Rate,
+    Rule,
+    Run,
+    Schedule,
+    Seal,
+    Session,
+    Settlement,
+    Token,
+    TokenKind,
+    WorkerInfo,
+    WorkflowInfo,
+)
+from signoff.records.deliveries import Delivery, NewDelivery, Report
+from signoff.records.failed_items import Unreadable
+from signoff.records.names import check_namespace
+from signoff.records.paging import (
+    AuditFilter,
+    DeliveryFilter,
+    Page,
+    PromiseFilter,
+    RuleFilter,
+    RunFilter,
+    TokenFilter,
+    WorkflowFilter,
+)
+from signoff.runtime import forks
+from signoff.runtime.clock import Clock
+from signoff.runtime.loggers import own_logger
+from signoff.stores.contract.retries import Retry
+from signoff.stores.contract.snapshots import Saved
+from signoff.stores.contract.store import Change, Claim, Outcome, Write
+from signoff.stores.contract.validation import (
+    check_deliveries,
+    check_events,
+    check_limits,
+    check_live,
+    check_names,
+    check_report,
+    check_request,
+    check_saved,
+    check_schedule,
+    check_token,
+)
+from signoff.stores.shared.claims import Claims
+from signoff.stores.shared.deferred_changes import DeferredChanges
+from signoff.stores.shared.heartbeats import extend_leases
+from signoff.stores.shared.listed_payloads import bytes_of
+from signoff.stores.shared.listeners import Listeners
+from signoff.stores.shared.one_by_one import LEFT_AS_IT_WAS, Done, LeftUndone, OneByOne, Skipped, earliest
+from signoff.stores.shared.outages import Outages
+from signoff.stores.shared.reader_pool import Gate, Readers
+from signoff.stores.shared.write_checks import WriteCheck
+from signoff.stores.sqlite import (
+    audit,
+    claims,
+    groups,
+    held_leases,
+    journal,
+    leases,
+    live,
+    messages,
+    outbox,
+    promises,
+    questions,
+    retention,
+    rules,
+    runs,
+    schedules,
+    sessions,
+    snapshots,
+    tokens,
+    writable,
+)
+from signoff.stores.sqlite import clock as host
+from signoff.stores.sqlite import deferred_changes as deferred
+from signoff.stores.sqlite import timers as overdue
+from signoff.stores.sqlite import workflows as registered
+from signoff.stores.sqlite.clock import FileClock, LeaseClock, Watch
+from signoff.stores.sqlite.open_files import network_file_system
+from signoff.stores.sqlite.schema import connect, connect_to_read, path_of, prepare, translate
+from signoff.stores.sqlite.transaction import Committer, Refused, Transaction
+from signoff.stores.sqlite.writer import LOCKED, Writer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = own_logger("signoff.store")
+
+READERS = 2
+READ_CLOCK_SECONDS = 1.0  # at least, between looks whether another process has set the file's time
+
+
+class SqliteStore:
+    """Keeps runs in an SQLite file. The contract of every method is in ``signoff.stores.contract.store.Store``.
+
+    Args:
+        address: A path, ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
+        namespace: The tenant.
+        clock: Stamps and compares business times: deadlines, timers, when something happened.
+        lease_clock: Measures leases.
+        lease_seconds: How long a claim or a heartbeat holds a run.
+        busy_seconds: How long to wait for other processes that write to the file.
+        inline_below_seconds: Commit on the event loop itself while commits take less than this, which
+            saves two thread switches; 0 always commits in the writer's thread.
+
+    Example:
+        store = SqliteStore("sqlite:///signoff.db")
+        await store.open()
+    """
+
+    def __init__(
+        self,
+        address: str | os.PathLike[str],
+        *,
+        namespace: str = "default",
+        clock: Clock | None = None,
+        lease_clock: Clock | None = None,
+        lease_seconds: float = 10.0,
+        busy_seconds: float = 60.0,
+        inline_below_seconds: float = 0.001,
+    ) -> None:
+        self.namespace = check_namespace(namespace)
+        host_clock = FileClock()
+        self.clock: Clock = clock or host_clock
+        self.lease_seconds = lease_seconds
+        self._lease_clock: Clock = lease_clock or LeaseClock(host_clock)
+        self._owner = True
+        self._file = _File(
+            address,
+            self.clock,
+            self._lease_clock,
+            busy_seconds,
+            inline_below_seconds,
+            None if clock is not None and lease_clock is not None else host_clock,
+            lease_seconds,
+        )
+
+    @property
+    def location(self) -> str:
+        return self._file.location
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long it waits for other processes."""
+        return self._file.busy_seconds
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self._file.open)
+
+    async def close(self) -> None:
+        if self._owner:
+            await asyncio.to_thread(self._file.close)
+
+    def within(self, namespace: str) -> SqliteStore:
+        view = object.__new__(SqliteStore)
+        view.namespace = check_namespace(namespace)
+        view.clock = self.clock
+        view.lease_seconds = self.lease_seconds
+        view._lease_clock = self._lease_clock
+        view._owner = False
+        view._file = self._file
+        return view
+
+    def listen(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+        return self._file.listeners.add(self.namespace, callback)
+
+    # Runs
+
+    async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
+        check_request(None, token)
+        return await self._write(runs.create_run, new, token)
+
+    async def get_run(self, run_id: str) -> Run:
+        return await self._read_soon(runs.get_run, run_id)
+
+    async def ended(self, run_ids: Sequence[str]) -> set[str]:
+        return await self._read(runs.ended, run_ids)
+
+    async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
+        return await self._read(runs.list_runs, which, after, limit)
+
+    async def read_journal(
+        self, run_id: str, *, after: int = -1, limit: int | None = None
+    ) -> Sequence[Entry]:
+        entries, are_all = await self._read_soon(journal.read_few, run_id, after, limit)
+        if are_all:
+            return entries
+        more = None if limit is None else limit - len(entries)
+        size = sum(map(bytes_of, entries))
+        return entries + await self._read(journal.read_journal, run_id, entries[-1].seq, more, size)
+
+    async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
+        return await self._read_soon(messages.read_messages, run_ids)
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        return await self._write(runs.cancel, run_id, reason, by)
+
+    async def retry(
+        self,
+        run_id: str,
+        *,
+        how: Retry | None = None,
+        event: NewAuditEvent | None = None,
+        token: str | None = None,
+    ) -> Run:
+        check_request(None, token)
+        return await self._write(runs.retry, run_id, how, event, token)
+
+    async def suspend(
+        self, run_id: str, event: NewAuditEvent, *, reason: str | None = None, epoch: int | None = None
+    ) -> Run:
+        return await self._write(runs.suspend, run_id, event, reason, epoch)
+
+    async def resume(self, run_id: str, event: NewAuditEvent) -> Run:
+        return await self._write(runs.resume, run_id, event)
+
+    async def terminate(self, run_id: str, event: NewAuditEvent, *, reason: str | None = None) -> Run:
+        return await self._write(runs.terminate, run_id, event, reason)
+
+    async def signal(
+        self,
+        run_id: str,
+        name: str,
+        value: str,
+        *,
+        by: str | None = None,
+        request_id: str | None = None,
+        token: str | None = None,
+    ) -> bool:
+        check_request(request_id, token)
+        return await self._write(messages.signal, run_id, name, value, by, request_id, token)
+
+    async def delete_ended(self, before: float, limit: int) -> int:
+        return await self._file.prune_aside.do(
+            self,
+            lambda: self._write(retention.delete_ended, before, limit),
+            lambda skipped: self._write(retention.delete_each, before, limit, skipped),
+            namespace=self.namespace,
+        )
+
+    # What the holder of a lease does
+
+    async def claim(
+        self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
+    ) -> Sequence[Claim]:
+        check_names(worker_id=worker_id, token=token)
+        names = list(workflows)
+        aside = self._file.claims
+        if not workflows:
+            return []
+        # Runs that are set aside are looked at in any case: they may have left the ready ones.
+        if not await self._read_soon(claims.may_claim, group, names, token) and not aside.failed(
+            self.namespace
+        ):
+            return []
+        asked = (worker_id, group, names, limit, self.lease_seconds, token)
+        return await aside.claim(
+            self,
+            lambda: self._write(leases.claim, *asked),
+            lambda skipped, known: self._write(leases.claim_each, *asked, skipped, known),
+        )
+
+    async def append(self, write: Write) -> None:
+        await self._write(leases.append, write)
+
+    async def pause(self, write: Write, *, wakes: int, wake_at: float | None) -> bool:
+        return await self._write(leases.pause, write, wakes, wake_at)
+
+    async def complete(self, write: Write, outcome: Outcome) -> None:
+        await self._write(leases.complete, write, outcome)
+
+    # Live text
+
+    async def publish(self, pieces: Sequence[LiveText]) -> None:
+        if pieces:
+            check_live(pieces)
+            await self._write(live.publish, pieces)
+
+    async def read_live(self, run_id: str, *, epoch: int = 0, after: int = -1) -> Sequence[LiveText]:
+        return await self._read_soon(live.read, run_id, epoch, after)
+
+    # Promises
+
+    async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
+        check_request(None, token)
+        return await self._write(promises.create_promise, new, token)
+
+    async def get_promise(self, promise_id: str) -> Promise:
+        return await self._read_soon(promises.get_promise, promise_id)
+
+    async def list_promises(
+        self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Promise]:
+        return await self._read(promises.list_promises, which, after, limit)
+
+    async def settle(
+        self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
+    ) -> tuple[Promise, bool]:
+        check_request(settlement.request_id, token)
+        return await self._write(promises.settle, promise_id, kind, settlement, token)
+
+    # Questions
+
+    async def amend(
+        self, question_id: str, amendment: Amendment, *, token: str | None = None
+    ) -> tuple[Promise, bool]:
+        check_request(None, token)
+        return await self._write(questions.amend, question_id, amendment, token)
+
+    async def due_questions(self, limit: int) -> tuple[Sequence[Due], float | None]:
+        now = self.clock.now()
+        return await self._file.read_soon(lambda db: questions.due(db, now, limit))
+
+    # Sessions
+
+    async def get_session(self, session_id: str) -> Session:
+        return await self._read_soon(sessions.get_session, session_id)
+
+    async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
+        return await self._read(sessions.list_sessions, after, limit)
+
+    # Snapshots
+
+    async def save_run(self, run_id: str) -> Saved:
+        return await self._read(snapshots.save_run, run_id)
+
+    async def load_run(self, saved: Saved, event: NewAuditEvent) -> Run:
+        check_saved(saved)
+        check_events([event])
+        return await self._write(snapshots.load_run, saved, event)
+
+    # Rules
+
+    async def get_rule(self, rule_id: str) -> Rule:
+        return await self._read_soon(rules.get_rule, rule_id)
+
+    async def list_rules(
+        self, which: RuleFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Rule]:
+        return await self._read(rules.list_rules, which, after, limit, self.clock.now())
+
+    async def revoke_rule(self, rule_id: str, event: NewAuditEvent) -> Rule:
+        check_events([event])
+        return await self._write(rules.revoke_rule, rule_id, event)
+
+    # The audit trail
+
+    async def record(self, events: Sequence[NewAuditEvent]) -> None:
+        check_events(events)
+        await self._write(audit.record, events)
+
+    async def list_audit(
+        self, which: AuditFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[AuditEvent]:
+        return await self._read(audit.list_audit, which, after, limit)
+
+    async def read_chain(
+        self, *, after: int = -1, limit: int = 100
+    ) -> Sequence[tuple[Seal, AuditEvent | None]]:
+        return await self._read(audit.read_chain, after, limit)
+
+    async def last_seal(self) -> Seal | None:
+        return await self._read_soon(audit.last_seal)
+
+    async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
+        return await self._file.read(lambda db: audit.heads(db, after, limit))
+
+    async def unsealed(self, limit: int, *, besides: Sequence[str] = ()) -> Sequence[AuditEvent | Unreadable]:
+        return await self._file.read_soon(lambda db: audit.unsealed(db, limit, besides))
+
+    async def seal(self, seals: Sequence[Seal]) -> bool:
+        return await self._write(audit.seal, seals)
+
+    # Tokens
+
+    async def create_token(self, new: NewToken) -> Token:
+        check_token(new)
+        return await self._write(tokens.create, new)
+
+    async def find_token(self, hash: str) -> Token | None:
+        return await self._file.read_soon(lambda db: tokens.find(db, hash))
+
+    async def has_token(self, kinds: Sequence[TokenKind]) -> bool:
+        now = self.clock.now()
+        return await self._file.read_soon(lambda db: tokens.has(db, kinds, now))
+
+    async def get_token(self, token_id: str) -> Token:
+        return await self._read_soon(tokens.get, token_id)
+
+    async def list_tokens(
+        self, which: TokenFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Token]:
+        return await self._read(tokens.list_tokens, which, after, limit)
+
+    async def revoke_token(self, token_id: str) -> Token:
+        return await self._write(tokens.revoke, token_id)
+
+    async def expire_token(self, token_id: str, at: float) -> Token:
+        return await self._write(tokens.expire, token_id, at)
+
+    async def touch_token(self, token_id: str) -> None:
+        if await self._read_soon(tokens.is_untouched, token_id, self.clock.now()):
+            await self._write(tokens.touch, token_id)
+
+    async def delete_tokens(self, before: float, limit: int) -> int:
+        return await self._write(tokens.delete, before, limit)
+
+    # Notifications
+
+    async def read_cursor(self, channel: str) -> int | None:
+        return await self._read_soon(outbox.read_cursor, channel)
+
+    async def expand(
+        self, channel: str, expected: int | None, seq: int, deliveries: Sequence[NewDelivery]
+    ) -> bool:
+        check_deliveries(channel, deliveries)
+        return await self._write(outbox.expand, channel, expected, seq, deliveries)
+
+    async def claim_deliveries(
+        self, channel: str, limit: int, lease_seconds: float
+    ) -> tuple[Sequence[Delivery], float | None]:
+        now = self.clock.now()
+        next_at = await self._read_soon(outbox.next_due, channel)
+        if next_at is None or next_at > now:
+            return [], next_at
+        return await self._write(outbox.claim, channel, limit, lease_seconds)
+
+    async def finish_delivery(self, delivery_id: str, attempt: int, report: Report) -> None:
+        check_report(report)
+        await self._write(outbox.finish, delivery_id, attempt, report)
+
+    async def list_deliveries(
+        self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[Delivery]:
+        which.check()
+        return await self._read(outbox.list_deliveries, which, after, limit)
+
+    async def redeliver(self, delivery_id: str) -> Delivery:
+        return await self._write(outbox.redeliver, delivery_id)
+
+    async def delete_deliveries(self, before: float, limit: int) -> int:
+        return await self._write(outbox.delete, before, limit)
+
+    # Time and leases
+
+    async def due(self, limit: int = 1000) -> float | None:
+        asked_at = self._file.outages.now()
+        await self._watch_clock()
+        aside = self._file.due_aside
+        next_at = await aside.do(
+            self,
+            lambda: self._due_at_once(limit, asked_at),
+            lambda skipped: self._due_each(limit, skipped, asked_at),
+        )
+        changes_at = await self._file.deferred.make(
+            self,
+            lambda: self._file.read_soon(deferred.times),
+            lambda: self._write(overdue.make_deferred),
+            lambda limit: self._file.read(lambda db: deferred.list_failed(db, limit)),
+        )
+        return earliest(aside.next_at(next_at, self.clock.now()), changes_at)
+
+    async def _due_at_once(self, limit: int, asked_at: float) -> float | None:
+        now = self.clock.now()
+        next_at = await self._file.read_soon(lambda db: overdue.next_due(db, now, self._lease_clock.now()))
+        if next_at is None or next_at > now:
+            return next_at
+        next_at, is_all = await self._write(overdue.due, limit, self._hold_of(asked_at))
+        if not is_all:
+            raise LeftUndone(LEFT_AS_IT_WAS)
+        return next_at
+
+    async def _due_each(self, limit: int, skipped: Skipped, asked_at: float) -> Done[float | None]:
+        return await self._write(overdue.due_each, limit, skipped, self._hold_of(asked_at))
+
+    def hold_leases(self) -> None:
+        self._file.outages.hold()
+
+    def _hold_of(self, asked_at: float) -> Callable[[Transaction], overdue.Hold | None]:
+        """Return what says how leases are held. Only for transactions: these can write."""
+        outages, lease_seconds = self._file.outages, self.lease_seconds
+
+        def hold(tx: Transaction) -> overdue.Hold | None:
+            outages.reached()
+            outages.hold_if_late(asked_at, lease_seconds)
+            served, held_for = outages.take_served(), outages.held_for(lease_seconds)
+            if held_for <= 0:
+                return None
+            return overdue.Hold(held_for, held_leases.count(tx, served, lease_seconds))
+
+        return hold
+
+    async def _watch_clock(self) -> None:
+        watch, clock = self._file.watch, self._file.host_clock
+        if watch is None or clock is None:
+            return
+        was, anchor = clock.anchor, watch.look()
+        if anchor is not None:
+            clock.use(await self._write(host.follow, was, anchor))
+            watch.followed()
+            log.warning("store %s: its time follows the machine's clock now", self.location)
+
+    # Groups
+
+    async def pause_group(self, name: str) -> None:
+        check_names(group=name)
+        await self._write(groups.set_paused, name, True)
+
+    async def resume_group(self, name: str) -> None:
+        check_names(group=name)
+        await self._write(groups.set_paused, name, False)
+
+    async def limit_group(
+        self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
+    ) -> None:
+        check_names(group=name)
+        check_limits(max_running, starts_per)
+        await self._write(groups.set_limits, name, max_running, starts_per)
+
+    async def list_groups(self) -> Sequence[Group]:
+        return await self._read(groups.list_groups)
+
+    # Schedules
+
+    async def put_schedule(self, new: NewSchedule) -> Schedule:
+        check_schedule(new)
+        return await self._write(schedules.put, new)
+
+    async def get_schedule(self, schedule_id: str) -> Schedule:
+        return await self._read_soon(schedules.get, schedule_id)
+
+    async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
+        return await self._read(schedules.list_schedules, after, limit)
+
+    async def pause_schedule(self, schedule_id: str) -> Schedule:
+        return await self._write(schedules.pause, schedule_id)
+
+    async def resume_schedule(self, schedule_id: str, next_at: float) -> Schedule:
+        return await self._write(schedules.resume, schedule_id, next_at)
+
+    async def delete_schedule(self, schedule_id: str) -> None:
+        await self._write(schedules.delete, schedule_id)
+
+    async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
+        now = self.clock.now()
+        return await self._file.read_soon(lambda db: schedules.due(db, now, limit))
+
+    async def fire_schedule(
+        self, schedule_id: str, expected: float, runs: Sequence[NewRun], next_at: float
+    ) -> bool:
+        return await self._write(schedules.fire, schedule_id, expected, runs, next_at)
+
+    # Workers
+
+    async def enlist(self, worker: WorkerInfo) -> None:
+        await self._write(leases.enlist, worker)
+
+    async def list_workers(self) -> Sequence[WorkerInfo]:
+        return await self._file.read(leases.list_workers)
+
+    async def announce(self, workflows: Sequence[WorkflowInfo]) -> None:
+        await self._write(registered.announce, workflows)
+
+    async def list_workflows(
+        self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[WorkflowInfo]:
+        which.check()
+        return await self._read(registered.list_workflows, which, after, limit)
+
+    async def delete_workflows(self, before: float, limit: int) -> int:
+        return await self._write(registered.delete, before, limit)
+
+    async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
+        if not held:
+            return set()
+        return await extend_leases(
+            self, held, lambda some: self._write(leases.heartbeat, worker_id, some, self.lease_seconds)
+        )
+
+    async def check_writable(self) -> None:
+        await self._file.write_check.look(lambda: self._write(writable.check))
+
+    async def release(self, worker_id: str, *, dead: bool = False) -> int:
+        return await self._write(leases.release, worker_id, dead)
+
+    def _write(
+        self,
+        work: Callable[Concatenate[Transaction, str, P], T | Refused],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Awaitable[T]:
+        namespace = self.namespace
+        return self._file.writer.write(lambda tx: work(tx, namespace, *args, **kwargs))
+
+    async def _read(
+        self, read: Callable[Concatenate[sqlite3.Connection, str, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        namespace = self.namespace
+        return await self._file.read(lambda db: read(db, namespace, *args, **kwargs))
+
+    async def _read_soon(
+        self, read: Callable[Concatenate[sqlite3.Connection, str, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        namespace = self.namespace
+        return await self._file.read_soon(lambda db: read(db, namespace, *args, **kwargs))
+
+
+class _File:
+    """The open file that views of several namespaces share: one writer, some readers, the listeners."""
+
+    def __init__(
+        self,
+        address: str | os.PathLike[str],
+        clock: Clock,
+        lease_clock: Clock,
+        busy_seconds: float,
+        inline_below_seconds: float,
+        host_clock: FileClock | None,
+        lease_seconds: float,
+    ) -> None:
+        self.path = path_of(address)
+        self.host_clock = host_clock
+        self.watch: Watch | None = None
+        self._lease_seconds = lease_seconds
+        self._read_clock_at = 0.0
+        self.location = f"sqlite:///{self.path}"
+        self.listeners = Listeners()
+        self.due_aside = OneByOne(overdue.ITEMS, log)
+        self.prune_aside = OneByOne([retention.JOB], log)
+        self.claims = Claims(log)
+        self.deferred = DeferredChanges(log)
+        self.outages = Outages()
+        self._clock = clock
+        self._lease_clock = lease_clock
+        self.busy_seconds = busy_seconds
+        self.write_check = WriteCheck(self.location, self._locked)
+        self._inline_below_seconds = inline_below_seconds
+        self._writer: Writer | None = None
+        self._readers = Readers(
+            READERS,
+            name="signoff-sqlite-reader",
+            location=self.location,
+            connect=lambda: connect_to_read(self.path, busy_seconds=self.busy_seconds),
+        )
+        self._opening = threading.Lock()
+        self._gate = Gate()
+        self._is_held = False  # by a thread that forks
+        self._has_let_go = False
+        self._was_forked = False
+        self._is_tainted = False
+        clock.on_jump(self.listeners.tell_jump)
+        forks.around(self)
+        forks.in_child(self)
+
+    def _locked(self) -> str | None:
+        return LOCKED if self.writer.locked_seconds else None
+
+    @property
+    def writer(self) -> Writer:
+        if self._writer is None:
+            raise StoreUnavailable(
+                self.location, forks.NOT_REOPENED if self._was_forked else "it is not open"
+            )
+        return self._writer
+
+    def open(self) -> None:
+        with self._opening:
+            if self._writer is not None:
+                return
+            if self._is_tainted:
+                raise StoreUnavailable(
+                    self.location,
+                    "this process was forked while other threads of its parent used the file, and SQLite cannot use it "
+                    "here. Fork before the store is opened, or use the start method 'spawn' or 'forkserver'",
+                )
+            prepare(self.path, self.location, busy_seconds=self.busy_seconds)
+            if (network := network_file_system(self.path)) is not None:
+                log.warning(
+                    "store %s is on a network file system (%s), where SQLite's locks and shared memory do not work "
+                    "between machines: several of them damage the file. Use a local disk, or Postgres",
+                    self.location,
+                    network,
+                )
+            try:
+                connection = self._connect()
+                if self.host_clock is not None:
+                    self.host_clock.use(host.begin(connection, self._lease_seconds))
+                    self.watch = Watch(self.host_clock, self.location)
+                committer = Committer(connection, self.path, self.location, self._clock, self._lease_clock)
+            except sqlite3.Error as error:
+                raise translate(error, self.location) from error
+            except OSError as error:
+                raise StoreUnavailable(self.location, str(error)) from error
+            self._writer = Writer(
+                committer,
+                location=self.location,
+                busy_seconds=self.busy_seconds,
+                inline_below_seconds=self._inline_below_seconds,
+                committed=self._tell_commit,
+                disturbed=self.listeners.tell_disturbance,
+                looked=self._disturbed,
+                outages=self.outages,
+            )
+            self._readers.open()
+            self._was_forked = False
+
+    def _connect(self) -> sqlite3.Connection:
+        return connect(self.path, busy_seconds=self.busy_seconds)
+
+    # SQLite shares locks between all connections of a process. A forked child would inherit its notes about them, but
+    # not the locks. So no connection is open when the process is forked.
+
+    def before_fork(self) -> None:
+        """Close all connections, if that is quick."""
+        self._has_let_go = False
+        if not self._opening.acquire(timeout=forks.WAIT_SECONDS):
+            return
+        self._is_held = True
+        if self._writer is None:
+            self._has_let_go = True
+            return
+        if not self._gate.shut(forks.WAIT_SECONDS):
+            return
+        self._readers.disconnect_all()
+        self._has_let_go = self._writer.let_go(forks.WAIT_SECONDS)
+
+    def after_fork(self) -> None:
+        """Open them again, in the parent."""
+        if not self._is_held:
+            return
+        if self._writer is not None and self._has_let_go:
+            self._writer.take_up(self._connect)
+        self._gate.open()
+        self._is_held = self._has_let_go = False
+        self._opening.release()
+
+    def forked(self) -> None:
+        """Have the child open the file anew."""
+        forks.keep(self._writer, *self._readers.inherited())
+        self._was_forked = self._writer is not None or self._was_forked
+        self._is_tainted = not self._has_let_go or self._is_tainted
+        self._writer = None
+        self._is_held = self._has_let_go = False
+        self._opening = threading.Lock()
+        self._gate = Gate()
+        self.listeners.forget()
+
+    def close(self) -> None:
+        with self._opening:
+            writer, self._writer = self._writer, None
+            self._readers.close()
+            if writer is not None:
+                writer.close()
+
+    def _disturbed(self, db: sqlite3.Connection) -> None:
+        """Another process has committed. It may have set the file's time."""
+        now = time.monotonic()
+        if self.host_clock is None or now < self._read_clock_at:
+            return
+        self._read_clock_at = now + READ_CLOCK_SECONDS
+        anchor = host.read(db)
+        if (
+            anchor is not None
+            and anchor != self.host_clock.anchor
+            and anchor.boot == self.host_clock.anchor.boot
+        ):
+            self.host_clock.use(anchor)
+            if self.watch is not None:
+                self.watch.followed()
+
+    def _tell_commit(self, transaction: Transaction) -> None:
+        self.listeners.tell(transaction.change)
+
+    async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        """Read on a reader's thread."""
+        self.writer.check_readable()
+        return await self._readers.call(lambda: self._read_here(read))
+
+    async def read_soon(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        """Do a small read at once if the writer is idle, else on a reader's thread."""
+        try:
+            found = self.writer.read_here(read)
+        except UnicodeEncodeError as error:
+            raise _no_text(error) from None
+        return await self.read(read) if found is None else found[0]
+
+    def _read_here(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            with self._gate:
+                return read(self._readers.connection())
+        except sqlite3.Error as error:
+            writer = self._writer
+            raise (translate(error, self.location) if writer is None else writer.explain(error)) from error
+        except UnicodeEncodeError as error:
+            raise _no_text(error) from None
+
+
+def _no_text(error: UnicodeEncodeError) -> InvalidValue:
+    return InvalidValue("id", f"{error.object!a:.100} has half of a surrogate pair, which is no Unicode text")

@@ -1,0 +1,257 @@
+"""What time brings in SQLite: deadlines, timers, lost leases; in one transaction, and one by one where that fails."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from signoff.errors import NotFound
+from signoff.records import MessageKind
+from signoff.stores.contract.store import FORGET_SECONDS
+from signoff.stores.shared.deferred_changes import Kind, Made
+from signoff.stores.shared.one_by_one import AT_ONCE, Done, Failure, Skipped
+from signoff.stores.sqlite import concurrency_keys as keys
+from signoff.stores.sqlite import deferred_changes as deferred
+from signoff.stores.sqlite import groups, messages, promises, runs
+from signoff.stores.sqlite import transitions as states
+from signoff.stores.sqlite.schema import left_as_it_was
+from signoff.stores.sqlite.transaction import Transaction
+
+FORGET_SILENT = "DELETE FROM workers WHERE seen_at <= ?"
+
+FORGET = "DELETE FROM workers WHERE id = ?"
+
+# When the next promise, timer, run deadline and rate-limited start are due; who was silent for longest, and
+# when the next lease runs out.
+NEXT_DUE = """
+SELECT
+    (SELECT min(due_at) FROM promises INDEXED BY promises_due WHERE state = 'pending' AND due_at IS NOT NULL),
+    (SELECT min(wake_at) FROM runs INDEXED BY runs_timers WHERE state = 'paused' AND wake_at IS NOT NULL),
+    (SELECT min(deadline_at) FROM runs INDEXED BY runs_deadlines
+        WHERE deadline_at IS NOT NULL AND deadline_passed = 0 AND ended_at IS NULL),
+    (SELECT min(opens_at) FROM groups INDEXED BY groups_opening WHERE opens_at IS NOT NULL),
+    (SELECT min(seen_at) FROM workers),
+    (SELECT min(lease_until) FROM runs INDEXED BY runs_leases WHERE state = 'running')
+"""
+
+SKIPPED = "(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:skipped))"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Items of one kind that time makes due.
+
+    Attributes:
+        source: Their table.
+        index: The index by which those are found that are due.
+        where: Which of the rows wait for their time.
+        at: The column of that time.
+        id: The column of their id.
+        number: The column of the row's number.
+    """
+
+    source: str
+    index: str
+    where: str
+    at: str
+    id: str = "id"
+    number: str = "number"
+
+    @property
+    def items(self) -> str:
+        """The statement that lists (namespace, id, number, time) of items but some, the first due first."""
+        return f"""
+            SELECT namespace, {self.id}, {self.number}, {self.at} FROM {self.source} INDEXED BY {self.index}
+            WHERE {self.where} AND (namespace, {self.id}) NOT IN {SKIPPED}
+            ORDER BY {self.at} LIMIT :limit
+        """
+
+    @property
+    def is_due(self) -> str:
+        """The statement that says whether an item is due."""
+        return f"""
+            SELECT 1 FROM {self.source}
+            WHERE namespace = :namespace AND {self.id} = :id AND {self.where} AND {self.at} <= :until
+        """
+
+    @property
+    def any_due(self) -> str:
+        """The statement that says whether any item is due."""
+        return f"""
+            SELECT 1 FROM {self.source} INDEXED BY {self.index} WHERE {self.where} AND {self.at} <= ? LIMIT 1
+        """
+
+
+JOBS: Final = {
+    "promise": Job("promises", "promises_due", "state = 'pending' AND due_at IS NOT NULL", "due_at"),
+    "timer": Job("runs", "runs_timers", "state = 'paused' AND wake_at IS NOT NULL", "wake_at"),
+    "deadline": Job(
+        "runs",
+        "runs_deadlines",
+        "deadline_at IS NOT NULL AND deadline_passed = 0 AND ended_at IS NULL",
+        "deadline_at",
+    ),
+    "lease": Job("runs", "runs_leases", "state = 'running'", "lease_until"),
+    "rate": Job("groups", "groups_opening", "opens_at IS NOT NULL", "opens_at", id="name", number="NULL"),
+    "worker": Job("workers", "workers_seen", "true", "seen_at", number="NULL"),
+}
+
+ITEMS: Final = {name: job.items for name, job in JOBS.items()}
+IS_DUE: Final = {name: job.is_due for name, job in JOBS.items()}
+ANY_DUE: Final = {name: job.any_due for name, job in JOBS.items()}
+
+_Do = Callable[[Transaction, str, str, int], object]
+
+DO: Final[dict[str, _Do]] = {
+    "promise": lambda tx, namespace, id, _: promises.time_out(tx, namespace, id),
+    "timer": lambda tx, _, id, number: states.wake_timer(tx, number),
+    "deadline": lambda tx, namespace, id, _: runs.pass_deadline(tx, namespace, id),
+    "lease": lambda tx, _, id, number: states.free(tx, number),
+    "rate": lambda tx, namespace, name, _: groups.open_one(tx, namespace, name),
+    "worker": lambda tx, _, id, number: tx.db.execute(FORGET, (id,)),
+}
+
+
+def _leave(tx: Transaction, namespace: str, run_id: str, n: int, details: dict[str, Any]) -> None:
+    kind = MessageKind(details.pop("kind"))
+    messages.leave(tx, namespace, run_id, kind, n=n, **details)
+
+
+def _cancel(tx: Transaction, namespace: str, run_id: str, n: int, details: dict[str, Any]) -> None:
+    with suppress(NotFound):  # it was deleted
+        runs.cancel(tx, namespace, run_id, None, details["by"])
+
+
+CHANGES: Final[dict[Kind, deferred.Make]] = {
+    "turn": lambda tx, namespace, id, n, details: states.pass_turn(tx, namespace, id),
+    "slot": lambda tx, namespace, id, n, details: keys.unblock(tx, namespace, id),
+    "cancel": _cancel,
+    "message": _leave,
+}
+
+
+def make_deferred(tx: Transaction, namespace: str) -> Made:
+    """Make changes that were refused before, one by one; see ``deferred_changes``."""
+    return deferred.make_some(tx, CHANGES)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Leases that have run out, and are not freed yet.
+
+    Attributes:
+        seconds: For how many seconds they are held.
+        but_until: Those that had run out by then, by the lease clock, are freed all the same; None: none is.
+    """
+
+    seconds: float
+    but_until: float | None
+
+
+def due(
+    tx: Transaction, namespace: str, limit: int, hold: Callable[[Transaction], Hold | None]
+) -> tuple[float | None, bool]:
+    """Do what time has brought.
+
+    Args:
+        tx: The transaction.
+        namespace: Any: it is done for all.
+        limit: Maximum items of each kind.
+        hold: Returns how leases are held; None: they are not.
+
+    Returns:
+        When the next thing is due; and whether no item was left as it was, but for the limit's sake.
+    """
+    held = hold(tx)
+    until = _until(tx, held)
+    done = {
+        "promise": promises.time_out_due(tx, limit),
+        "timer": states.wake_timers(tx, limit),
+        "deadline": runs.pass_deadlines(tx, limit),
+    }
+    lease_until = until["lease"]
+    if lease_until is not None:
+        done["lease"] = states.free_lost(tx, lease_until, limit)
+    done["rate"] = groups.open_due(tx, limit)
+    tx.db.execute(FORGET_SILENT, (until["worker"],))
+    done["worker"] = 0
+    next_at = next_due(tx.db, tx.now, tx.lease_now, 0.0 if held is None else held.seconds)
+    is_all = next_at is None or next_at > tx.now or not _any_left(tx, done, until, limit)
+    return next_at, is_all
+
+
+def _any_left(
+    tx: Transaction, done: Mapping[str, int], until: Mapping[str, float | None], limit: int
+) -> bool:
+    """Whether items are still due of a job that had room for them."""
+    return any(
+        count < limit and tx.db.execute(ANY_DUE[job], (until[job],)).fetchone() is not None
+        for job, count in done.items()
+    )
+
+
+def _until(tx: Transaction, held: Hold | None) -> dict[str, float | None]:
+    """Return by when items are due, by job: by the business clock or by that of leases; None: none is."""
+    lease_until = tx.lease_now if held is None else held.but_until
+    times: dict[str, float | None] = dict.fromkeys(JOBS, tx.now)
+    return times | {"lease": lease_until, "worker": tx.lease_now - FORGET_SECONDS}
+
+
+def next_due(db: sqlite3.Connection, now: float, lease_now: float, held_for: float = 0.0) -> float | None:
+    """Return when the next thing is due, in business time.
+
+    Leases have a clock of their own: the lease that ends in three seconds is due in three seconds, and none is due
+    before ``held_for`` seconds have passed.
+    """
+    *times, seen_at, lease_until = db.execute(NEXT_DUE).fetchone()
+    if seen_at is not None:
+        times.append(now + (seen_at + FORGET_SECONDS - lease_now))
+    if lease_until is not None:
+        times.append(now + max(lease_until - lease_now, held_for))
+    return min((time for time in times if time is not None), default=None)
+
+
+def due_each(
+    tx: Transaction,
+    namespace: str,
+    limit: int,
+    skipped: Skipped,
+    hold: Callable[[Transaction], Hold | None],
+) -> Done[float | None]:
+    """Do what time has brought one by one, but for some items. What fails leaves nothing behind; see ``due``."""
+    limit = min(limit, AT_ONCE)
+    held = hold(tx)
+    until = _until(tx, held)
+    failures: list[Failure] = []
+    times: list[float] = []
+    is_all = True
+
+    def do(job: str, namespace: str, id: str, number: int, ends: float) -> None:
+        DO[job](tx, namespace, id, number)
+        if tx.db.execute(IS_DUE[job], {"namespace": namespace, "id": id, "until": ends}).fetchone():
+            raise left_as_it_was()
+
+    for job, ends in until.items():
+        if job == "lease" and held is not None:
+            times.append(tx.now + held.seconds)
+        if ends is None:
+            continue
+        values = {"skipped": json.dumps(skipped.get(job, ())), "limit": limit + 1}
+        items = tx.db.execute(ITEMS[job], values).fetchall()
+        for namespace, id, number, at in items[:limit]:
+            if at > ends:
+                times.append(tx.now + at - ends)
+                break
+            error = tx.attempt(partial(do, job, namespace, id, number, ends))
+            if error is not None:
+                failures.append(Failure(job, (namespace, id), error))
+        else:
+            if len(items) > limit:
+                is_all = False
+                times.append(tx.now + items[limit][3] - ends)
+    return Done(min(times, default=None), failures, is_all)

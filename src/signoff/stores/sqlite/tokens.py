@@ -1,0 +1,194 @@
+"""Tokens in SQLite: secrets that stand for somebody or something, of which only hashes are kept."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from signoff.errors import NotFound
+from signoff.records import NewToken, Token, TokenKind
+from signoff.records.paging import Page, TokenFilter, page_number
+from signoff.stores.contract.tokens import TOUCH_SECONDS
+from signoff.stores.shared.equality import taken_token
+from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
+from signoff.stores.sqlite.transaction import Transaction
+
+COLUMNS = """namespace, id, kind, hash, subject, created_at, question_id, data, label, created_by, expires_at,
+    revoked_at, used_at"""
+
+CREATE = f"""
+INSERT INTO tokens ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)
+ON CONFLICT DO NOTHING
+RETURNING {COLUMNS}
+"""
+
+FIND = f"SELECT {COLUMNS} FROM tokens WHERE hash = ?"
+
+HAS = """
+WITH RECURSIVE named (namespace) AS (
+    SELECT min(namespace) FROM tokens
+    UNION ALL
+    SELECT (SELECT min(namespace) FROM tokens WHERE namespace > named.namespace) FROM named
+    WHERE named.namespace IS NOT NULL
+)
+SELECT 1 FROM named CROSS JOIN tokens INDEXED BY tokens_by_kind
+    ON tokens.namespace = named.namespace AND tokens.kind = ?
+WHERE tokens.ended_at IS NULL OR tokens.ended_at > ?
+LIMIT 1
+"""  # from one namespace to the next: no index begins with the kind
+
+GET = f"SELECT {COLUMNS} FROM tokens WHERE namespace = ? AND id = ?"
+
+LISTING = Listing(Token, COLUMNS, size_in_sqlite)
+
+LIST = f"""
+SELECT {LISTING.columns}, number FROM tokens INDEXED BY {{index}}
+WHERE namespace = :namespace AND kind = :kind AND {{filter}} AND number > :after
+ORDER BY number LIMIT :limit
+"""
+
+LIST_ALL = LIST.format(index="tokens_by_kind", filter="TRUE")
+LIST_OF_SUBJECT = LIST.format(index="tokens_by_subject", filter="subject = :subject")
+LIST_OF_QUESTION = LIST.format(
+    index="tokens_by_question",
+    filter="question_id = :question_id AND (:subject IS NULL OR subject = :subject)",
+)
+
+REVOKE = f"""
+UPDATE tokens SET revoked_at = coalesce(revoked_at, ?) WHERE namespace = ? AND id = ? RETURNING {COLUMNS}
+"""
+
+EXPIRE = f"""
+UPDATE tokens SET expires_at = min(coalesce(expires_at, :at), :at) WHERE namespace = :namespace AND id = :id
+RETURNING {COLUMNS}
+"""
+
+UNTOUCHED = """
+SELECT 1 FROM tokens WHERE namespace = ? AND id = ? AND (used_at IS NULL OR used_at <= ?)
+"""
+
+TOUCH = """
+UPDATE tokens SET used_at = ? WHERE namespace = ? AND id = ? AND (used_at IS NULL OR used_at <= ?)
+"""
+
+DELETE = """
+DELETE FROM tokens WHERE number IN (
+    SELECT number FROM tokens INDEXED BY tokens_ended
+    WHERE namespace = ? AND ended_at < ? AND ended_at IS NOT NULL
+    ORDER BY ended_at LIMIT ?
+)
+"""
+
+
+def create(tx: Transaction, namespace: str, new: NewToken) -> Token:
+    """Keep a token, or find the one that has its id and hash. Raises IdConflict."""
+    row = keep(tx, namespace, new)
+    if row is None:
+        row = tx.db.execute(GET, (namespace, new.id)).fetchone()
+    if row is None or (token := _token(row)).hash != new.hash:
+        raise taken_token(new)
+    return token
+
+
+def keep(tx: Transaction, namespace: str, new: NewToken) -> Sequence[Any] | None:
+    """Keep a token. Returns its row; None if its id or its hash is taken."""
+    values = (
+        namespace,
+        new.id,
+        new.kind.value,
+        new.hash,
+        new.subject,
+        tx.now,
+        new.question_id,
+        new.data,
+        new.label,
+        new.created_by,
+        new.expires_at,
+    )
+    return tx.db.execute(CREATE, values).fetchone()
+
+
+def find(db: sqlite3.Connection, hash: str) -> Token | None:
+    """Return the token with a hash, of any namespace."""
+    row = db.execute(FIND, (hash,)).fetchone()
+    return None if row is None else _token(row)
+
+
+def has(db: sqlite3.Connection, kinds: Sequence[TokenKind], now: float) -> bool:
+    """Return whether any namespace has an open token of these kinds."""
+    return any(db.execute(HAS, (kind.value, now)).fetchone() is not None for kind in kinds)
+
+
+def get(db: sqlite3.Connection, namespace: str, token_id: str) -> Token:
+    """Raises NotFound."""
+    return _found(token_id, db.execute(GET, (namespace, token_id)).fetchone())
+
+
+def list_tokens(
+    db: sqlite3.Connection, namespace: str, which: TokenFilter, after: str | None, limit: int
+) -> Page[Token]:
+    """Return a page of tokens in the order in which they were made."""
+    which.check()
+    statement = LIST_ALL
+    if which.question_id is not None:
+        statement = LIST_OF_QUESTION
+    elif which.subject is not None:
+        statement = LIST_OF_SUBJECT
+    values: dict[str, Any] = {
+        "namespace": namespace,
+        "kind": which.kind.value,
+        "subject": which.subject,
+        "question_id": which.question_id,
+        "after": page_number(after, 0),
+        "limit": limit + 1,
+    }
+    rows, more = read_page(db.execute(statement, values), limit, LISTING.bytes_of)
+    return Page(
+        tuple(LISTING.read(row, _token) for row in rows), str(rows[-1][-1]) if more and rows else None
+    )
+
+
+def revoke(tx: Transaction, namespace: str, token_id: str) -> Token:
+    """Have a token open nothing any more. Raises NotFound."""
+    return _found(token_id, tx.db.execute(REVOKE, (tx.now, namespace, token_id)).fetchone())
+
+
+def expire(tx: Transaction, namespace: str, token_id: str, at: float) -> Token:
+    """Have a token expire at a time, or when it does before. Raises NotFound."""
+    values = {"namespace": namespace, "id": token_id, "at": at}
+    return _found(token_id, tx.db.execute(EXPIRE, values).fetchone())
+
+
+def is_untouched(db: sqlite3.Connection, namespace: str, token_id: str, now: float) -> bool:
+    """Whether it should be noted that a token is used now."""
+    return db.execute(UNTOUCHED, (namespace, token_id, now - TOUCH_SECONDS)).fetchone() is not None
+
+
+def touch(tx: Transaction, namespace: str, token_id: str) -> None:
+    """Note that a token is used now, unless that was noted a short time ago."""
+    tx.db.execute(TOUCH, (tx.now, namespace, token_id, tx.now - TOUCH_SECONDS))
+
+
+def delete(tx: Transaction, namespace: str, before: float, limit: int) -> int:
+    """Delete tokens that ended before a time. Returns how many."""
+    return tx.db.execute(DELETE, (namespace, before, limit)).rowcount
+
+
+def _token(row: Sequence[Any]) -> Token:
+    fields = dict(zip(Token.__dataclass_fields__, row, strict=True))
+    fields["kind"] = TokenKind(fields["kind"])
+    for time in (
+        "created_at",
+        "expires_at",
+        "revoked_at",
+        "used_at",
+    ):  # RETURNING gives whole seconds as an int
+        fields[time] = None if fields[time] is None else float(fields[time])
+    return Token(**fields)
+
+
+def _found(token_id: str, row: Sequence[Any] | None) -> Token:
+    if row is None:
+        raise NotFound("token", token_id)
+    return _token(row)

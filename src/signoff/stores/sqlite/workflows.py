@@ -1,0 +1,82 @@
+"""The register of workflows in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from signoff.records import WorkflowInfo
+from signoff.records.paging import Page, WorkflowFilter, page_place, place_of
+from signoff.stores.contract.validation import check_workflows
+from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
+from signoff.stores.sqlite.transaction import Transaction
+
+COLUMNS = "group_name, name, version, is_current, description, parameters, namespace, seen_at"
+
+ANNOUNCE = f"INSERT OR REPLACE INTO workflows ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+
+LISTING = Listing(WorkflowInfo, COLUMNS, size_in_sqlite)
+
+LIST = f"""
+SELECT {LISTING.columns} FROM workflows
+WHERE namespace = :namespace AND (name, group_name, version) > (:name_before, :group_before, :version_before)
+    AND (:name IS NULL OR name = :name) AND (:group IS NULL OR group_name = :group)
+ORDER BY name, group_name, version LIMIT :limit
+"""
+
+DELETE = """
+DELETE FROM workflows WHERE rowid IN (
+    SELECT rowid FROM workflows WHERE namespace = ? AND seen_at < ?
+    ORDER BY seen_at, name, group_name, version LIMIT ?
+)
+"""
+
+
+def announce(tx: Transaction, namespace: str, workflows: Sequence[WorkflowInfo]) -> None:
+    """Put workflows on the register, or replace what it says of them."""
+    check_workflows(workflows)
+    rows = [
+        (
+            each.group,
+            each.name,
+            each.version,
+            each.is_current,
+            each.description,
+            each.parameters,
+            namespace,
+            tx.now,
+        )
+        for each in workflows
+    ]
+    tx.db.executemany(ANNOUNCE, rows)
+
+
+def list_workflows(
+    db: sqlite3.Connection, namespace: str, which: WorkflowFilter, after: str | None, limit: int
+) -> Page[WorkflowInfo]:
+    """Return a page of workflows, by name, group and version."""
+    name_before, group_before, version_before = page_place(after)
+    values = {
+        "namespace": namespace,
+        "name_before": name_before,
+        "group_before": group_before,
+        "version_before": version_before,
+        "name": which.name,
+        "group": which.group,
+        "limit": limit + 1,
+    }
+    rows, more = read_page(db.execute(LIST, values), limit, LISTING.bytes_of)
+    found = tuple(LISTING.read(row, _workflow) for row in rows)
+    last = found[-1] if more and found else None
+    return Page(found, None if last is None else place_of(last.name, last.group, last.version))
+
+
+def delete(tx: Transaction, namespace: str, before: float, limit: int) -> int:
+    """Delete what was not announced since a time. Returns how many."""
+    return tx.db.execute(DELETE, (namespace, before, limit)).rowcount
+
+
+def _workflow(row: Sequence[Any]) -> WorkflowInfo:
+    group, name, version, is_current, *rest = row
+    return WorkflowInfo(group, name, version, bool(is_current), *rest)

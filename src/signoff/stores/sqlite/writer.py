@@ -1,0 +1,335 @@
+"""The one writer of an SQLite store: it decides when and on which thread operations are committed.
+
+Operations asked for in one turn of an event loop are gathered. At the end of the turn they are committed
+on the spot if that is quick (the writer idle, no other process writing, commits fast of late); otherwise a
+thread commits them, together with whatever else has come by then. When only one task writes, its operation
+does not even wait for the end of the turn.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from signoff.errors import StoreError, StoreMoved, StoreReadOnly, StoreUnavailable
+from signoff.runtime.loggers import own_logger
+from signoff.stores.shared.group_commit import Turns, tell, tell_here
+from signoff.stores.shared.outages import OUTAGE_SECONDS, Outages
+from signoff.stores.shared.thread_wakeup import Bell
+from signoff.stores.sqlite.schema import is_busy
+from signoff.stores.sqlite.transaction import Committer, Refused, Transaction, Work
+from signoff.stores.sqlite.write_ahead_log import LogLimit
+
+T = TypeVar("T")
+
+log = own_logger("signoff.store")
+
+INLINE_AT_MOST: Final = 128  # operations; a longer batch would hold up the loop it is committed on
+LOOK_ABROAD_SOON: Final = 0.002  # seconds between looks for other processes' commits, while they make some
+LOOK_ABROAD_LATER: Final = 0.005
+RESERVE_AFTER: Final = 20  # commits; who makes fewer has no use for a log of full size
+LOOK_AT_FILES: Final = 0.05  # seconds between looks whether the path still leads to the open files
+RETRY_SOON: Final = 0.001  # seconds before asking again for a lock that another process holds
+RETRY_LATER: Final = 0.025
+LOCKED: Final = "another process keeps it locked"
+
+
+class Writer:
+    """Takes operations from any number of event loops and threads.
+
+    Args:
+        committer: The writing connection; nobody else may use it.
+        location: The store's address, for messages.
+        busy_seconds: How long to go on asking for a lock that another process holds.
+        inline_below_seconds: Commit on the event loop while commits take less than this; 0 never does.
+        committed: Called after each commit that changed something.
+        disturbed: Called when another process has committed.
+        looked: Called before that with the connection, which is free meanwhile.
+        outages: Told when writes wait for another process's lock, and when they go on.
+    """
+
+    def __init__(
+        self,
+        committer: Committer,
+        *,
+        location: str,
+        busy_seconds: float,
+        inline_below_seconds: float,
+        committed: Callable[[Transaction], None],
+        disturbed: Callable[[], None],
+        looked: Callable[[sqlite3.Connection], None],
+        outages: Outages,
+    ) -> None:
+        self._committer = committer
+        self._location = location
+        self._busy_seconds = busy_seconds
+        self._inline_below = inline_below_seconds
+        self._committed = committed
+        self._disturbed = disturbed
+        self._looked = looked
+        self._outages = outages
+        self._lock = threading.Lock()  # held by whoever uses the committer
+        self._turns = Turns(self._commit_one, self._commit_turn)
+        self._waiting: deque[Work[Any]] = deque()
+        self._bell = Bell()
+        self._closing = False
+        self._moved: str | None = None  # why the open files are not those at the path any more
+        self._is_read_only = False
+        self._locked_since: float | None = None  # on the monotonic clock: by another process
+        self._is_lock_told = False
+        self._reporting = threading.Lock()
+        self._looked_at_files = 0.0
+        self._has_reserved = False
+        self._log_limit = LogLimit(location)
+        self._data_version = committer.first_data_version
+        self._looked_at = time.monotonic()
+        self._disturbed_at = self._looked_at - 60.0
+        self._thread = threading.Thread(target=self._serve, name="signoff-sqlite-writer", daemon=True)
+        self._thread.start()
+
+    # For callers, on their event loops
+
+    def write(self, work: Callable[[Transaction], T | Refused]) -> Awaitable[T]:
+        """Do ``work`` in a transaction, and return its result when that is durable.
+
+        ``work`` may be done a second time after a rollback. If it raises, nothing of it remains. It is done
+        or not done as a whole, even if the caller is cancelled.
+        """
+        self.check_readable()
+        if self._is_read_only:
+            self._outages.waiting()
+            raise StoreReadOnly(self._location)
+        return self._turns.do(Work(work))
+
+    def read_here(self, read: Callable[[sqlite3.Connection], T]) -> tuple[T] | None:
+        """Do a small read on this thread, if the writer is idle; None if it is not."""
+        self.check_readable()
+        if self._inline_below <= 0 or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return None if self._closing else (read(self._committer.db),)
+        except sqlite3.Error as error:
+            if is_busy(error):
+                return None
+            raise self.explain(error) from error
+        finally:
+            self._lock.release()
+
+    @property
+    def locked_seconds(self) -> float:
+        """For how long another process has kept writes waiting; 0: none does."""
+        since = self._locked_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def explain(self, error: sqlite3.Error) -> StoreError:
+        """Return what an error means that a reader has met. If it is that the file is lost, refuse everything."""
+        explained = self._committer.explain(error)
+        self._report_loss()
+        return explained
+
+    def check_readable(self) -> None:
+        """Raise StoreUnavailable if the writer is closed, or the path does not lead to the open files any more."""
+        if self._closing:
+            raise StoreUnavailable(self._location, "it is closed")
+        if self._moved is not None:
+            raise StoreMoved(self._location, self._moved)
+
+    def close(self) -> None:
+        """Finish what waits, end the thread and close the connection. Blocks."""
+        self._closing = True
+        self._bell.ring()
+        self._thread.join()
+        self._abandon()
+        with self._lock:
+            self._committer.db.close()
+
+    def let_go(self, seconds: float) -> bool:
+        """Close the connection until ``take_up``. Returns False, with nothing done, if it stays in use for so long."""
+        if not self._lock.acquire(timeout=seconds):
+            return False
+        self._committer.db.close()
+        return True
+
+    def take_up(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        """Go on after ``let_go``."""
+        try:
+            self._committer.use(connect())
+            self._data_version = self._committer.first_data_version
+        except (sqlite3.Error, OSError) as error:
+            self._report(f"its file could not be opened again after a fork: {error}", is_read_only=False)
+        finally:
+            self._lock.release()
+        self._disturbed()
+
+    def _commit_one(self, operation: Work[Any]) -> bool:
+        return self._commit_here([operation])
+
+    def _commit_turn(self, batch: list[Work[Any]]) -> None:
+        if self._commit_here(batch):
+            return
+        self._waiting.extend(batch)
+        self._bell.ring()
+        if not self._thread.is_alive():
+            self._abandon()
+
+    def _commit_here(self, batch: list[Work[Any]]) -> bool:
+        if self._committer.average_seconds >= self._inline_below or len(batch) > INLINE_AT_MOST:
+            return False
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            # What came earlier goes first; and after a close the connection is gone.
+            transaction = None if self._waiting or self._closing else self._committer.commit(batch)
+            self._report_loss()
+        finally:
+            self._lock.release()
+        if transaction is None:
+            return False
+        self._locked_since = None
+        self._note_outage()
+        tell_here(batch)
+        self._announce(transaction)
+        return True
+
+    def _announce(self, transaction: Transaction) -> None:
+        if transaction:
+            self._committed(transaction)
+
+    def _abandon(self) -> None:
+        left = _take_all(self._waiting)
+        for operation in left:
+            operation.error = StoreUnavailable(self._location, "it is closed")
+        tell(left)
+
+    # The thread
+
+    def _serve(self) -> None:
+        while True:
+            self._bell.wait(self._time_to_look_abroad())
+            if self._waiting:
+                self._commit_waiting()
+            elif self._closing:
+                return
+            if not self._has_reserved and self._committer.commits >= RESERVE_AFTER:
+                with self._lock:
+                    self._has_reserved = self._committer.reserve_log()
+            if self._time_to_look_abroad() <= 0:
+                self._look_abroad()
+            if self._looked_at - self._looked_at_files >= LOOK_AT_FILES:
+                self._look_at_files()
+            if self._log_limit.is_due(self._committer.files.log_bytes, time.monotonic()):
+                self._empty_log()
+
+    def _empty_log(self) -> None:
+        with self._lock:
+            if not self._closing and self._moved is None:
+                self._has_reserved &= not self._committer.empty_log(self._log_limit)
+
+    def _commit_waiting(self) -> None:
+        batch: list[Work[Any]] = []
+        give_up_at = time.monotonic() + self._busy_seconds
+        retry_after = RETRY_SOON
+        with self._lock:
+            while True:
+                batch += _take_all(self._waiting)
+                transaction = self._committer.commit(batch)
+                if transaction is not None:
+                    break
+                self._note_lock()
+                if time.monotonic() > give_up_at:
+                    for operation in batch:
+                        operation.error = StoreUnavailable(self._location, LOCKED)
+                    self._locked_since = None  # nothing waits any more: the next write finds out
+                    break
+                time.sleep(retry_after)
+                retry_after = min(retry_after * 1.5, RETRY_LATER)
+            self._report_loss()
+            if transaction is not None:
+                if self._is_lock_told:
+                    self._is_lock_told = False
+                    log.warning("store %s: it is locked no more, writes go on", self._location)
+                self._locked_since = None
+                self._note_outage()
+        tell(batch)
+        if transaction is not None:
+            self._announce(transaction)
+
+    def _note_outage(self) -> None:
+        """Note whether the last commit was taken."""
+        if self._committer.is_refused:
+            self._outages.waiting()
+        else:
+            self._outages.reached()
+
+    def _note_lock(self) -> None:
+        """Note that another process holds the lock, and log it once if it has done so for long."""
+        self._outages.waiting()
+        if self._locked_since is None:
+            self._locked_since = time.monotonic()
+        elif not self._is_lock_told and self.locked_seconds > OUTAGE_SECONDS:
+            self._is_lock_told = True
+            log.warning("store %s: %s, so writes wait", self._location, LOCKED)
+
+    def _look_at_files(self) -> None:
+        self._looked_at_files = self._looked_at
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if self._closing:
+                return
+            files = self._committer.files
+            reason = self._committer.lost = files.look(self._committer.is_whole)
+            self._report(reason, is_read_only=reason is None and files.is_read_only)
+        finally:
+            self._lock.release()
+
+    def _report_loss(self) -> None:
+        """Have everything refused at once if a commit has found that the files are lost."""
+        if self._committer.lost is not None:
+            self._report(self._committer.lost, is_read_only=False)
+
+    def _report(self, moved: str | None, *, is_read_only: bool) -> None:
+        with self._reporting:
+            if (moved, is_read_only) == (self._moved, self._is_read_only):
+                return
+            self._moved, self._is_read_only = moved, is_read_only
+        if moved is not None:
+            log.error("%s", StoreMoved(self._location, moved))
+        elif is_read_only:
+            log.error("%s", StoreReadOnly(self._location))
+        else:
+            log.warning("store %s: its files are in their places again, work goes on", self._location)
+
+    def _time_to_look_abroad(self) -> float:
+        lively = self._looked_at - self._disturbed_at < 1.0
+        return self._looked_at + (LOOK_ABROAD_SOON if lively else LOOK_ABROAD_LATER) - time.monotonic()
+
+    def _look_abroad(self) -> None:
+        self._looked_at = time.monotonic()
+        if not self._lock.acquire(blocking=False):
+            return  # somebody commits here just now: look again after the next wait
+        try:
+            version = self._committer.data_version()
+            if version != self._data_version:
+                self._looked(self._committer.db)
+        except sqlite3.Error as error:
+            if not is_busy(error):
+                log.warning("store %s: cannot look for other processes' commits: %s", self._location, error)
+            return
+        finally:
+            self._lock.release()
+        if version != self._data_version:
+            self._data_version = version
+            self._disturbed_at = self._looked_at
+            self._disturbed()
+
+
+def _take_all(waiting: deque[Work[Any]]) -> list[Work[Any]]:
+    taken: list[Work[Any]] = []
+    while waiting:
+        taken.append(waiting.popleft())
+    return taken

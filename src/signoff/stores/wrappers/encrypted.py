@@ -1,0 +1,419 @@
+"""A store whose payloads are encrypted at rest, whatever store keeps them.
+
+Encrypted are what workflows, people and programs say: arguments, results, errors, journal entries, questions, answers,
+notes, signals, messages of progress, live text, what the audit trail tells of them, the addresses from which people
+act, and how workflows describe themselves. What the store finds and orders by is not: ids, names of workflows, steps
+and signals, states, times, users and groups; nor the reason of a cancellation.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum, auto
+from inspect import iscoroutinefunction, signature
+from typing import Any, Final, TypeVar, cast
+
+from signoff.codec.ciphers import MARK, CannotDecrypt, Ciphers, is_encrypted
+from signoff.errors import IdConflict, InvalidValue, MissingKey, RequestConflict
+from signoff.records import (
+    Amendment,
+    AuditEvent,
+    AuditKind,
+    CallKind,
+    Entry,
+    LiveText,
+    Message,
+    MessageKind,
+    NewAuditEvent,
+    NewPromise,
+    NewRule,
+    NewRun,
+    NewSchedule,
+    NewSignal,
+    Origin,
+    Promise,
+    PromiseKind,
+    PromiseState,
+    Rule,
+    Run,
+    Schedule,
+    Settlement,
+    WorkflowInfo,
+)
+from signoff.records.paging import Page
+from signoff.runtime.loggers import own_logger
+from signoff.stores.contract.snapshots import Saved, SavedRequest, SavedRun
+from signoff.stores.contract.store import Claim, Outcome, Store, Write
+from signoff.stores.contract.validation import check_events, check_live, check_rule, check_workflows
+from signoff.stores.shared.equality import canonical, difference, same_json
+from signoff.stores.wrappers.view import View
+
+log = own_logger("signoff.stores")
+
+
+class _Part(Enum):
+    """What a field of a record holds, and so how it is encrypted."""
+
+    JSON = auto()  # kept as the JSON of a text
+    COMPARED = auto()  # the same, in one spelling: the store asks whether two say the same
+    TEXT = auto()
+    DETAILS = auto()  # the JSON of an object: whole, or in parts where the store itself made it
+    RECORDS = auto()  # one, or several
+
+
+_PAYLOADS: Final[Mapping[type, Mapping[str, _Part]]] = {
+    NewRun: {"arguments": _Part.COMPARED},
+    Run: {"arguments": _Part.COMPARED, "result": _Part.JSON, "error": _Part.JSON},
+    Entry: {"value": _Part.JSON, "error": _Part.JSON, "details": _Part.JSON},
+    NewPromise: {"data": _Part.JSON},
+    Origin: {"address": _Part.TEXT},
+    Promise: {
+        "data": _Part.JSON,
+        "value": _Part.JSON,
+        "note": _Part.TEXT,
+        "progress": _Part.JSON,
+        "origin": _Part.RECORDS,
+    },
+    Settlement: {"value": _Part.COMPARED, "note": _Part.TEXT, "origin": _Part.RECORDS},
+    Amendment: {
+        "progress": _Part.JSON,
+        "settlement": _Part.RECORDS,
+        "events": _Part.RECORDS,
+        "rule": _Part.RECORDS,
+        "signal": _Part.RECORDS,
+    },
+    NewSignal: {"value": _Part.COMPARED},
+    NewRule: {"arguments": _Part.DETAILS},
+    Rule: {"arguments": _Part.DETAILS},
+    NewAuditEvent: {"details": _Part.DETAILS, "origin": _Part.RECORDS},
+    AuditEvent: {"details": _Part.DETAILS, "origin": _Part.RECORDS},
+    Message: {"value": _Part.JSON, "error": _Part.JSON, "note": _Part.TEXT},
+    Outcome: {"result": _Part.JSON, "error": _Part.JSON},
+    NewSchedule: {"arguments": _Part.COMPARED},
+    Schedule: {"arguments": _Part.COMPARED},
+    LiveText: {"text": _Part.TEXT},
+    WorkflowInfo: {"description": _Part.TEXT, "parameters": _Part.DETAILS},
+    Write: {"entries": _Part.RECORDS, "opens": _Part.RECORDS, "starts": _Part.RECORDS},
+    Claim: {"run": _Part.RECORDS, "messages": _Part.RECORDS},
+    Page: {"items": _Part.RECORDS},
+    Saved: {"runs": _Part.RECORDS, "promises": _Part.RECORDS},
+    SavedRun: {
+        "run": _Part.RECORDS,
+        "entries": _Part.RECORDS,
+        "promises": _Part.RECORDS,
+        "messages": _Part.RECORDS,
+        "requests": _Part.RECORDS,
+    },
+    SavedRequest: {"value": _Part.COMPARED},
+}
+"""The payloads of each record. What is not here is kept as it is."""
+
+_TELLING: Final = (CallKind.QUESTION, CallKind.PROGRESS)
+_TOLD: Final = {**_PAYLOADS[Entry], "name": _Part.TEXT}
+"""The payloads of an entry whose name is what a person reads."""
+
+S = TypeVar("S")
+
+_KINDS: Final[Mapping[type, str]] = {
+    NewSchedule: "schedule",
+    Schedule: "schedule",
+    NewRule: "rule",
+    Rule: "rule",
+    Entry: "entry",
+    NewAuditEvent: "event",
+    AuditEvent: "event",
+    LiveText: "live",
+    WorkflowInfo: "workflow",
+}
+"""What a payload is bound to besides an id: of two records with one id neither is read as the other's.
+
+Not of what the store itself moves from one to the other: a promise's or a run's end, and the message that tells of it.
+"""
+
+_FROM_STORE: Final = ("error", "details")
+"""Payloads that the store itself may have written, which has no keys: that a run was cancelled, or tried again."""
+
+_RECORDED_BY_STORE: Final = {AuditKind.ASKED, *(AuditKind(state.value) for state in PromiseState)}
+
+_LEAVING_OUT: Final = ("claim", "read_messages")
+"""Operations that leave out what cannot be decrypted, so that it stops nothing else."""
+
+_WHOLE: Final = "encrypted"
+_PARTS: Final = ("data", "value", "note")
+
+_AS_KEPT: Final = ("unsealed",)
+"""What the chain of the audit trail is made of: the rows themselves, so that it is verified without keys."""
+
+
+def encrypted(store: Store, ciphers: Ciphers, *, refuses_plaintext: bool = False) -> Store:
+    """Return a store that keeps payloads encrypted in another one.
+
+    Every process that opens the database needs the keys; whoever works through a server does not. What was written
+    without encryption stays readable.
+
+    Args:
+        store: Where everything is kept.
+        ciphers: The keys.
+        refuses_plaintext: Whether a payload that is not encrypted is refused when it is read (MissingKey), since
+            somebody without keys has written it. For databases that were encrypted from the start.
+
+    Example::
+
+        app = Signoff(encrypted(SqliteStore("signoff.db"), Ciphers.parse(os.environ["SIGNOFF_ENCRYPTION_KEYS"])))
+    """
+    return cast("Store", _EncryptedStore(store, ciphers, refuses_plaintext))
+
+
+class _EncryptedStore(View):
+    """Passes every operation on, with what goes in encrypted and what comes out decrypted."""
+
+    def __init__(self, inner: Store, ciphers: Ciphers, refuses_plaintext: bool) -> None:
+        super().__init__(inner)
+        self._ciphers = ciphers
+        self._refuses_plaintext = refuses_plaintext
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.inner, name)
+        if name in _AS_KEPT or not iscoroutinefunction(getattr(Store, name, None)):
+            return found
+        return self._passing_on(name, found)
+
+    def within(self, namespace: str) -> Store:
+        return encrypted(
+            self.inner.within(namespace), self._ciphers, refuses_plaintext=self._refuses_plaintext
+        )
+
+    def _passing_on(self, name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
+        first = next(iter(signature(operation).parameters), "")
+
+        @functools.wraps(operation)
+        async def passed_on(*args: Any, **named: Any) -> Any:
+            place = _place_of(args[0] if args else named.get(first), "")
+            sealed = [self._seal(each, place) for each in args]
+            sealed_named = {each: self._seal(value, place) for each, value in named.items()}
+            found = await operation(*sealed, **sealed_named)
+            return self._readable(found) if name in _LEAVING_OUT else self._open(found, place)
+
+        return passed_on
+
+    # Where the store compares what was said twice, the key may have been changed in between
+
+    async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
+        try:
+            done = await self.inner.create_run(self._seal(new, ""), token=token)
+        except IdConflict:
+            found: Run = self._open(await self.inner.get_run(new.id), new.id)
+            if difference(found, new) is not None:
+                raise
+            return found, False
+        return self._open(done, new.id)
+
+    async def settle(
+        self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
+    ) -> tuple[Promise, bool]:
+        try:
+            done = await self.inner.settle(promise_id, kind, self._seal(settlement, promise_id), token=token)
+        except RequestConflict:
+            found: Promise = self._open(await self.inner.get_promise(promise_id), promise_id)
+            if found.state is not settlement.state or not same_json(found.value, settlement.value):
+                raise
+            return found, False
+        return self._open(done, promise_id)
+
+    # What is no record
+
+    async def signal(self, run_id: str, name: str, value: str, **more: Any) -> bool:
+        bound_to = _bound_to(self.inner.namespace, "signal", run_id, name)
+        sealed = self._sealed(value, _Part.COMPARED, bound_to, "")
+        return await self.inner.signal(run_id, name, sealed, **more)
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
+        if reason is not None and reason.startswith(MARK):
+            raise InvalidValue("reason", f"it begins with {MARK!r}, as encrypted values do")
+        return self._open(await self.inner.cancel(run_id, reason=reason, by=by), run_id)
+
+    # Encrypting
+
+    def _seal(self, value: Any, place: str) -> Any:
+        if isinstance(value, list | tuple):
+            return _each(value, lambda item: self._seal(item, place))
+        parts = _payloads_of(value)
+        if parts is None:
+            return value
+        if isinstance(value, NewAuditEvent):  # what nobody could read back, the store cannot see any more
+            check_events([value])
+        if isinstance(value, NewRule):
+            check_rule(value)
+        if isinstance(value, WorkflowInfo):
+            check_workflows([value])
+        if isinstance(value, LiveText):
+            check_live([value])
+        within = _place_of(value, place)
+
+        def seal(name: str, how: _Part, part: Any) -> Any:
+            if _is_reason(value):
+                return part
+            return self._sealed(part, how, self._owner(value, within, name), within)
+
+        return _changed(value, parts, seal)
+
+    def _owner(self, value: Any, place: str, name: str) -> str:
+        """Return what a payload of a record is bound to."""
+        namespace = getattr(value, "namespace", self.inner.namespace)
+        if isinstance(value, WorkflowInfo):  # it is announced in the store's, whatever it says
+            namespace = self.inner.namespace
+        if isinstance(value, SavedRequest | NewSignal) or (
+            isinstance(value, Message) and value.kind is MessageKind.SIGNAL
+        ):
+            return _bound_to(namespace, "signal", value.run_id, value.name or "")
+        kind = _KINDS.get(cast("type[object]", type(value)), "run" if name == "arguments" else "")
+        return _bound_to(namespace, kind, place, "value" if name == "result" else name)
+
+    def _sealed(self, part: Any, how: _Part, bound_to: str, place: str) -> Any:
+        match how:
+            case _Part.RECORDS:
+                return self._seal(part, place)
+            case _Part.COMPARED:
+                part = canonical(part)
+            case _:
+                pass
+        text = self._ciphers.encrypt(part, bound_to=bound_to)
+        match how:
+            case _Part.TEXT:
+                return text
+            case _Part.DETAILS:
+                return json.dumps({_WHOLE: text})
+            case _:
+                return json.dumps(text)
+
+    # Decrypting
+
+    def _open(self, value: Any, place: str) -> Any:
+        if isinstance(value, list | tuple):
+            return _each(value, lambda item: self._open(item, place))
+        parts = _payloads_of(value)
+        if parts is None:
+            return value
+        within = _place_of(value, place)
+
+        left_out = getattr(value, "left_out", None) or ()
+
+        def read(name: str, how: _Part, part: Any) -> Any:
+            if name in left_out:
+                return part
+            if how is _Part.RECORDS:
+                is_settlings = isinstance(value, AuditEvent) and value.kind in _RECORDED_BY_STORE
+                return self._open(part, value.question_id if is_settlings else within)
+            if _is_reason(value):
+                return part
+            bound_to = self._owner(value, within, name)
+            strict = self._refuses_plaintext and name not in _FROM_STORE
+            match how:
+                case _Part.TEXT:
+                    return self._plain(part, bound_to, strict)
+                case _Part.DETAILS if isinstance(value, AuditEvent):
+                    return self._plain_details(part, bound_to, value)
+                case _Part.DETAILS:
+                    return self._plain_object(part, bound_to, strict)
+                case _:
+                    return self._plain_json(part, bound_to, strict)
+
+        return _changed(value, parts, read)
+
+    def _readable(self, found: Sequence[Any]) -> Sequence[Any]:
+        readable: list[Any] = []
+        for each in found:
+            try:
+                readable.append(self._open(each, ""))
+            except MissingKey as error:
+                log.error("%s is left out: %s", _named(each), error)
+        return readable
+
+    def _plain(self, text: str, bound_to: str, strict: bool) -> str:
+        if strict and not text.startswith(MARK):
+            raise MissingKey(self.inner.location, "it is not encrypted, and so somebody else's")
+        try:
+            return self._ciphers.decrypt(text, bound_to=bound_to)
+        except CannotDecrypt as error:
+            raise MissingKey(self.inner.location, str(error)) from None
+
+    def _plain_json(self, text: str, bound_to: str, strict: bool) -> str:
+        if not is_encrypted(text):
+            return self._plain(text, bound_to, strict=True) if strict else text
+        return self._plain(json.loads(text), bound_to, strict)
+
+    def _plain_object(self, text: str, bound_to: str, strict: bool) -> str:
+        whole = json.loads(text).get(_WHOLE) if strict or MARK in text else None
+        if strict or isinstance(whole, str):
+            return self._plain(str(whole), bound_to, strict)
+        return text
+
+    def _plain_details(self, text: str, bound_to: str, event: AuditEvent) -> str:
+        """Return the details of an event: whole, or, of what the store recorded itself, in its parts."""
+        is_own = event.kind in _RECORDED_BY_STORE
+        strict = self._refuses_plaintext
+        if not is_own:
+            return self._plain_object(text, bound_to, strict)
+        if not strict and MARK not in text:
+            return text
+        details: Any = json.loads(text)
+        for name in _PARTS:
+            if isinstance(part := details.get(name), str):
+                read = self._plain if name == "note" else self._plain_json
+                owner = _bound_to(event.namespace, "", event.question_id, name)
+                details[name] = read(part, owner, strict)
+        return json.dumps(details)
+
+
+def _is_reason(value: Any) -> bool:
+    """Whether what a record says is the reason of a cancellation, which is kept as it is."""
+    return isinstance(value, Message) and value.kind is MessageKind.CANCEL
+
+
+def _payloads_of(value: Any) -> Mapping[str, _Part] | None:
+    if isinstance(value, Entry) and value.call in _TELLING:
+        return _TOLD
+    return _PAYLOADS.get(cast("type[object]", type(value)))
+
+
+def _each(items: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a list or tuple of what its items are changed to; itself, if none of them is."""
+    old: list[Any] = list(items)
+    new = [change(item) for item in old]
+    return items if all(map(operator.is_, old, new)) else type(items)(new)
+
+
+def _changed(record: Any, parts: Mapping[str, _Part], change: Callable[[str, _Part, Any], Any]) -> Any:
+    """Return a record with those of its parts changed that are there."""
+    found = {name: (how, getattr(record, name)) for name, how in parts.items()}
+    return replace(
+        record,
+        **{name: change(name, how, part) for name, (how, part) in found.items() if part is not None},
+    )
+
+
+def _bound_to(namespace: str, *parts: str) -> str:
+    return json.dumps([namespace, *parts])
+
+
+def _named(found: Claim | tuple[Message, int]) -> str:
+    return f"run {found.run.id!r}" if isinstance(found, Claim) else f"a message of run {found[0].run_id!r}"
+
+
+def _place_of(value: Any, within: str) -> str:
+    """Where something is kept: its own id, or else of what it belongs to."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Entry):
+        return f"{within}/{value.seq}"
+    if isinstance(value, Message):
+        return value.name or value.run_id
+    if isinstance(value, LiveText):
+        return f"{value.run_id}/{value.epoch}/{value.seq}"
+    if isinstance(value, WorkflowInfo):
+        return json.dumps([value.group, value.name, value.version])
+    return getattr(value, "id", None) or getattr(value, "run_id", None) or within

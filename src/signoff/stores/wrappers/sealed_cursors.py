@@ -1,0 +1,121 @@
+"""Seals the cursors of lists for clients of a server.
+
+Stores page by row number, and rows of all namespaces share one count. A number, and even the difference of two,
+says how much other tenants do.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import re
+import secrets
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from signoff.errors import InvalidValue
+from signoff.records.paging import Page
+from signoff.stores.contract.store import Store
+from signoff.stores.wrappers.view import View
+
+NUMBERED: Final = frozenset(
+    {
+        "list_runs",
+        "list_promises",
+        "list_audit",
+        "list_rules",
+        "list_tokens",
+        "list_deliveries",
+        "list_sessions",
+    }
+)
+"""Lists that are paged by row number. The others are paged by what their rows show anyway: ids and names."""
+
+_HALVES: Final = ("signoff:cursors:0", "signoff:cursors:1")
+"""Channels, which nothing is sent to, whose places in the chain are random numbers: the key of a namespace."""
+
+_BITS: Final = 62
+_NUMBER_BYTES: Final = 8
+_TAG_BYTES: Final = 12
+_CURSOR: Final = re.compile("[A-Za-z0-9_-]{27}")
+
+
+class CursorKeys:
+    """The keys of namespaces. Each is kept in the namespace itself, so that all servers of a database share it."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, bytes] = {}
+
+    async def of(self, store: Store) -> bytes:
+        """Return the key of a store's namespace, which is made when it is first needed."""
+        if store.namespace not in self._keys:
+            halves = [await _number(store, name) for name in _HALVES]
+            self._keys[store.namespace] = b"".join(half.to_bytes(8, "big") for half in halves)
+        return self._keys[store.namespace]
+
+
+async def _number(store: Store, name: str) -> int:
+    while (number := await store.read_cursor(name)) is None:
+        await store.expand(name, None, secrets.randbits(_BITS), [])
+    return number
+
+
+def with_sealed_cursors(store: Store, keys: CursorKeys) -> Store:
+    """Return a view of a store whose cursors show nothing, and are good for the same list and namespace only."""
+    return cast("Store", CursorSealingStore(store, keys))
+
+
+class CursorSealingStore(View):
+    """Passes every operation on, and seals the cursors of lists.
+
+    Args:
+        inner: A store.
+        keys: Seal cursors.
+    """
+
+    def __init__(self, inner: Store, keys: CursorKeys) -> None:
+        super().__init__(inner)
+        self._keys = keys
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.inner, name)
+        return self._sealing(name, found) if name in NUMBERED else found
+
+    def within(self, namespace: str) -> Store:
+        return with_sealed_cursors(self.inner.within(namespace), self._keys)
+
+    def _sealing(self, name: str, read: Callable[..., Any]) -> Callable[..., Any]:
+        async def read_sealed(*which: Any, after: str | None = None, **more: Any) -> Page[Any]:
+            if isinstance(after, str):
+                after = _opened(after, name, await self._keys.of(self.inner))
+            page: Page[Any] = await read(*which, after=after, **more)
+            if page.next is None:
+                return page
+            return Page(page.items, _sealed(page.next, name, await self._keys.of(self.inner)))
+
+        return read_sealed
+
+
+# The tag is made of the list and the number, and hides the number, too: one number has one cursor.
+
+
+def _sealed(number: str, name: str, key: bytes) -> str:
+    plain = int(number).to_bytes(_NUMBER_BYTES, "big")
+    tag = hmac.digest(key, b"tag" + name.encode() + b"\0" + plain, "sha256")[:_TAG_BYTES]
+    return base64.urlsafe_b64encode(tag + _hidden(plain, tag, key)).rstrip(b"=").decode()
+
+
+def _opened(cursor: str, name: str, key: bytes) -> str:
+    """Raises InvalidValue."""
+    if _CURSOR.fullmatch(cursor) is not None:
+        written = base64.urlsafe_b64decode(f"{cursor}=")
+        plain = _hidden(written[_TAG_BYTES:], written[:_TAG_BYTES], key)
+        number = str(int.from_bytes(plain, "big"))
+        if hmac.compare_digest(_sealed(number, name, key), cursor):
+            return number
+    raise InvalidValue("after", f"{cursor!r} is no page of this list; pass a page's `next`")
+
+
+def _hidden(text: bytes, tag: bytes, key: bytes) -> bytes:
+    mask = hmac.digest(key, b"mask" + tag, "sha256")
+    return bytes(a ^ b for a, b in zip(text, mask, strict=False))

@@ -1,0 +1,1 @@
+"""The reference model of the store contract."""

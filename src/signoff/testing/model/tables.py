@@ -1,0 +1,130 @@
+"""What the model of a store keeps: its tables, and what an operation has touched in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from signoff.records import (
+    AuditEvent,
+    Entry,
+    LiveText,
+    Message,
+    Promise,
+    Rate,
+    Rule,
+    Run,
+    Schedule,
+    Seal,
+    Session,
+    Token,
+    WorkerInfo,
+    WorkflowInfo,
+)
+from signoff.records.deliveries import Delivery
+from signoff.stores.contract.store import Change
+
+Key = tuple[str, str]  # namespace and id
+
+
+@dataclass
+class Facts:
+    """What no reader sees of a run."""
+
+    number: int
+    ready_at: float
+    cancel_asked: bool = False
+    deadline_passed: bool = False
+    claim_token: str | None = None
+    takeover_seq: int = 0
+
+
+@dataclass
+class Limits:
+    """What limits a group, and what its rate has left: see GCRA."""
+
+    is_paused: bool = False
+    max_running: int | None = None
+    starts_per: Rate | None = None
+    whole_at: float = 0.0
+    opens_at: float | None = None
+
+    def may_start(self, now: float) -> bool:
+        if self.starts_per is None:
+            return True
+        each = self.starts_per.seconds / self.starts_per.count
+        return max(self.whole_at, now) + each <= now + self.starts_per.seconds + 1e-6
+
+    def note_start(self, now: float) -> None:
+        if self.starts_per is not None:
+            self.whole_at = max(self.whole_at, now) + self.starts_per.seconds / self.starts_per.count
+
+    def hold_back(self) -> bool:
+        """Have the next start become due. Returns whether that is news."""
+        assert self.starts_per is not None
+        rate, known = self.starts_per, self.opens_at
+        self.opens_at = self.whole_at + rate.seconds / rate.count - rate.seconds
+        return self.opens_at != known
+
+
+@dataclass
+class Tables:
+    """Everything that is stored. Runs, promises and tokens are in the order of their creation."""
+
+    runs: dict[Key, Run] = field(default_factory=dict[Key, Run])
+    facts: dict[Key, Facts] = field(default_factory=dict[Key, Facts])
+    sessions: dict[Key, tuple[int, Session]] = field(
+        default_factory=dict[Key, tuple[int, Session]]
+    )  # with the number of the run that was started last
+    journals: dict[Key, list[Entry]] = field(default_factory=dict[Key, list[Entry]])
+    messages: dict[Key, list[Message]] = field(default_factory=dict[Key, list[Message]])
+    promises: dict[Key, Promise] = field(default_factory=dict[Key, Promise])
+    waiters: dict[tuple[str, str, str], set[tuple[str, int]]] = field(
+        default_factory=dict[tuple[str, str, str], set[tuple[str, int]]]
+    )
+    requests: dict[tuple[str, str, str], tuple[str, str | None]] = field(
+        default_factory=dict[tuple[str, str, str], tuple[str, str | None]]
+    )  # the signal's name and value; of an answer, the promise
+    made: int = 0  # how many runs, promises and tokens were ever created
+    promise_numbers: dict[Key, int] = field(default_factory=dict[Key, int])
+    calls: set[tuple[str, str, str, str]] = field(
+        default_factory=set[tuple[str, str, str, str]]
+    )  # their tokens
+    groups: dict[Key, Limits] = field(default_factory=dict[Key, Limits])
+    schedules: dict[Key, Schedule] = field(default_factory=dict[Key, Schedule])
+    workers: dict[str, WorkerInfo] = field(default_factory=dict[str, WorkerInfo])
+    workflows: dict[tuple[str, str, str, str], WorkflowInfo] = field(
+        default_factory=dict[tuple[str, str, str, str], WorkflowInfo]
+    )  # by namespace, name, group and version
+    live: dict[Key, list[LiveText]] = field(default_factory=dict[Key, list[LiveText]])
+    rules: dict[Key, Rule] = field(default_factory=dict[Key, Rule])
+    audit: list[AuditEvent] = field(default_factory=list[AuditEvent])
+    chains: dict[str, list[Seal]] = field(default_factory=dict[str, list[Seal]])
+    tokens: dict[Key, Token] = field(default_factory=dict[Key, Token])
+    token_numbers: dict[Key, int] = field(default_factory=dict[Key, int])
+    cursors: dict[Key, int] = field(default_factory=dict[Key, int])  # by channel
+    deliveries: dict[Key, tuple[int, Delivery]] = field(default_factory=dict[Key, tuple[int, Delivery]])
+
+
+@dataclass
+class Commit:
+    """What an operation has touched so far."""
+
+    runs: set[Key] = field(default_factory=set[Key])
+    woken: set[Key] = field(default_factory=set[Key])
+    ended: set[Key] = field(default_factory=set[Key])
+    ready: set[str] = field(default_factory=set[str])  # namespaces in which a run may have become claimable
+    due: bool = False
+
+    def of(self, namespace: str) -> Change:
+        """What listeners of a namespace are told."""
+        return Change(
+            runs=_ids(self.runs, namespace),
+            woken=_ids(self.woken, namespace),
+            ended=_ids(self.ended, namespace),
+            ready=namespace in self.ready,
+            due=self.due,
+        )
+
+
+def _ids(keys: set[Key], namespace: str) -> frozenset[str]:
+    return frozenset(id for owner, id in keys if owner == namespace)

@@ -1,0 +1,1 @@
+"""The API that workflow code is written against."""

@@ -1,0 +1,127 @@
+"""Callbacks in workflow code: questions that something elsewhere answers, at an address of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Generator
+from dataclasses import replace
+from typing import Any
+
+from signoff.engine.run.call_inputs import inputs_text
+from signoff.engine.run.calls import PromiseCall
+from signoff.engine.run.execution import Execution
+from signoff.engine.run.unawaited_context_calls import Awaited
+from signoff.errors import NonDeterminism, QuestionCancelled, RegistrationError, SignalTimeout
+from signoff.people.questions.answers import Answer, read_answer
+from signoff.people.questions.callback_terms import BY_HAND, PATH, RETURN, secret_in
+from signoff.people.questions.question import Question
+from signoff.records import CallKind, Entry, NewPromise, TokenKind
+from signoff.stores.tokens import hash_of, new_secret
+from signoff.workflow.handles import DurablePromise
+from signoff.workflow.questions import inputs_of
+
+
+class CallbackCall(PromiseCall):
+    """A question that is answered from elsewhere. Its address is made once, and journaled as the question is opened."""
+
+    kind = CallKind.QUESTION
+    __slots__ = ("declared", "public_url", "question", "url")
+
+    def __init__(
+        self,
+        execution: Execution,
+        question: Question,
+        declared: Any,
+        timeout_seconds: float | None,
+        public_url: str | None,
+    ) -> None:
+        super().__init__(execution, question.text, timeout=timeout_seconds)
+        self.question = question
+        self.declared = declared
+        self.public_url = public_url
+        self.url = ""
+
+    def begin(self) -> asyncio.Future[Any]:
+        if self.future is None:
+            self._take()
+            self.url = self._known_url(self._execution.numbers.next_n(self._execution)) or self._new_url()
+            self.data = self.question.to_json()
+        return super().begin()
+
+    def inputs_now(self) -> str | None:
+        parts = inputs_of(self.question)
+        if self.timeout is not None:
+            parts["timeout_seconds"] = json.dumps(self.timeout)
+        return inputs_text(parts)
+
+    def new_promise(self, now: float) -> NewPromise:
+        new = super().new_promise(now)
+        return replace(new, assignees=BY_HAND, callback=hash_of(secret_in(self.url)))
+
+    def facts(self, new: NewPromise) -> dict[str, Any]:
+        return {**super().facts(new), "url": self.url}
+
+    def answered(self, entry: Entry) -> Answer:
+        return read_answer(self.question, entry, self.declared)
+
+    def cancelled(self, entry: Entry) -> Exception:
+        return QuestionCancelled(self.id, entry.fact("by"), entry.fact("note"))
+
+    def timed_out(self) -> Exception:
+        return SignalTimeout(f"a callback to {self.name!r}", self.timeout or 0.0)
+
+    def _known_url(self, n: int) -> str | None:
+        opened = self._execution.past.questions.get(n)
+        url = None if opened is None else opened.fact("url")
+        if opened is not None and url is None:  # people are asked: no address would answer that
+            issued = f"callback {self.name!r}"
+            self._execution.refuse(NonDeterminism(self.run.id, n, f"question {self.name!r}", issued, None))
+        return url
+
+    def _new_url(self) -> str:
+        if self.public_url is None:
+            lacks = RegistrationError(
+                f"callback {self.name!r} has no address: say where others reach the server, such as "
+                "Signoff(public_url='https://signoff.example.com') or SIGNOFF_PUBLIC_URL, and retry the run"
+            )
+            self._execution.refuse(lacks)  # what the code does from here on does not count
+            return ""
+        return f"{self.public_url}{PATH}/{new_secret(TokenKind.CALLBACK)}"
+
+
+class OpenCallback(DurablePromise):
+    """A callback that is open. Awaiting it waits for its ``Answer``.
+
+    Attributes:
+        url: Its address, the same at every attempt and at every replay. Whoever has it can answer, once.
+    """
+
+    def __init__(self, call: CallbackCall) -> None:
+        super().__init__(call)
+        self.url = call.url
+
+    @property
+    def state(self) -> str:
+        """The secret in the address, for OAuth: what an authorization request has as its ``state``."""
+        return secret_in(self.url)
+
+    @property
+    def redirect_uri(self) -> str:
+        """One address for all callbacks, as OAuth servers want it registered: there ``state`` says which one it is."""
+        return f"{self.url.rpartition('/')[0]}/{RETURN}"
+
+
+class CallbackOpening(Awaited, Awaitable[OpenCallback]):
+    """What ``ctx.callback()`` returns. Awaiting it opens the callback and gives it."""
+
+    def __init__(self, call: CallbackCall) -> None:
+        self._call = call
+        self._opened: OpenCallback | None = None
+
+    def __await__(self) -> Generator[Any, None, OpenCallback]:
+        if self._opened is None:
+            self._call.begin()
+            self._opened = OpenCallback(self._call)
+        return self._opened
+        yield

@@ -1,0 +1,169 @@
+"""What workflow code holds of things under way: handles, promises, and the awaitables that give them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Generator
+from typing import Any, Generic, TypeVar, cast
+
+from signoff.engine.run.calls import Call, ChildCall, DetachedCall, ProgressCall, PromiseCall
+from signoff.engine.run.execution import Execution
+from signoff.engine.run.unawaited_context_calls import Awaited, Built
+from signoff.workflow.functions import LocalCall
+
+T = TypeVar("T")
+
+
+class Handle(Awaited, Awaitable[T], Generic[T]):
+    """Something under way, begun with ``lfi`` or ``rfi``; awaiting it waits for its value, which it is not itself."""
+
+    def __init__(self, execution: Execution, running: Call[T] | asyncio.Task[T]) -> None:
+        self._execution = execution
+        self._running = running
+
+    @property
+    def said(self) -> str:
+        return f"the handle of {self.id!r}"
+
+    @property
+    def id(self) -> str:
+        """The id of the child run; for a function of this run, its task's name."""
+        running = self._running
+        if isinstance(running, asyncio.Task):
+            return running.get_name()
+        return running.id if isinstance(running, ChildCall) else running.name
+
+    def done(self) -> bool:
+        """Whether its value is there."""
+        running = self._running
+        future = running if isinstance(running, asyncio.Task) else running.begin()
+        return future.done()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        self._execution.disown(self._running)
+        return (yield from self._running.__await__())
+
+
+class Invocation(Awaited, Awaitable[Handle[T]], Generic[T]):
+    """What ``lfi`` and ``rfi`` return. Awaiting it begins and gives the handle."""
+
+    def __init__(self, execution: Execution, call: Call[T] | LocalCall) -> None:
+        self._execution = execution
+        self._call = call
+        self._handle: Handle[T] | None = None
+
+    def options(self, **options: Any) -> Invocation[T]:
+        """Change how it is called, as the options of ``lfc`` or ``rfc`` do."""
+        self._call.options(**options)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+        return self
+
+    def __await__(self) -> Generator[Any, None, Handle[T]]:
+        if self._handle is None:
+            begun = self._call.begin()
+            running = cast("asyncio.Task[T]", begun) if isinstance(self._call, LocalCall) else self._call
+            self._execution.adopt(running)
+            self._handle = Handle(self._execution, running)
+        return self._handle
+        yield
+
+
+class DurablePromise(Awaited, Awaitable[Any]):
+    """A promise of this run. Awaiting it waits until something outside has settled it; it is not its value itself."""
+
+    def __init__(self, call: PromiseCall) -> None:
+        self._call = call
+
+    @property
+    def said(self) -> str:
+        return f"promise {self.id!r}"
+
+    @property
+    def id(self) -> str:
+        """The id under which it can be settled from outside."""
+        return self._call.id
+
+    def done(self) -> bool:
+        """Whether it is settled, as far as this run has been told."""
+        return self._call.begin().done()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return (yield from self._call.__await__())
+
+
+class Opening(Awaited, Awaitable[DurablePromise]):
+    """What ``ctx.promise()`` returns. Awaiting it creates the promise and gives it."""
+
+    def __init__(self, execution: Execution, call: PromiseCall) -> None:
+        self._promise = DurablePromise(call)
+        self._call = call
+
+    def __await__(self) -> Generator[Any, None, DurablePromise]:
+        self._call.begin()
+        return self._promise
+        yield
+
+
+class Detached(Awaited, Awaitable[str]):
+    """What ``ctx.detached()`` returns. Awaiting it starts the run and gives its id."""
+
+    def __init__(self, execution: Execution, call: DetachedCall) -> None:
+        self._execution = execution
+        self._call = call
+
+    def options(self, **options: Any) -> Detached:
+        """Change how the run is started, as the options of ``rfc`` do."""
+        self._call.options(**options)
+        return self
+
+    def __await__(self) -> Generator[Any, None, str]:
+        if self._call.future is None:
+            self._execution.note(self._call)
+        return self._call.id
+        yield
+
+
+class Note(Awaited, Awaitable[None]):
+    """What ``ctx.progress()`` returns. Awaiting it notes."""
+
+    def __init__(self, execution: Execution, call: ProgressCall) -> None:
+        self._execution = execution
+        self._call = call
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if self._call.future is None:
+            self._execution.note(self._call)
+        return
+        yield
+
+
+class Sleep(Built, Coroutine[Any, Any, None]):
+    """What ``ctx.sleep()`` returns: a coroutine that sleeps."""
+
+    __slots__ = ("_seconds", "_sleeping")
+
+    def __init__(self, execution: Execution, seconds: float) -> None:
+        self._build(execution)
+        self._seconds = seconds
+        self._sleeping: Coroutine[Any, Any, None] | None = None
+
+    @property
+    def said(self) -> str:
+        return f"sleep of {self._seconds} s"
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._begin().__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._begin().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._begin().throw(*error)
+
+    def close(self) -> None:
+        self._begin().close()
+
+    def _begin(self) -> Coroutine[Any, Any, None]:
+        self._take()
+        if self._sleeping is None:
+            self._sleeping = asyncio.sleep(self._seconds)
+        return self._sleeping
