@@ -1,0 +1,87 @@
+"""Rule: a package imports those below it, never those above. See ``docs/architecture.md``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import signoff
+
+LAYERS = [
+    "errors",
+    "version",
+    "runtime",
+    "codec",
+    "records",
+    "wire",
+    "observability",
+    "stores",
+    "engine",
+    "redaction",
+    "people",
+    "workflow",
+    "service",
+    "client",
+    "agents",
+    "flows",
+    "app",
+    "signoff",
+    "server",
+    "doctor",
+    "testing",
+    "cli",
+    "__main__",
+]
+
+PACKAGE = Path(signoff.__file__).parent
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def _layer(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def _imports(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            yield from (f"signoff.{each.name}" if module == "signoff" else module for each in node.names)
+
+
+def _upward(file: Path) -> list[str]:
+    parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
+    own = _layer(".".join(parts).removesuffix(".__init__"))
+    below = LAYERS[: LAYERS.index(own) + 1]
+    ours = {name for name in _imports(file) if name == "signoff" or name.startswith("signoff.")}
+    layers = {name: _layer(name) for name in ours}
+    # ``from signoff import Context`` names no package: it is the public API.
+    return [name for name, layer in layers.items() if (layer if layer in LAYERS else "signoff") not in below]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_package_imports_none_above_it(layer: str) -> None:
+    files = [PACKAGE / "__init__.py"] if layer == "signoff" else [*(PACKAGE / layer).rglob("*.py")]
+    files = files or [PACKAGE / f"{layer}.py"]
+    assert {str(file): found for file in files if (found := _upward(file))} == {}
+
+
+def test_every_package_has_its_layer() -> None:
+    found = {
+        path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert found - {"__init__"} == {*LAYERS} - {"signoff"}
+
+
+def test_the_architecture_page_names_files_that_exist() -> None:
+    page = (DOCS / "architecture.md").read_text()
+    named = {part for part in page.split("`")[1::2] if part.endswith(".py") and "/" in part}
+    assert len(named) > 30
+    assert [
+        name for name in sorted(named) if not (PACKAGE / name).exists() and not (DOCS.parent / name).exists()
+    ] == []
