@@ -21,7 +21,7 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from signoff import BusinessHours, Context, Signoff
-from signoff.engine.run.replay_check import Verdict, check
+from signoff.engine.run.trial_replay import Verdict, check
 from signoff.errors import NonDeterminism, SignoffError
 from signoff.people.questions.actions import Action
 from signoff.records import EntryKind, RunState

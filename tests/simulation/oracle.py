@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from signoff.engine.run.replay_check import Verdict, check
+from signoff.engine.run.trial_replay import Verdict, check
 from signoff.records import CallKind, Entry, EntryKind, Promise, PromiseState, Run, RunState
 from signoff.testing.simulation import World
 from signoff.workflow.registry import Registry

@@ -21,7 +21,7 @@ from signoff.cli.output import Output
 from signoff.cli.target import Target, connect, json_option, on_client, place_options, require_database
 from signoff.client.async_client import AsyncClient
 from signoff.engine.run import blocking_guard
-from signoff.engine.run.replay_check import Finding, Verdict, check
+from signoff.engine.run.trial_replay import Finding, Verdict, check
 from signoff.engine.worker.leases import BUSY_SECONDS
 from signoff.records import Entry, Run, RunState
 from signoff.records.paging import RunFilter

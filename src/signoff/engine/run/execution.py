@@ -11,7 +11,6 @@ import atexit
 import contextlib
 import inspect
 import itertools
-import json
 import math
 import random
 import warnings
@@ -25,7 +24,6 @@ from signoff import codec
 from signoff.engine.run import blocking_guard, fatal_exceptions
 from signoff.engine.run.branches import GROWN_FROM, Branch, Numbers, by_number, first_future_of
 from signoff.engine.run.call_inputs import KEY as INPUTS
-from signoff.engine.run.call_inputs import differing, other_functions, said
 from signoff.engine.run.calls import Call, DetachedCall, ProgressCall, SignalCall, TimerCall, check_name
 from signoff.engine.run.discard import discard, forget
 from signoff.engine.run.event_loop import (
@@ -39,16 +37,15 @@ from signoff.engine.run.event_loop import (
 )
 from signoff.engine.run.loop_callbacks import TimerCallback
 from signoff.engine.run.memory_weight import PLAIN_BYTES, bytes_of, runs_weighed
+from signoff.engine.run.replay_check import ReplayCheck, diverged
 from signoff.engine.run.replay_index import Past, inputs_in
 from signoff.engine.run.unawaited_context_calls import Built, report_left
-from signoff.engine.steps.function_identity import is_swap
 from signoff.errors import (
     BusyLoop,
     CallbackFailed,
     CannotRunHere,
     ContinueAsNew,
     InvalidValue,
-    NonDeterminism,
     NotAwaited,
     OutsideWorkflow,
     RunCancelled,
@@ -168,8 +165,7 @@ class Execution:
         self._patches: dict[str, bool] = {}
         self._children: list[Call[Any] | asyncio.Task[Any]] = []
         self._stopped_by: EntryKind | None = None
-        # By name and inputs: journaled steps for which a deploy has another function, and how each differs.
-        self._replaced: dict[tuple[str, str], NonDeterminism] | None = None
+        self._check: ReplayCheck | None = None  # once a call differs from the journal
         self._recorded: list[Entry] | None = None  # of calls, while a journal is replayed
         self._begin = begin
         self._main: asyncio.Task[Any] | None = None
@@ -362,8 +358,8 @@ class Execution:
         call.n = self.numbers.take(self)
         call.inputs = call.inputs_now()
         recorded = self.past.calls.pop(call.n, None) if self.past.calls else None
-        if self._replaced is not None:
-            self._check_moved(call)
+        if self._check is not None:
+            self.failure = self.failure or self._check.moved(call)
         if recorded is not None:
             call.is_journaled = True
             self._compare(call, recorded)
@@ -381,7 +377,7 @@ class Execution:
     def _compare(self, call: Call[Any], recorded: Entry) -> None:
         """Fail the run if a call is not what the journal has under its number."""
         if recorded.call != call.kind or (recorded.name or "") != call.name:
-            self._diverge(recorded, f"{call.kind} {call.name!r}", self._here())
+            self._diverge(recorded, f"{call.kind} {call.name!r}", self.line())
             return
         details = recorded.details
         if call.inputs is None:
@@ -389,46 +385,18 @@ class Execution:
                 return
         elif details is not None and details.startswith(_INPUTS_BEGIN + call.inputs):
             return
-        was, now = inputs_in(recorded), json.loads(call.inputs or "{}")
-        found = differing(was, now)
-        functions = call.replaced(other_functions(was, now, self.function_named(call.name)), self.shared)
-        if (found and not call.explains(found, was, self.shared)) or any(
-            is_swap(before, after, self.codes()) for before, after in functions
-        ):
-            self.failure = self.failure or self._difference(call, was, now)
-        elif functions:
-            if self._replaced is None:
-                self._replaced = {}
-            self._replaced[call.name, _text_of(was)] = self._difference(call, was, now)
+        if self._check is None:
+            self._check = ReplayCheck(self.run.id, weakref.proxy(self))
+        self.failure = self.failure or self._check.compare(call, recorded)
 
     def function_named(self, name: str) -> str:
         """Return the function that a step of this name calls if the journal names none: see ``identity_of``."""
         return f"{self.program.home}:{name}"
 
-    def _check_moved(self, call: Call[Any]) -> None:
-        """Fail the run if a call is one that the journal has under another number.
-
-        Functions of one name have changed places then: it was no deploy that has replaced the first.
-        """
-        if self._replaced and call.inputs is not None:
-            moved = self._replaced.get((call.name, _text_of(json.loads(call.inputs))))
-            self.failure = self.failure or moved
-
-    def _here(self) -> str:
+    def line(self) -> str:
         """Name the line of user code that runs; if none does, as a task begins a call, that at which the run waits."""
         found = calling_line(inspect.currentframe(), is_own=True)
         return self.waiting_line() if found == UNKNOWN_LINE else found
-
-    def _difference(self, call: Call[Any], was: dict[str, Any], now: dict[str, Any]) -> NonDeterminism:
-        what = f"{call.kind} {call.name!r}".strip()
-        return NonDeterminism(
-            self.run.id,
-            call.n,
-            f"{what} with {said(was)}",
-            f"{what} with {said(now)}",
-            self._here(),
-            inputs=(was, now),
-        )
 
     def abandon(self, call: Call[Any]) -> None:
         """Give up an open call: its task was cancelled while it waited."""
@@ -703,13 +671,9 @@ class Execution:
     def _diverge(
         self, recorded: Entry, issued: str, where: str | None, otherwise: CallKind = CallKind.STEP
     ) -> None:
-        """Fail the run since the code does not do what the journal has; an entry without a call is ``otherwise``."""
-        what = f"{recorded.call or otherwise} {recorded.name or ''!r}".strip()
-        self.failure = self.failure or NonDeterminism(self.run.id, recorded.n or 0, what, issued, where)
-
-
-def _text_of(inputs: dict[str, Any]) -> str:
-    return json.dumps(inputs, sort_keys=True)
+        """Fail the run since the code does not do what the journal has."""
+        error = diverged(self.run.id, recorded, issued, where, otherwise)
+        self.failure = self.failure or error
 
 
 def _only_continuation(error: BaseException | None) -> ContinueAsNew | None:

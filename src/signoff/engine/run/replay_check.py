@@ -1,185 +1,109 @@
-"""Does a recorded journal fit the code at hand? Replays it in memory: no step runs, nothing is written."""
+"""Comparing the calls that a run's code issues with those in its journal: a difference is ``NonDeterminism``."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Protocol
+from types import CodeType
+from typing import Any, Protocol
 
-from signoff.engine.run.calls import StepCall
-from signoff.engine.run.execution import Execution, Program
-from signoff.engine.run.replay import replay
-from signoff.engine.steps.attempt import Attempt
-from signoff.errors import NonDeterminism, SignoffError
-from signoff.records import CallKind, Entry, EntryKind, Run
+from signoff.engine.run.call_inputs import differing, other_functions, said
+from signoff.engine.run.calls import Call
+from signoff.engine.run.replay_index import inputs_in
+from signoff.engine.steps.function_identity import is_swap
+from signoff.errors import NonDeterminism
+from signoff.records import CallKind, Entry
 
 
-class Programs(Protocol):
-    """The registry of workflows, as a check sees it."""
+class RunningCode(Protocol):
+    """The code of a run, as a check sees it."""
 
-    def program(self, workflow: str, version: str | None) -> Program:
-        """Return the code of a workflow: that version if it is here, else the newest. Raises UnknownWorkflow."""
+    def codes(self) -> list[CodeType]:
+        """Return the code objects of the run."""
+        ...
+
+    @property
+    def shared(self) -> Sequence[object]:
+        """The objects that all runs of this code share, besides modules."""
+        ...
+
+    def function_named(self, name: str) -> str:
+        """Return the function that a step of this name calls if the journal names none."""
+        ...
+
+    def line(self) -> str:
+        """Return the line of user code that runs now."""
         ...
 
 
-class Verdict(StrEnum):
-    """What a check found."""
-
-    FITS = "fits"
-    PARTLY = "partly"  # it fits up to a step whose value was not kept
-    DIFFERS = "differs"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What came of checking one journal.
-
-    Attributes:
-        run_id: The run.
-        workflow: Its workflow.
-        verdict: Whether the code fits.
-        entries: How many entries its present generation has.
-        checked: How many of them were replayed.
-        message: What is wrong, or why not all of it was checked; None if it fits.
-        n: The number of the call at which they part.
-        recorded: What the journal holds there.
-        issued: What the code has there.
-        where: ``file:line`` of the code, if it asked for something there.
-    """
-
-    run_id: str
-    workflow: str
-    verdict: Verdict
-    entries: int = 0
-    checked: int = 0
-    message: str | None = None
-    n: int | None = None
-    recorded: str | None = None
-    issued: str | None = None
-    where: str | None = None
-
-
-async def check(run: Run, entries: Sequence[Entry], programs: Programs) -> Finding:
-    """Replay a journal on the code at hand and say whether it fits.
-
-    No step is run. So the check ends, without blame, at a ``durable=False`` step, whose value no journal holds.
+class ReplayCheck:
+    """Compares one run's calls with its journal.
 
     Args:
-        run: The run.
-        entries: Its journal; of a run that continued as new, the present generation counts.
-        programs: The workflows at hand.
+        run_id: The run.
+        code: Its code.
     """
-    entries = _generation(entries)
-    begun: list[Execution] = []
 
-    def begin(first: Entry, replaying: int) -> Execution:
-        program = programs.program(run.workflow, first.fact("version"))
-        begun.append(Execution(run, program, first, replaying=replaying))
-        return begun[0]
+    def __init__(self, run_id: str, code: RunningCode) -> None:
+        self._run_id = run_id
+        self._code = code
+        # By name and inputs: journaled steps for which a deploy has another function, and how each differs.
+        self._replaced: dict[tuple[str, str], NonDeterminism] = {}
 
-    try:
-        if not entries:
-            programs.program(run.workflow, None)
-            return Finding(run.id, run.workflow, Verdict.FITS)
-        return _finding(run, entries, await replay(begin, entries, _refuse_to_run))
-    except _NotKept as missing:
-        return _partly(run, entries, missing.step)
-    except SignoffError as error:
-        return Finding(run.id, run.workflow, Verdict.DIFFERS, len(entries), message=str(error))
-    finally:
-        for execution in begun:
-            execution.discard()
+    def compare(self, call: Call[Any], recorded: Entry) -> NonDeterminism | None:
+        """Compare the inputs of a call with those that the journal has under its number.
 
-
-class _NotKept(Exception):  # not an error: it leads out of the replay
-    def __init__(self, step: StepCall) -> None:
-        super().__init__(step.name)
-        self.step = step
-
-
-async def _refuse_to_run(step: StepCall) -> Attempt:
-    raise _NotKept(step)
-
-
-def _generation(entries: Sequence[Entry]) -> Sequence[Entry]:
-    starts = [
-        index for index, entry in enumerate(entries) if entry.kind in (EntryKind.STARTED, EntryKind.CONTINUED)
-    ]
-    return entries[starts[-1] :] if starts else []
-
-
-def _partly(run: Run, entries: Sequence[Entry], step: StepCall) -> Finding:
-    ends = [
-        index
-        for index, entry in enumerate(entries)
-        if entry.kind is EntryKind.COMPLETED and entry.n == step.n
-    ]
-    message = (
-        f"checked up to step {step.name!r} (call {step.n}): it is durable=False, so its value is not in the journal "
-        f"and the step would have to run again"
-    )
-    return Finding(run.id, run.workflow, Verdict.PARTLY, len(entries), ends[0], message, n=step.n)
-
-
-def _finding(run: Run, entries: Sequence[Entry], execution: Execution) -> Finding:
-    failure = execution.failure
-    if isinstance(failure, NonDeterminism):
-        return _differs(run, entries, failure, _ending(execution))
-    if failure is not None:
-        return Finding(run.id, run.workflow, Verdict.DIFFERS, len(entries), message=str(failure))
-    recorded = _recorded_end(entries)
-    if recorded is not None and (execution.outcome is None or execution.outcome.state != recorded):
-        last_n = execution.numbers.last_n
-        n = last_n if execution.outcome is None else last_n + 1
-        parting = NonDeterminism(run.id, n, f"the end: {recorded}", _next_move(execution), None)
-        return _differs(run, entries, parting, None)
-    return Finding(run.id, run.workflow, Verdict.FITS, len(entries), len(entries))
-
-
-def _differs(run: Run, entries: Sequence[Entry], parting: NonDeterminism, ending: str | None) -> Finding:
-    issued = f"{parting.issued} ({ending})" if ending and parting.where is None else parting.issued
-    before = [index for index, entry in enumerate(entries) if entry.n == parting.n]
-    return Finding(
-        run.id,
-        run.workflow,
-        Verdict.DIFFERS,
-        len(entries),
-        before[0] if before else len(entries) - 1,
-        str(NonDeterminism(run.id, parting.n, parting.recorded, issued, parting.where)),
-        parting.n,
-        parting.recorded,
-        issued,
-        parting.where,
-    )
-
-
-def _recorded_end(entries: Sequence[Entry]) -> EntryKind | None:
-    last = entries[-1]
-    if last.kind in (EntryKind.SUCCEEDED, EntryKind.CANCELLED):
-        return last.kind
-    return last.kind if last.kind is EntryKind.FAILED and not last.fact("retryable") else None
-
-
-def _ending(execution: Execution) -> str | None:
-    """How the code ended, where the journal goes on."""
-    if execution.outcome is None:
+        Returns:
+            The difference; None if there is none, or if a deploy explains it.
+        """
+        was, now = inputs_in(recorded), json.loads(call.inputs or "{}")
+        found = differing(was, now)
+        others = other_functions(was, now, self._code.function_named(call.name))
+        functions = call.replaced(others, self._code.shared)
+        if (found and not call.explains(found, was, self._code.shared)) or any(
+            is_swap(before, after, self._code.codes()) for before, after in functions
+        ):
+            return self._difference(call, was, now)
+        if functions:
+            self._replaced[call.name, _text_of(was)] = self._difference(call, was, now)
         return None
-    if execution.outcome.error is None:
-        return str(execution.outcome.state)
-    error = json.loads(execution.outcome.error)
-    return f"{execution.outcome.state} with {error['type'].rpartition(':')[2]}: {error['message']}"
+
+    def moved(self, call: Call[Any]) -> NonDeterminism | None:
+        """Return the difference if the journal has a call under another number, with the function of the same name.
+
+        Functions of one name have changed places then: it was no deploy that has replaced the first.
+        """
+        if not self._replaced or call.inputs is None:
+            return None
+        return self._replaced.get((call.name, _text_of(json.loads(call.inputs))))
+
+    def _difference(self, call: Call[Any], was: dict[str, Any], now: dict[str, Any]) -> NonDeterminism:
+        subject = f"{call.kind} {call.name!r}".strip()
+        return NonDeterminism(
+            self._run_id,
+            call.n,
+            f"{subject} with {said(was)}",
+            f"{subject} with {said(now)}",
+            self._code.line(),
+            inputs=(was, now),
+        )
 
 
-def _next_move(execution: Execution) -> str:
-    """What the code does where the journal ends."""
-    ending = _ending(execution)
-    if ending is not None:
-        return f"the end: {ending}"
-    if execution.continuation is not None:
-        return "continue_as_new"
-    for call in execution.open.values():
-        if call.kind is not CallKind.TIMER:
-            return f"{call.kind} {call.name!r}"
-    return f"more to do at {execution.waiting_line()}"
+def diverged(
+    run_id: str, recorded: Entry, issued: str, where: str | None, otherwise: CallKind = CallKind.STEP
+) -> NonDeterminism:
+    """Return the error of code that does not issue the call that the journal has.
+
+    Args:
+        run_id: The run.
+        recorded: The journal's entry.
+        issued: The call that the code issued instead.
+        where: The line that issued it, if any did.
+        otherwise: The kind of an entry without a call.
+    """
+    expected = f"{recorded.call or otherwise} {recorded.name or ''!r}".strip()
+    return NonDeterminism(run_id, recorded.n or 0, expected, issued, where)
+
+
+def _text_of(inputs: dict[str, Any]) -> str:
+    return json.dumps(inputs, sort_keys=True)
