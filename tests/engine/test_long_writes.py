@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from signoff import Context, Signoff
-from signoff.engine.worker import pending_write
+from signoff.engine.worker import journal_write
 from signoff.records import PromiseState
 from signoff.records.paging import PromiseFilter
 from signoff.stores.contract.store import Write
@@ -23,7 +23,7 @@ did: Counter[int] = Counter()
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_write, "PART_ITEMS", PART)
+    monkeypatch.setattr(journal_write, "PART_ITEMS", PART)
 
 
 async def child(ctx: Context, number: int) -> int:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, PrivateAttr
 
 from signoff import Context, Signoff
 from signoff.engine.run import event_loop
-from signoff.engine.run.copies import copied
+from signoff.engine.run.value_copies import copied
 from signoff.engine.steps import step_arguments
 from signoff.errors import BusyLoop, InvalidValue, NonDeterminism, NotSerializable, PayloadTooLarge
 from signoff.testing import MemoryStore, at_pause, environment

@@ -15,7 +15,7 @@ import pytest
 
 from signoff import Context
 from signoff.codec.canonical_json import Unstable, stable_text
-from signoff.engine.run.copies import copied
+from signoff.engine.run.value_copies import copied
 from signoff.errors import NonDeterminism
 from tests.engine.test_captured_values import restarted
 from tests.engine.test_step_arguments import live_and_rebuilt

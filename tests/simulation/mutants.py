@@ -14,8 +14,8 @@ from signoff.engine.run.replay import replay
 from signoff.engine.timers.timers import TimerService
 from signoff.engine.worker import driver
 from signoff.engine.worker.driver import Driver
+from signoff.engine.worker.journal_write import Draft
 from signoff.engine.worker.open_calls import Agenda
-from signoff.engine.worker.pending_write import Draft
 from signoff.engine.worker.worker import Worker
 from signoff.errors import InvalidValue
 from signoff.records import Entry, EntryKind, PromiseKind, PromiseState, Run, RunState, Settlement

@@ -37,14 +37,14 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
 from pydantic_ai.toolsets import AbstractToolset, DynamicToolset
 
+from signoff.agents.approvals.approval_gate import ASSIGNEES, Gate
 from signoff.agents.approvals.approval_policy import Policy, check_policy, may_ask, names_in
 from signoff.agents.approvals.approval_predicates import asking_on_failure
 from signoff.agents.approvals.approved_toolset import AsApproved, Running, running_call
-from signoff.agents.approvals.gate import ASSIGNEES, Gate
+from signoff.agents.approvals.call_state import GIVEN_MODEL, held, hold, let_go
 from signoff.agents.approvals.recorded_edits import EDITED, as_edited
 from signoff.agents.approvals.tool_arguments import plain
 from signoff.agents.approvals.tool_changes import Known
-from signoff.agents.approvals.validated_arguments import GIVEN_MODEL, held, hold, let_go
 from signoff.agents.pausing.pause import INSTEAD, without_pauses
 from signoff.agents.steps.deps import Copy, GivenDeps
 from signoff.agents.steps.dynamic_toolsets import facts_of, witness

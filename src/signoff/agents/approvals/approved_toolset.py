@@ -13,12 +13,12 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 
+from signoff.agents.approvals.call_state import held
 from signoff.agents.approvals.tool_changes import Known
-from signoff.agents.approvals.validated_arguments import held
 from signoff.agents.steps.dynamic_toolsets import dynamic_toolset, expecting
 
 if TYPE_CHECKING:
-    from signoff.agents.approvals.gate import Gate
+    from signoff.agents.approvals.approval_gate import Gate
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from signoff.records import CallKind, Entry, EntryKind
 from signoff.runtime.private_names import tool_outcome
 
 if TYPE_CHECKING:
-    from signoff.agents.approvals.gate import Gate
+    from signoff.agents.approvals.approval_gate import Gate
 
 BRANCHES: Final = "signoff.tools_in_branches"
 """The patch of runs in which the bodies of such tools make their calls in branches."""

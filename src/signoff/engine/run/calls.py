@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast
 
 from signoff import codec
 from signoff.engine.run.call_inputs import CAPTURED, arguments_text, compared_text, folded, inputs_text, own
-from signoff.engine.run.copies import are_unchanging
 from signoff.engine.run.loop_callbacks import TimerCallback
 from signoff.engine.run.unawaited_context_calls import Built
+from signoff.engine.run.value_copies import are_unchanging
 from signoff.engine.steps.captured_values import (
     WITH_CODE,
     argument_captures,

@@ -19,8 +19,8 @@ from weakref import WeakSet
 
 from signoff.codec.canonical_json import GETTERS, Unstable, of_library, stable_text, state_text
 from signoff.engine.run.call_inputs import FUNCTIONS, folded, names_of, own, short_text
-from signoff.engine.run.copies import UNCHANGING, Memo, copied, is_data
-from signoff.engine.steps import process_wide
+from signoff.engine.run.value_copies import UNCHANGING, Memo, copied, is_data
+from signoff.engine.steps import process_wide_objects
 from signoff.engine.steps.function_identity import function_text
 from signoff.runtime.loggers import own_logger
 
@@ -153,7 +153,7 @@ def captured_texts(function: Function) -> dict[str, str]:
     if brings_nothing(function):
         return {}
     values = own_values(function)
-    if values is not None and not process_wide.is_known(function):
+    if values is not None and not process_wide_objects.is_known(function):
         names = cast("FunctionType", function).__code__.co_freevars
         return {name: short_text(value) for name, value in zip(names, values, strict=True)}
     return _texts_of(_held(function, "", set()))
@@ -186,7 +186,7 @@ def brings_nothing(function: Function) -> bool:
         return (
             isinstance(plain, FunctionType)
             and _stands_alone(plain)
-            and (process_wide.is_known(bound) or isinstance(bound, type))
+            and (process_wide_objects.is_known(bound) or isinstance(bound, type))
         )
     return isinstance(function, FunctionType) and _stands_alone(function)
 
@@ -214,7 +214,7 @@ def object_text(value: object) -> str | None:
     if kind in _services:
         return None
     text = _text_of(Held("self", value, value, False))
-    if text is None and not process_wide.is_known(value):
+    if text is None and not process_wide_objects.is_known(value):
         _services.add(kind)
     return text
 
@@ -241,7 +241,7 @@ def warn_of_unstable_self(step: str, function: Function, roots: Sequence[object]
     if about in _warned or len(_warned) >= _MOST_KNOWN:
         return
     for held in _held(function, "", set()):
-        if held.holder is not held.value or process_wide.is_known(held.value):
+        if held.holder is not held.value or process_wide_objects.is_known(held.value):
             continue
         try:
             state_text(held.value)
@@ -290,14 +290,16 @@ def _is_of_process(held: Held, recorded: object, roots: Sequence[object]) -> boo
         return False
     wanted = [held.value] if held.is_copied else [held.holder, kind]
     is_like = None if recorded is None else functools.partial(_is_like, kind)  # None: only a warning is due
-    found, others, containers = process_wide.find(wanted, roots, is_like)
-    if type(kind) in process_wide.CONTAINERS:  # any list of one item is of its kind: there are thousands
-        others = process_wide.beside(kind, others, containers)
+    found, others, containers = process_wide_objects.find(wanted, roots, is_like)
+    if (
+        type(kind) in process_wide_objects.CONTAINERS
+    ):  # any list of one item is of its kind: there are thousands
+        others = process_wide_objects.beside(kind, others, containers)
     if not found or any(_looks_like(each, held.name, recorded) for each in others):
         _run_made[about] += 1
         return False
     for each in found:
-        process_wide.note(each)
+        process_wide_objects.note(each)
     return True
 
 
@@ -504,7 +506,7 @@ def _is_global(function: FunctionType) -> bool:
         return False
     if function in _global_functions:
         return True
-    if not process_wide.is_global(function):
+    if not process_wide_objects.is_global(function):
         return False
     _global_functions.add(function)
     return True
@@ -518,7 +520,7 @@ def _text_of(held: Held) -> str | None:
         return None
     if issubclass(kind, _WITHOUT_TEXT):
         return None
-    if process_wide.is_known(value) or process_wide.is_known(held.holder):
+    if process_wide_objects.is_known(value) or process_wide_objects.is_known(held.holder):
         return None
     try:
         return short_text(value) if kind is str else folded(state_text(value))

@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from signoff.codec import error_attributes
-from signoff.engine.steps import process_wide
+from signoff.engine.steps import process_wide_objects
 
 FUNCTION: Final = "$function"
 """The key of what stands for a function in the inputs of a call."""
@@ -128,7 +128,7 @@ def is_setting(was: str, function: object, roots: Sequence[object]) -> bool:
     if bound is None or isinstance(bound, type | types.ModuleType | FunctionType):
         return False
     kinds = {was, was.rpartition(".")[0]}
-    found, others, _ = process_wide.find(
+    found, others, _ = process_wide_objects.find(
         [bound], roots, lambda value: _path_of(cast("type", type(cast("object", value)))) in kinds
     )
     return bool(found) and not others

@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any, Final, cast
 
 from signoff.engine.run.call_inputs import names_of
-from signoff.engine.run.copies import (
+from signoff.engine.run.value_copies import (
     UNCHANGING,
     Memo,
     are_unchanging,

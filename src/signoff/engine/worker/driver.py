@@ -25,10 +25,10 @@ from signoff.engine.run.replay import replay
 from signoff.engine.steps.attempt import Attempt, create_step_task
 from signoff.engine.steps.failed_attempt_log import log_failed_attempt
 from signoff.engine.steps.live_stream import Voice
+from signoff.engine.worker.journal_write import Draft, parts
 from signoff.engine.worker.memory_load import Load, RunLoad
 from signoff.engine.worker.open_calls import Agenda, Interviewer
 from signoff.engine.worker.pace import Pace
-from signoff.engine.worker.pending_write import Draft, parts
 from signoff.engine.worker.run_events import Report
 from signoff.errors import (
     BeyondStep,

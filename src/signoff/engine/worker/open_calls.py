@@ -18,7 +18,7 @@ from signoff.engine.run.calls import (
     TimerCall,
 )
 from signoff.engine.run.execution import Execution
-from signoff.engine.worker.pending_write import Draft
+from signoff.engine.worker.journal_write import Draft
 from signoff.records import CallKind, Entry, EntryKind, NewPromise, PromiseKind, Run
 
 

@@ -27,13 +27,13 @@ from pydantic_ai.toolsets import DynamicToolset
 from signoff.agents.approvals.approval_policy import ASK, Decision, ToolCall, decide
 from signoff.agents.approvals.argument_validation import Outcome, key_of, validate_once
 from signoff.agents.approvals.call_questions import CallQuestions, answer_or_denial
+from signoff.agents.approvals.call_state import Edited, held
 from signoff.agents.approvals.operator_questions import RESULT, Choice, Operators
 from signoff.agents.approvals.recorded_edits import EDITED, as_chosen, as_edited, chosen_call
 from signoff.agents.approvals.stand_ins import change_in, manager_for, runs_inline, stand_in, tools_now
 from signoff.agents.approvals.tool_arguments import Arguments, plain
 from signoff.agents.approvals.tool_changes import Change, Known, ToolChanged, known_of
 from signoff.agents.approvals.transcript import story_of
-from signoff.agents.approvals.validated_arguments import Edited, held
 from signoff.agents.pausing import pause as pausing
 from signoff.agents.pausing.pause import Answered, ToolPaused
 from signoff.agents.steps.deps import copies_of_deps
