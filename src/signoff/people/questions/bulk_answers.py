@@ -57,7 +57,8 @@ async def answer_each(
         except StoreUnavailable as error:
             return results + [error] * (len(given) - len(results))
         except SignoffError as error:
-            results.append(error)
+            error.__cause__ = error.__context__ = None  # they, and its frames, hold the question
+            results.append(error.with_traceback(None))
     return results
 
 
