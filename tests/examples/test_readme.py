@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from examples.website_summary.processes import REPOSITORY
-from signoff import Client
+from signoff import Client, Signoff
 from signoff.agents import Approve, Finished
 from tests.agents.scripts import Script, calls, says
-from tests.examples.servers import until
 from tests.support import in_asyncio, running
 
 
@@ -26,37 +25,36 @@ def blocks() -> list[str]:
     return [each.partition("```")[0] for each in shown]
 
 
-@pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The module that a reader gets who copies the code."""
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "shop.py"
-    file.write_text(blocks()[0])
-    spec = importlib.util.spec_from_file_location("shop", file)
-    assert spec is not None
-    assert spec.loader is not None
-    shop = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(shop)
-    yield shop
-    shop.app.close()
+PROMPT = "Refund 70.00? [y/n] "
 
 
 @pytest.mark.parametrize(
-    ("approved", "result", "paid"),
-    [(True, "approved by ana", [("o-1", 7000)]), (False, "rejected by ana: as discussed", [])],
+    ("typed", "printed"),
+    [("y", "paid 70.00 back for order o-1\napproved by ana\n"), ("n", "rejected by ana\n")],
 )
-def test_the_workflow_of_the_readme_pays_back_what_is_approved_and_nothing_else(
-    shop: ModuleType, approved: bool, result: str, paid: list[tuple[str, int]]
+def test_the_program_of_the_readme_survives_kill_9_and_pays_once(
+    tmp_path: Path, typed: str, printed: str
 ) -> None:
-    with Client(shop.app) as client, shop.app.worker():
-        run = shop.app.start(shop.refund, "o-1", 7000, id="refund-o-1")
-        question = until(lambda: client.questions(run_id="refund-o-1").items)[0]
-        assert question.id == "refund-o-1.2"  # as in the README's commands
-        asked = json.loads(question.data)
-        assert (asked["text"], asked["metadata"]) == ("Refund 70.00 for order o-1?", {"customer": "bob"})
-        shop.app.answer(question.id, approved, user_id="ana", note="as discussed")
-        assert run.result(60) == result
-    assert shop.paid == paid
+    (tmp_path / "refund.py").write_text(blocks()[0])
+    program = [sys.executable, "refund.py"]
+    with subprocess.Popen(program, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        assert first.stdout.read(len(PROMPT)).decode() == PROMPT
+        first.kill()
+    app = Signoff(f"sqlite:///{tmp_path}/signoff.db")
+    with closing(app), Client(app) as client:
+        (question,) = client.questions().items
+        assert question.id == "refund-o-1.1"  # as in the README's commands
+        assert json.loads(question.data)["text"] == "Refund 70.00 for order o-1?"
+
+    def again(said: str) -> str:
+        done = subprocess.run(
+            program, cwd=tmp_path, input=said, capture_output=True, text=True, timeout=60, check=True
+        )
+        return done.stdout
+
+    assert again(f"{typed}\n") == PROMPT + printed
+    assert again("") == printed.splitlines(keepends=True)[-1]
 
 
 @in_asyncio
