@@ -13,6 +13,7 @@
 #   make bench                    the benchmarks
 #   make pictures                 the pictures of Studio in README, taken anew
 #   make vulnerabilities          known vulnerabilities of the locked packages, of Python and of npm: needs a network
+#   make blocking-client           write signoff/client/blocking.py anew, from the async client
 #   make lint | make format
 #
 # PYTHON=/path/to/python chooses the interpreter, VENV=folder where its packages go. On a Debian machine without a Python
@@ -31,7 +32,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Without it each of the hundreds of processes that the tests start would compile our sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-quick test-long pytest cover simulation fuzz kill soak explore bench pictures lint format vulnerabilities ready
+.PHONY: demo test test-quick test-long pytest cover simulation fuzz kill soak explore bench pictures lint format vulnerabilities blocking-client ready
 
 demo: ready
 	@$(BIN)/python -m examples.website_summary.demo $(if $(URL),'$(URL)')
@@ -90,3 +91,6 @@ format: ready
 
 ready:
 	@.ci/bootstrap '$(VENV)' $(if $(PYTHON),'$(PYTHON)')
+
+blocking-client: ready
+	$(BIN)/python -m tools.blocking_client
