@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -276,6 +277,13 @@ def fails(call: ToolCall) -> bool:
     return call.arguments["cents"] > 100
 
 
+def raising(kind: type[BaseException]) -> Callable[[ToolCall], bool]:
+    def policy(call: ToolCall) -> bool:
+        raise kind
+
+    return policy
+
+
 @pytest.mark.parametrize(
     "policy",
     [
@@ -291,6 +299,9 @@ def fails(call: ToolCall) -> bool:
         fails,
         {"remove": lambda call: 7},
         {"remove": fails},
+        raising(SystemExit),
+        raising(KeyboardInterrupt),
+        raising(GeneratorExit),
     ],
 )
 @in_asyncio

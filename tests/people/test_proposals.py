@@ -23,6 +23,8 @@ from pydantic.alias_generators import to_camel
 
 from signoff import Context, Signoff
 from signoff.errors import InvalidValue, NotSerializable
+from signoff.flows import Data, Flow
+from signoff.people.questions.actions import Action
 from signoff.people.questions.proposals import Proposal
 from signoff.testing import MemoryStore, at_pause, environment
 from tests.agents.scripts import asked
@@ -326,3 +328,73 @@ def test_rows_that_an_edit_moves_removes_or_adds_are_what_was_approved(how: str)
     proposal = Proposal.of(Rows.model_validate({"rows": [{"cents": 1}, {"cents": 2}]}), Rows)
     edited = {"rows": EDITS[how](proposal.shown["rows"])}
     assert proposal.approved(edited).model_dump() == edited
+
+
+class Sliced(Excluded):
+    iban: str
+
+
+class Bill(BaseModel):
+    payee: Excluded
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (Excluded(to="b", cents=500_000), {"to": "b", "cents": 500_000}),
+        (Aliased(amountCents=5), {"amountCents": 5, "to": "bob"}),
+        (Bill(payee=Sliced(to="b", cents=5, iban="DE1")), {"payee": {"to": "b", "cents": 5, "iban": "DE1"}}),
+        ({"cents": 5}, {"cents": 5}),
+    ],
+    ids=["excluded", "aliased", "a subclass in a field of its base", "plain"],
+)
+def test_an_action_is_shown_with_every_field_of_its_arguments(given: Any, shown: Any) -> None:
+    assert Action("pay", {"order": given}).to_data("?")["arguments"] == {"order": shown}
+
+
+def test_actions_that_differ_in_an_excluded_field_are_about_something_else() -> None:
+    one, other = (
+        Action("pay", {}, about=Excluded(to="b", cents=cents)).to_data("?")["about"] for cents in (5, 6)
+    )
+    assert one != other
+
+
+def test_an_action_with_a_secret_is_refused() -> None:
+    with pytest.raises(NotSerializable):
+        Action("pay", {"token": SecretStr("t")}).to_data("?")
+
+
+@pytest.mark.parametrize(
+    ("given", "declared", "shown", "cents"),
+    [
+        (Excluded(to="b", cents=5), None, {"to": "b", "cents": 5}, {"to": "b", "cents": 5}),
+        (Excluded(to="b", cents=5), Excluded, {"to": "b", "cents": 5}, {"to": "b", "cents": 5}),
+        (Aliased(amountCents=5), Aliased, {"amountCents": 5, "to": "bob"}, {"amountCents": 5, "to": "bob"}),
+    ],
+    ids=["excluded", "excluded, declared", "aliased, declared"],
+)
+@in_asyncio
+async def test_a_flow_shows_and_keeps_every_field_of_a_proposal(
+    given: Any, declared: Any, shown: Any, cents: Any
+) -> None:
+    app = Signoff(MemoryStore())
+    flow = Flow("pay")
+
+    @flow.chunk
+    async def ask(data: Data[Any]) -> Any:
+        options = {} if declared is None else {"proposal_type": declared}
+        return await data.pause_for("approval", {"question": "Pay?"}, proposal=given, **options)
+
+    @flow.chunk
+    async def keep(data: Data[Any]) -> None:
+        await data.set_state("approved", data.input["proposal"])
+
+    flow.to(ask).to(keep)
+    app.register(flow)
+    async with environment(app) as env:
+        execution = await flow.start(None, id="pay-1")
+        await env.idle()
+        (question,) = (await env.client.questions()).items
+        assert asked(question)["proposal"] == shown
+        await env.client.answer(question.id, True)
+        assert await execution.close() == {"approved": cents}

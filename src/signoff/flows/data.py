@@ -455,7 +455,7 @@ class Data(Generic[T]):
             max_resumes,
             None if schema is None else form_of("pause_for", "schema", schema),
             {
-                name: plain_option(name, value)
+                name: plain_option(name, value, options)
                 for name, value in options.items()
                 if value is not None or name == "timeout_answer"
             },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast, get_args
 
 from signoff import codec
@@ -13,6 +13,7 @@ from signoff.people.questions import policy_options
 from signoff.people.questions.actions import Action
 from signoff.people.questions.policy_options import TYPES as TYPES_OF_POLICY
 from signoff.people.questions.policy_options import check_policy_options
+from signoff.people.questions.proposals import Proposal, written_in_full
 from signoff.people.questions.question import InputType, Question
 from signoff.people.schemas.answer_schemas import form_of
 from signoff.records.flow_records import INTERRUPT
@@ -102,10 +103,28 @@ class Pause:
         }
 
 
-def plain_option(name: str, value: Any) -> Any:
-    """Return an option as plain data, which ``Pause.question`` reads. Raises NotSerializable, RegistrationError."""
+def plain_option(name: str, value: Any, options: Mapping[str, Any]) -> Any:
+    """Return an option as plain data, which ``Pause.question`` reads.
+
+    Args:
+        name: Its name.
+        value: Its value.
+        options: All options of the pause.
+
+    Raises:
+        InvalidValue: A proposal is not of its type.
+        NotSerializable: JSON cannot say all of it.
+        RegistrationError: It is not a valid option.
+    """
     if name == "proposal_type" and value is not None:
         return form_of("pause_for", name, value)
+    if name == "proposal":
+        return Proposal.of(value, options.get("proposal_type")).shown
+    if name == "action" and isinstance(value, Action):
+        about = written_in_full(value.about, "action.about")
+        return plain(
+            replace(value, arguments=written_in_full(value.arguments, "action.arguments"), about=about), name
+        )
     return policy_options.plain_option(name, value) if name in TYPES_OF_POLICY else plain(value, name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any, Final, Literal, TypedDict, cast
 
 from signoff import codec
 from signoff.agents.steps.deps import copies_of_deps
+from signoff.engine.run.fatal_exceptions import as_failure, ends_task
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.people.questions.business_hours import BusinessHours
 from signoff.people.questions.policies import UNSET, Escalation, Quorum
@@ -237,8 +239,10 @@ async def decide(policy: Policy | None, call: ToolCall, operators: Sequence[str]
     try:
         verdict, has_looked = await _verdict(policy, call)
         decision = _decision_of(verdict, call)
-    except Exception as error:
-        return failed(error, call.agent, call.tool, operators)
+    except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        if ends_task(error, asyncio.current_task()):
+            raise
+        return failed(as_failure("the policy", error), call.agent, call.tool, operators)
     if decision is None:
         given = f"it returned {verdict!r}: return approve(), deny(reason), ask(...), a bool or None"
         log.error("agent %r: the approvals policy for a call of %r: %s", call.agent, call.tool, given)

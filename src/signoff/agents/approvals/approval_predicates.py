@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, S
 from pydantic_ai.toolsets import AbstractToolset, ApprovalRequiredToolset, CombinedToolset, WrapperToolset
 
 from signoff.agents.approvals.approval_policy import failed
+from signoff.engine.run.fatal_exceptions import as_failure, ends_task
 
 Predicate = Callable[[RunContext[Any], ToolDefinition, dict[str, Any]], bool]
 
@@ -65,6 +67,8 @@ class _Asking:
             return self._predicate(ctx, tool, args)
         except _MEANT:
             raise
-        except Exception as error:
-            decision = failed(error, self._agent, tool.name, self._operators)
+        except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+            if ends_task(error, asyncio.current_task()):
+                raise
+            decision = failed(as_failure("the predicate", error), self._agent, tool.name, self._operators)
             raise ApprovalRequired(metadata={"decision": decision}) from error

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from signoff import codec
 from signoff.errors import InvalidValue, RegistrationError
+from signoff.people.questions.proposals import written_in_full
 
 LONGEST_TOOL = 256  # characters
 
@@ -51,13 +52,13 @@ class Action:
             or self.tool != self.tool.strip()
         ):
             raise RegistrationError(f"question {text!r}: {self.tool!r} is no name of a tool")
-        arguments: Any = json.loads(codec.encode(self.arguments, path="action.arguments"))
+        arguments = written_in_full(self.arguments, "action.arguments")
         if not isinstance(arguments, dict):
             raise RegistrationError(f"question {text!r}: an action's arguments are an object, by their names")
         done: dict[str, Any] = {"tool": self.tool, "arguments": arguments}
         if self.about is None:
             return done
-        return {**done, "about": codec.digest(codec.encode(self.about, path="action.about"))}
+        return {**done, "about": codec.digest(codec.encode(written_in_full(self.about, "action.about")))}
 
 
 def found_at(arguments: Any, pointer: str) -> Any:

@@ -51,13 +51,7 @@ class Proposal:
             value = codec.decode(codec.encode(sent), cast("object", declared), path="proposal")
         else:
             value = copy.deepcopy(value)
-        seen = show(value, sent, declared, bytes_as="base64")
-        if seen.unseen:
-            place = ".".join(map(str, ("proposal", *seen.unseen[0])))
-            raise NotSerializable(
-                place, "JSON cannot say what it is, and nobody can approve what they cannot see"
-            )
-        plain = json.loads(codec.encode(seen.value, path="proposal"))
+        plain = _in_full(value, sent, declared, "proposal")
         if declared is None or isinstance(declared, dict):
             value = plain
         return cls(value, plain, declared)
@@ -102,6 +96,30 @@ class Proposal:
         """Return what the type makes of JSON, as JSON."""
         made = codec.decode(codec.encode(plain), cast("object", self.declared), path="proposal")
         return self._shown_of(made)
+
+
+def written_in_full(value: Any, path: str) -> Any:
+    """Return a value as the JSON that people approve: also the fields that its serializer would leave out.
+
+    Args:
+        value: The value; a model with aliases is written as its own schema describes it.
+        path: Its name, for errors.
+
+    Raises:
+        NotSerializable: JSON cannot say all of it.
+    """
+    written = codec.encode(value, path=path)  # it refuses secrets
+    return json.loads(written) if _is_plain(value) else _in_full(value, ABSENT, None, path)
+
+
+def _in_full(value: Any, sent: Any, declared: Any, path: str) -> Any:
+    seen = show(value, sent, declared, bytes_as="base64")
+    if seen.unseen:
+        place = ".".join(map(str, (path, *seen.unseen[0])))
+        raise NotSerializable(
+            place, "JSON cannot represent it, and nobody can approve a value that they cannot see"
+        )
+    return json.loads(codec.encode(seen.value, path=path))
 
 
 def _is_plain(value: Any) -> bool:
