@@ -1,7 +1,7 @@
-"""Every exception Signoff raises. One tree: ``except SignoffError`` catches what is ours.
+"""Exceptions that Signoff raises. ``except SignoffError`` catches every error among them.
 
-Each message says what happened, to what, and what to do. Control flow that a user's
-``except Exception`` must not swallow derives from ``BaseException`` and is at the end.
+Each message names the object, the problem and the remedy. Control-flow exceptions derive from ``BaseException``, so
+that a user's ``except Exception`` does not swallow them. They are at the end of the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class SignoffError(Exception):
 
 
 class NotSerializable(SignoffError, TypeError):
-    """A value that cannot be stored as JSON and brought back unchanged."""
+    """A value cannot be stored as JSON and read back unchanged."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -28,7 +28,7 @@ class NotSerializable(SignoffError, TypeError):
 
 
 class PayloadTooLarge(SignoffError, ValueError):
-    """A value whose JSON is over the limit (1 MiB unless configured)."""
+    """A value's JSON is larger than the limit (1 MiB by default)."""
 
     def __init__(self, path: str, size: int, limit: int) -> None:
         super().__init__(
@@ -40,7 +40,7 @@ class PayloadTooLarge(SignoffError, ValueError):
 
 
 class InvalidValue(SignoffError, ValueError):
-    """A value that does not fit the type or the schema declared for it."""
+    """A value does not match the type or schema declared for it."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -48,20 +48,20 @@ class InvalidValue(SignoffError, ValueError):
         self.reason = reason
 
 
-# What a caller asked for
+# Requests
 
 
 class NotFound(SignoffError, LookupError):
-    """There is no run, promise, question or workflow of that id in this namespace."""
+    """No run, promise, question or workflow has this id in this namespace."""
 
     def __init__(self, noun: str, id: str) -> None:
-        super().__init__(f"no {noun} {id!r} here; check the id, the namespace and which store this is")
+        super().__init__(f"no {noun} {id!r} here; check the id, the namespace and the store")
         self.noun = noun
         self.id = id
 
 
 class IdConflict(SignoffError):
-    """The id is taken by something else: another workflow, other arguments or another kind."""
+    """The id is already used for another workflow, other arguments or another kind of object."""
 
     def __init__(self, id: str, differs: str) -> None:
         super().__init__(
@@ -72,13 +72,13 @@ class IdConflict(SignoffError):
 
 
 class AlreadySettled(SignoffError):
-    """Somebody else settled this promise, or it timed out or was cancelled.
+    """The promise was already settled, cancelled or timed out.
 
     Attributes:
         promise_id: The promise.
-        state: What it is now: ``resolved``, ``rejected``, ``cancelled`` or ``timed_out``.
-        settled_by: Who settled it, if anyone said.
-        settled_at: When, in unix seconds.
+        state: Its state: ``resolved``, ``rejected``, ``cancelled`` or ``timed_out``.
+        settled_by: The user who settled it, if known.
+        settled_at: The time of settlement, in unix seconds.
     """
 
     def __init__(self, promise_id: str, state: str, settled_by: str | None, settled_at: float | None) -> None:
@@ -91,13 +91,13 @@ class AlreadySettled(SignoffError):
 
 
 class RequestConflict(SignoffError):
-    """A request id was used again, with another value or for another target.
+    """A request id was reused with another value or for another target.
 
     Attributes:
         request_id: The request id.
-        target: The promise, question or run that the call named.
-        used_for: The promise or signal of the same execution that the request id was used for before; None if that
-            was ``target`` itself, with another value.
+        target: The promise, question or run named in the call.
+        used_for: The promise or signal of the same execution that first used the request id; None if it was
+            ``target`` itself, with another value.
     """
 
     def __init__(self, request_id: str, target: str, used_for: str | None = None) -> None:
@@ -125,7 +125,7 @@ class InvalidState(SignoffError):
 
 
 class SnapshotRefused(SignoffError):
-    """A run that cannot be saved by itself, or a snapshot that cannot be loaded into this store."""
+    """A run cannot be saved on its own, or a snapshot cannot be loaded into this store."""
 
     def __init__(self, run_id: str, reason: str) -> None:
         super().__init__(f"the snapshot of run {run_id!r} is refused: {reason}")
@@ -134,11 +134,11 @@ class SnapshotRefused(SignoffError):
 
 
 class WrongAnswer(SignoffError, ValueError):
-    """An answer that its question does not allow. The question stays open.
+    """The question does not accept this answer. It stays open.
 
     Attributes:
         question_id: The question.
-        problems: ``(field, message)`` for each thing that is wrong; the field is ``""`` for the whole.
+        problems: One ``(field, message)`` per problem; the field is ``""`` for the answer as a whole.
     """
 
     def __init__(self, question_id: str, problems: list[tuple[str, str]]) -> None:
@@ -149,10 +149,10 @@ class WrongAnswer(SignoffError, ValueError):
 
 
 class NotAllowed(SignoffError):
-    """This person may not answer the question, or is not known."""
+    """This user may not answer the question, or the request names no user."""
 
     def __init__(self, question_id: str, user: str | None, reason: str) -> None:
-        who = "somebody unnamed" if user is None else user
+        who = "an unnamed user" if user is None else user
         super().__init__(f"question {question_id!r} is not for {who} to answer: {reason}")
         self.question_id = question_id
         self.user = user
@@ -160,32 +160,34 @@ class NotAllowed(SignoffError):
 
 
 class NotAuthenticated(SignoffError):
-    """The server does not know who this is: sign in, come through the proxy that does so, or give an API key."""
+    """The server cannot authenticate the request: sign in, connect through the trusted proxy, or send an API key."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"nobody is signed in: {reason}")
+        super().__init__(f"not authenticated: {reason}")
         self.reason = reason
 
 
 class LoginFailed(SignoffError):
-    """Signing in did not succeed: begin anew at ``/login``, or have who runs the server look at the reason."""
+    """Sign-in failed: start again at ``/login``, or report the reason to the operator of the server."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"nobody was signed in: {reason}")
+        super().__init__(f"sign-in failed: {reason}")
         self.reason = reason
 
 
 class ProviderUnavailable(SignoffError):
-    """The identity provider that signs people in gives no usable answer now. Who is signed in stays so; try again."""
+    """The identity provider gives no usable response. Existing sign-ins stay valid; try again."""
 
     def __init__(self, issuer: str, reason: str) -> None:
-        super().__init__(f"nobody can sign in now, {issuer}: {reason}; who is signed in stays so, try again")
+        super().__init__(
+            f"sign-in is unavailable, {issuer}: {reason}; existing sign-ins stay valid, try again"
+        )
         self.issuer = issuer
         self.reason = reason
 
 
 class QuestionClaimed(SignoffError):
-    """Somebody else has claimed the question, and answers it."""
+    """Another user has claimed the question in order to answer it."""
 
     def __init__(self, question_id: str, claimed_by: str) -> None:
         super().__init__(f"question {question_id!r} is claimed by {claimed_by}; ask them to release it")
@@ -194,16 +196,18 @@ class QuestionClaimed(SignoffError):
 
 
 class AlreadyVoted(SignoffError):
-    """The same person has voted otherwise before; a vote is not changed."""
+    """The same user has already cast a different vote. A vote cannot be changed."""
 
     def __init__(self, question_id: str, user: str) -> None:
-        super().__init__(f"{user} has voted otherwise on question {question_id!r} before; a vote counts once")
+        super().__init__(
+            f"{user} has already cast a different vote on question {question_id!r}; a vote cannot be changed"
+        )
         self.question_id = question_id
         self.user = user
 
 
 class QuestionTooNew(SignoffError):
-    """A newer Signoff has asked the question, under rules that this one does not know."""
+    """The question was asked by a newer version of Signoff, with rules that this version does not know."""
 
     def __init__(self, question_id: str, unknown: str) -> None:
         super().__init__(
@@ -214,7 +218,7 @@ class QuestionTooNew(SignoffError):
 
 
 class UnreadableRecord(SignoffError):
-    """A record is kept that cannot be read: an earlier version, or a program past Signoff, has written it."""
+    """A stored record cannot be read: an earlier version of Signoff or another program wrote it."""
 
     def __init__(self, noun: str, id: str, reason: str) -> None:
         super().__init__(f"{noun} {id!r} cannot be read: {reason}; an operator can cancel it")
@@ -224,16 +228,16 @@ class UnreadableRecord(SignoffError):
 
 
 class UnknownLink(SignoffError):
-    """There is no answer link of this address. Nothing is said of whether there ever was one, or of what."""
+    """No answer link has this address. The error does not reveal whether one ever existed."""
 
     def __init__(self) -> None:
         super().__init__(
-            "there is no such link; look whether all of its address was copied, or ask for another"
+            "there is no such link; check that the whole address was copied, or ask for another link"
         )
 
 
 class LinkEnded(SignoffError):
-    """An answer link that opens nothing any more.
+    """The answer link is no longer valid.
 
     Attributes:
         reason: ``used``, ``expired``, ``revoked``, or ``gone`` if its question was deleted.
@@ -241,28 +245,28 @@ class LinkEnded(SignoffError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"this link is {_LINK_ENDS.get(reason, reason)}; if you are still asked, ask for another"
+            f"this link {_LINK_ENDS.get(reason, f'is {reason}')}; if you still need to answer, ask for another link"
         )
         self.reason = reason
 
 
 _LINK_ENDS = {
-    "used": "used: the answer that it was for has been given",
-    "expired": "too old",
-    "revoked": "withdrawn",
-    "gone": "for a question that is not there any more",
+    "used": "was used: the question has its answer",
+    "expired": "has expired",
+    "revoked": "was revoked",
+    "gone": "is for a question that no longer exists",
 }
 
 
 class ResumeRefused(SignoffError):
-    """A resume token does not let this be answered. Nothing was changed.
+    """The resume token does not allow these answers. Nothing was changed.
 
     Attributes:
-        reason: ``unknown``, ``used``, ``expired``, ``foreign`` (of another session), ``several`` (it is good for
-            several questions, so say which one is answered), ``question`` (it is not good for these) or ``missing``
-            (it answers all of its questions that are open, these too).
-        questions: The ids of the questions that this is about, where that helps.
-        by: Who has used it, if they said.
+        reason: ``unknown``, ``used``, ``expired``, ``foreign`` (it belongs to another session), ``several`` (it covers
+            several questions, so each answer needs a question id), ``question`` (it does not cover these questions) or
+            ``missing`` (every open question that it covers needs an answer, and these have none).
+        questions: The ids of the questions concerned, if any.
+        by: The user who used the token, if known.
     """
 
     def __init__(self, reason: str, questions: Sequence[str] = (), by: str | None = None) -> None:
@@ -275,28 +279,28 @@ class ResumeRefused(SignoffError):
 
 
 _RESUME_REFUSALS = {
-    "unknown": "is none of this namespace's; look whether all of it was copied",
-    "used": "was used: what it was for is answered",
-    "expired": "is too old; look at the conversation again for another",
+    "unknown": "does not exist in this namespace; check that the whole token was copied",
+    "used": "was used: its questions are answered",
+    "expired": "has expired; read the conversation again to get another",
     "foreign": "is for another session; resume that one",
-    "several": "is for several questions; answer them as {question_id: answer}",
-    "question": "is for what was open when it was made, and not for what was answered here",
-    "missing": "answers all at once that is open of its questions, and something has no answer here",
+    "several": "covers several questions; answer them as {question_id: answer}",
+    "question": "covers only the questions that were open when it was created, and not those answered here",
+    "missing": "needs answers to all of its open questions at once, and some have none here",
 }
 
 
 class Detached(SignoffError):
-    """A conversation was detached while something waited for a turn. The turn goes on by itself."""
+    """The conversation was detached while a caller waited for a turn. The turn continues in the background."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(
-            f"nobody waits for turn {run_id!r} here any more; it goes on: conversation.wait(...)"
+            f"turn {run_id!r} was detached and continues in the background; wait for it with conversation.wait(...)"
         )
         self.run_id = run_id
 
 
 class TooManyRequests(SignoffError):
-    """Somebody asks too often, or gives wrong keys too often; wait, and look at which key is given."""
+    """The caller sends too many requests, or too many wrong keys; wait, and check the key."""
 
     def __init__(self, retry_after_seconds: int) -> None:
         super().__init__(f"too many requests in a short time; try again in {retry_after_seconds} s")
@@ -304,7 +308,7 @@ class TooManyRequests(SignoffError):
 
 
 class BlockingCall(SignoffError, RuntimeError):
-    """A blocking method was called on a thread whose event loop is running."""
+    """A blocking method was called on a thread with a running event loop."""
 
     def __init__(self, method: str) -> None:
         super().__init__(f"{method} blocks, and an event loop runs on this thread; use signoff.AsyncClient")
@@ -312,31 +316,31 @@ class BlockingCall(SignoffError, RuntimeError):
 
 
 class ClientClosed(SignoffError, RuntimeError):
-    """A method was called on a client that is closed, or the client was closed before the call had ended."""
+    """The client is closed, or was closed before the call returned."""
 
     def __init__(self, method: str) -> None:
-        super().__init__(f"{method}: the client was closed; make another one for further calls")
+        super().__init__(f"{method}: the client was closed; create another one for further calls")
         self.method = method
 
 
 class BegunBeforeFork(SignoffError, RuntimeError):
-    """A forked child went on with an iteration that its parent had begun."""
+    """A forked child process continued an iteration that its parent had started."""
 
     def __init__(self, method: str) -> None:
         super().__init__(
-            f"{method}: this iteration was begun before the process was forked; begin another one in the child"
+            f"{method}: this iteration was started before the process was forked; start another one in the child"
         )
         self.method = method
 
 
 class OutsideWorkflow(SignoffError, RuntimeError):
-    """A context was used elsewhere than in its run's workflow code, such as inside a step."""
+    """A context was used outside its run's workflow code, such as inside a step."""
 
     def __init__(self, what: str, run_id: str | None = None, why: str | None = None) -> None:
         if run_id is None:
             said = f"{what} was called out of place: {why}"
         else:
-            said = f"{what} was asked of the context of run {run_id!r} from outside its workflow code"
+            said = f"{what} was called on the context of run {run_id!r} from outside its workflow code"
         super().__init__(said)
         self.what = what
         self.run_id = run_id
@@ -344,29 +348,29 @@ class OutsideWorkflow(SignoffError, RuntimeError):
 
 
 class BeyondStep(SignoffError, RuntimeError):
-    """Code of a step would have ended or changed its worker: it cancelled the worker's tasks, or stopped its loop.
+    """The code of a step interfered with its worker: it tried to cancel the worker's tasks or to stop its event loop.
 
-    The step fails with it, also if its code catches it. It is not retried.
+    The step fails with this error even if its code catches it. It is not retried.
     """
 
     def __init__(self, step: str, what: str) -> None:
         super().__init__(
-            f"step {step!r} {what}, which belongs to its worker and serves other runs. Use only what the step has made "
-            "itself, or a loop of its own: asyncio.run(...) in a step that is a plain function"
+            f"step {step!r} {what}, which belongs to its worker and serves other runs. Use only tasks that the step "
+            "created itself, or a separate event loop: asyncio.run(...) in a step that is a plain function"
         )
         self.step = step
         self.what = what
 
 
 class RegistrationError(SignoffError, ValueError):
-    """A workflow that cannot be registered, or a call with options that contradict each other."""
+    """A workflow cannot be registered, or the options of a call contradict each other."""
 
 
 class CircularWait(RegistrationError):
-    """The run would wait for a run that waits for it, directly or through others: none of them could go on.
+    """The run would wait for a run that waits for it, directly or through other runs: a deadlock.
 
     Attributes:
-        circle: The ids of the runs. Each waits for the next; the last is the first one again.
+        circle: The ids of the runs. Each waits for the next; the last id repeats the first.
     """
 
     def __init__(self, circle: Sequence[str]) -> None:
@@ -379,11 +383,11 @@ class CircularWait(RegistrationError):
         self.circle = list(circle)
 
 
-# What a run can meet
+# Runs, steps and promises
 
 
 class RunFailed(SignoffError):
-    """The run failed with an error whose class this process does not know."""
+    """The run failed with an error whose class is not known in this process."""
 
     def __init__(self, run_id: str, type_name: str, message: str) -> None:
         super().__init__(f"run {run_id!r} failed with {type_name}: {message}")
@@ -393,7 +397,7 @@ class RunFailed(SignoffError):
 
 
 class RunCancelled(SignoffError):
-    """The run whose result was asked for was cancelled."""
+    """The run was cancelled, so it has no result."""
 
     def __init__(self, run_id: str, reason: str | None = None) -> None:
         super().__init__(f"run {run_id!r} was cancelled" + (f": {reason}" if reason else ""))
@@ -402,7 +406,7 @@ class RunCancelled(SignoffError):
 
 
 class RunTerminated(RunCancelled):
-    """An operator ended the run without running its code again. Its clean-up did not run."""
+    """An operator terminated the run. Its code, including its cleanup, did not run again."""
 
     def __init__(self, run_id: str, reason: str | None = None) -> None:
         SignoffError.__init__(self, f"run {run_id!r} was terminated" + (f": {reason}" if reason else ""))
@@ -411,7 +415,7 @@ class RunTerminated(RunCancelled):
 
 
 class RunTimeout(SignoffError, TimeoutError):
-    """The run passed its own deadline."""
+    """The run passed its deadline."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(f"run {run_id!r} passed its deadline")
@@ -419,7 +423,7 @@ class RunTimeout(SignoffError, TimeoutError):
 
 
 class StepFailed(SignoffError):
-    """A step failed with an error whose class cannot be rebuilt here (not imported, or not rebuildable)."""
+    """A step failed with an error that cannot be rebuilt here: its class is not imported or not rebuildable."""
 
     def __init__(self, type_name: str, message: str) -> None:
         super().__init__(f"{type_name}: {message}")
@@ -428,7 +432,7 @@ class StepFailed(SignoffError):
 
 
 class StepTimeout(SignoffError, TimeoutError):
-    """A step took longer than its ``timeout``. It may or may not have had its effect."""
+    """A step took longer than its ``timeout``. Whether it took effect is unknown."""
 
     def __init__(self, name: str, seconds: float) -> None:
         super().__init__(f"step {name!r} took longer than {seconds:g} s")
@@ -437,16 +441,16 @@ class StepTimeout(SignoffError, TimeoutError):
 
 
 class SignalTimeout(SignoffError, TimeoutError):
-    """Nobody answered, or no signal came, in time."""
+    """No answer or signal arrived in time."""
 
     def __init__(self, what: str, seconds: float) -> None:
-        super().__init__(f"nothing came for {what} within {seconds:g} s")
+        super().__init__(f"nothing arrived for {what} within {seconds:g} s")
         self.what = what
         self.seconds = seconds
 
 
 class PromiseRejected(SignoffError):
-    """A promise was rejected from outside; ``value`` is what the rejecter gave as the reason."""
+    """A promise was rejected from outside the run; ``value`` is the reason given."""
 
     def __init__(self, promise_id: str, value: object) -> None:
         super().__init__(f"promise {promise_id!r} was rejected: {value!r}")
@@ -455,7 +459,7 @@ class PromiseRejected(SignoffError):
 
 
 class PromiseCancelled(SignoffError):
-    """A promise was cancelled from outside, so nothing will ever settle it."""
+    """A promise was cancelled from outside the run, so it will never be settled."""
 
     def __init__(self, promise_id: str) -> None:
         super().__init__(f"promise {promise_id!r} was cancelled")
@@ -463,12 +467,12 @@ class PromiseCancelled(SignoffError):
 
 
 class QuestionCancelled(PromiseCancelled):
-    """Somebody has withdrawn a question from outside, so nobody will answer it.
+    """A question was withdrawn from outside the run, so it will not be answered.
 
     Attributes:
         promise_id: The question.
-        by: Who has, if they said.
-        reason: Why, if they said.
+        by: The user who withdrew it, if known.
+        reason: The reason, if one was given.
     """
 
     def __init__(self, promise_id: str, by: str | None = None, reason: str | None = None) -> None:
@@ -481,22 +485,22 @@ class QuestionCancelled(PromiseCancelled):
 
 
 class PromiseTimeout(SignoffError, TimeoutError):
-    """A promise reached its deadline unsettled."""
+    """A promise was not settled before its deadline."""
 
     def __init__(self, promise_id: str) -> None:
         super().__init__(f"promise {promise_id!r} timed out")
         self.promise_id = promise_id
 
 
-# What the engine finds wrong with workflow code. The run fails and can be retried once the code is mended.
+# Errors in workflow code that the engine detects. The run fails and can be retried once the code is fixed.
 
 
 class WorkflowError(SignoffError):
-    """Base of what the engine finds wrong with workflow code; such a run is kept and can be retried."""
+    """Base of the errors that the engine detects in workflow code. The run is kept and can be retried."""
 
 
 class NotInStep(WorkflowError, RuntimeError):
-    """Workflow code did I/O, or used a thread or a clock, outside a step."""
+    """Workflow code performed I/O, or used a thread or a clock, outside a step."""
 
     def __init__(self, what: str, where: str) -> None:
         super().__init__(
@@ -507,22 +511,22 @@ class NotInStep(WorkflowError, RuntimeError):
 
 
 _CAUSES_OF_OTHER_INPUTS = (
-    "Either the calls come in another order (a set of your own, os.listdir, time.time()), or a deploy has changed what "
-    "this call is called with. "
+    "Either the order of the calls changed (it depends on a set, os.listdir or time.time()), or a deploy changed the "
+    "arguments of this call. "
 )
 
 
 class NonDeterminism(WorkflowError):
-    """The code asked for something else than the journal holds at this place.
+    """The code issued a different call than the journal holds at this position.
 
     Attributes:
-        run_id: The run, which is kept as it is.
+        run_id: The run. It is kept unchanged.
         n: The number of the call.
-        recorded: What the journal holds, such as ``step 'charge'``.
-        issued: What the code asked for now.
+        recorded: The recorded call, such as ``step 'charge'``.
+        issued: The call that the code issued.
         where: ``file:line`` of the code, if it issued a call.
-        recorded_inputs: What the recorded call was called with, if that is what differs.
-        issued_inputs: What the code calls it with now, if that is what differs.
+        recorded_inputs: The recorded call's inputs, if the inputs differ.
+        issued_inputs: The issued call's inputs, if the inputs differ.
     """
 
     def __init__(
@@ -553,7 +557,7 @@ class BusyLoop(WorkflowError):
 
     def __init__(self, run_id: str, limit: str, where: str) -> None:
         super().__init__(
-            f"run {run_id!r} went on for {limit} without waiting for anything, at {where}; "
+            f"run {run_id!r} ran for {limit} without waiting for anything, at {where}; "
             f"move the work into ctx.step(...), or wait for an event instead of looping"
         )
         self.run_id = run_id
@@ -562,7 +566,7 @@ class BusyLoop(WorkflowError):
 
 
 class CallbackFailed(WorkflowError):
-    """A callback of workflow code, such as a done callback of a task, raised what would end a whole process."""
+    """A callback in workflow code, such as a task's done callback, raised an exception that would end the process."""
 
     def __init__(self, run_id: str, what: str) -> None:
         super().__init__(f"run {run_id!r} failed in a callback of its code: {what}")
@@ -571,13 +575,13 @@ class CallbackFailed(WorkflowError):
 
 
 class NotAwaited(WorkflowError):
-    """Workflow code built a call and never awaited it, so that it did nothing: a question that was not asked.
+    """Workflow code created a call and never awaited it, so the call did not run: a question was never asked, say.
 
     Attributes:
         run_id: The run.
         what: The call, such as ``question 'Refund?'``.
-        where: The line that built it, as ``file:line in function``.
-        how: What became of it.
+        where: The line that created it, as ``file:line in function``.
+        how: What happened to the call.
     """
 
     def __init__(self, run_id: str, what: str, where: str, how: str = "was never awaited") -> None:
@@ -592,51 +596,51 @@ class NotAwaited(WorkflowError):
 
 
 class WaitsForNothing(WorkflowError):
-    """Workflow code waits for something that nothing will ever bring, such as an Event that nobody can set."""
+    """Workflow code waits for something that can never happen, such as an Event that no code can set."""
 
     def __init__(self, run_id: str, where: str) -> None:
         super().__init__(
-            f"run {run_id!r} waits at {where} for something that no step, timer, promise or signal will bring"
+            f"run {run_id!r} waits at {where} for something that no step, timer, promise or signal will trigger"
         )
         self.run_id = run_id
         self.where = where
 
 
 class CannotRunHere(WorkflowError):
-    """Raised by workflow code or a step that lacks something on this worker: the run is kept and can be retried.
+    """Workflow code or a step raises this if this worker lacks something it needs. The run is kept and can be retried.
 
     A step that raises it has no outcome: it runs again when the run is retried.
 
     Example::
 
         if "refund_flow" not in supported:
-            raise CannotRunHere("this build has no refunds; retry the run when one that has is deployed")
+            raise CannotRunHere("this build has no refunds; deploy one that has, then retry the run")
 
     Attributes:
-        may_run_elsewhere: Whether another worker of the group, if there is one, should try first. A subclass says so.
+        may_run_elsewhere: Whether another worker of the group, if there is one, should try first. Subclasses set it.
     """
 
     may_run_elsewhere: ClassVar[bool] = False
 
 
 class PauseSwallowed(CannotRunHere):
-    """A tool's code caught the exception with which a pause leaves the tool, and went on.
+    """A tool's code caught the exception that a pause raises to leave the tool, and continued.
 
-    The run stops, whatever else its code catches. Nothing was asked, and nothing counts as answered. The run can be
+    The run stops, whatever else its code catches. No question was asked, and none counts as answered. The run can be
     retried once the tool lets the exception through.
 
     Attributes:
         tool: The tool.
         where: The line of the pause, as ``file:line in function``.
-        caught: The line that it was caught around, if another.
-        how: How the tool went on.
+        caught: The line of the call that the exception was caught around, if it differs from ``where``.
+        how: How the tool continued.
     """
 
     def __init__(self, tool: str, where: str, caught: str | None, how: str) -> None:
         around = f", in {caught}" if caught else ""
         super().__init__(
-            f"tool {tool!r} paused at {where}, and caught the exception with which a pause leaves{around}: {how}. "
-            "Nothing was asked, and nothing counts as answered. Catch Exception around it, not BaseException (nor "
+            f"tool {tool!r} paused at {where}, and caught the exception that a pause raises{around}: {how}. "
+            "No question was asked, and none counts as answered. Catch Exception around it, not BaseException (nor "
             "with a bare except, suppress(BaseException), gather(return_exceptions=True) or a return in finally), "
             "then retry the run"
         )
@@ -647,19 +651,19 @@ class PauseSwallowed(CannotRunHere):
 
 
 class NotAsApproved(CannotRunHere):
-    """A tool's validators made something else of a call's arguments than what was decided on. The tool did not run.
+    """A tool's validators produced other arguments than those that were approved. The tool did not run.
 
     Attributes:
         tool: The tool.
-        approved: What was decided on, as JSON.
-        found: What the tool would have got, as JSON.
+        approved: The approved arguments, as JSON.
+        found: The arguments that the tool would have received, as JSON.
     """
 
     def __init__(self, tool: str, approved: object, found: object) -> None:
         super().__init__(
-            f"tool {tool!r} would get {reprlib.repr(found)} where {reprlib.repr(approved)} was decided on: its "
-            "validators do not make the same of the same arguments each time. It did not run. Mend them, then retry "
-            "the run"
+            f"tool {tool!r} would receive {reprlib.repr(found)}, but {reprlib.repr(approved)} was approved: its "
+            "validators do not return the same result for the same arguments each time. The tool did not run. Fix "
+            "the validators, then retry the run"
         )
         self.tool = tool
         self.approved = approved
@@ -690,11 +694,11 @@ class ReplayFailed(WorkflowError):
 
 
 class StoreError(SignoffError):
-    """Base of what a store can refuse or suffer."""
+    """Base of the errors that a store raises."""
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be read or written now. What was acknowledged is kept; try again later."""
+    """The store cannot be read or written now. Acknowledged writes are kept; try again later."""
 
     def __init__(self, store: str, reason: str) -> None:
         super().__init__(f"store {store} is not available: {reason}; nothing acknowledged is lost, try again")
@@ -703,21 +707,21 @@ class StoreUnavailable(StoreError):
 
 
 class StoreFull(StoreUnavailable):
-    """The disk under the store is full. Work goes on when there is space again."""
+    """The store's disk is full. Work continues once there is space again."""
 
     def __init__(self, store: str) -> None:
-        super().__init__(store, "the disk is full, make space")
+        super().__init__(store, "the disk is full, free some space")
 
 
 class StoreReadOnly(StoreUnavailable):
-    """The store's file or folder may not be written."""
+    """The store's file or folder is read-only."""
 
     def __init__(self, store: str) -> None:
         super().__init__(store, "it is read-only, check the file's and its folder's permissions")
 
 
 class StoreMoved(StoreUnavailable):
-    """The files that a store has open are not those at its path any more. What is committed there could be lost."""
+    """The store's open files are no longer those at its path. Further commits could be lost."""
 
     def __init__(self, store: str, reason: str) -> None:
         SignoffError.__init__(self, f"store {store} is not available: {reason}")
@@ -726,12 +730,12 @@ class StoreMoved(StoreUnavailable):
 
 
 class StoreDamaged(StoreUnavailable):
-    """The database finds its own files damaged. What was acknowledged could be lost."""
+    """The database reports that its files are damaged. Acknowledged writes could be lost."""
 
     def __init__(self, store: str, reason: str) -> None:
         SignoffError.__init__(
             self,
-            f"store {store} is not available: {reason}. Its files are damaged, or not those of a database. Stop each "
+            f"store {store} is not available: {reason}. Its files are damaged, or are not a database. Stop every "
             "process that has it open, and restore a backup",
         )
         self.store = store
@@ -739,7 +743,7 @@ class StoreDamaged(StoreUnavailable):
 
 
 class MissingKey(StoreUnavailable):
-    """The store holds a value that this process cannot decrypt."""
+    """The store holds a value for which this process lacks the decryption key."""
 
     def __init__(self, store: str, reason: str) -> None:
         super().__init__(
@@ -748,7 +752,7 @@ class MissingKey(StoreUnavailable):
 
 
 class SchemaTooNew(StoreError):
-    """The store was migrated by a newer Signoff than this one."""
+    """The store was migrated by a newer version of Signoff."""
 
     def __init__(self, store: str, found: int, known: int) -> None:
         super().__init__(
@@ -759,7 +763,7 @@ class SchemaTooNew(StoreError):
 
 
 class SchemaTooOld(StoreError):
-    """The store has not been migrated yet, and who opens it does not, or may not."""
+    """The store needs a migration that this process does not, or may not, run."""
 
     def __init__(self, store: str, found: int, known: int, *, may_migrate: bool = False) -> None:
         has = f"schema {found}" if found else "no schema yet"
@@ -774,19 +778,21 @@ class SchemaTooOld(StoreError):
 
 
 class LeaseLost(StoreError):
-    """The run belongs to another worker now, or to none: this one may write nothing more."""
+    """This worker no longer holds the run's lease, so it may write nothing more."""
 
     def __init__(self, run_id: str, epoch: int) -> None:
-        super().__init__(f"the lease on run {run_id!r} (epoch {epoch}) is lost; its new holder goes on")
+        super().__init__(
+            f"the lease on run {run_id!r} (epoch {epoch}) is lost; its new holder continues the run"
+        )
         self.run_id = run_id
         self.epoch = epoch
 
 
 class AccessDenied(StoreError):
-    """The server does not let this caller do that: it needs a worker key or a role, or another one.
+    """The caller lacks the worker key or the role that this request needs.
 
     Attributes:
-        what: What was asked for.
+        what: The requested operation or object.
         reason: Why it is refused, and what to do.
     """
 
@@ -800,7 +806,7 @@ class AccessDenied(StoreError):
 
 
 class ContinueAsNew(BaseException):
-    """Ends this generation of a run and starts the next with new arguments. Raised by the context only."""
+    """Ends this generation of a run and starts the next one with new arguments. Only the context raises it."""
 
     def __init__(self, arguments: str) -> None:
         super().__init__("the run continues as new")

@@ -154,7 +154,7 @@ async def test_several_questions_are_answered_by_their_ids_only(tmp_path: Path, 
         assert refused.value.reason == "several"
         assert sorted(refused.value.questions) == sorted(each.id for each in turn.pending)
         assert all(each.id in str(refused.value) for each in turn.pending)
-        with pytest.raises(ResumeRefused, match=r"not for what was answered here: nope, and more") as unknown:
+        with pytest.raises(ResumeRefused, match=r"not those answered here: nope, and more") as unknown:
             await chat.resume(token, {turn.pending[0].id: True, "nope": True, "and more": True})
         assert (unknown.value.reason, unknown.value.questions) == ("question", ("nope", "and more"))
         answers = {
@@ -174,7 +174,7 @@ async def test_a_token_is_not_used_up_while_an_open_question_of_it_has_no_answer
         turn, token = await paused(chat, "rm a b c")
         a, b, c = turn.pending
         for context in (None, {"tenant": "other"}):
-            with pytest.raises(ResumeRefused, match=f"no answer here: {b.id}, {c.id}$") as refused:
+            with pytest.raises(ResumeRefused, match=f"some have none here: {b.id}, {c.id}$") as refused:
                 await chat.resume(token, {a.id: True}, context=context, user_id="ana")
             assert (refused.value.reason, refused.value.questions) == ("missing", (b.id, c.id))
         assert len(await chat.pending()) == 3
@@ -493,7 +493,7 @@ async def test_somebody_unnamed_is_told_to_say_who_they_are(tmp_path: Path, way:
         chat = talk.conversation("c")
         turn, _ = await paused(chat, "rm a")
         with pytest.raises(
-            NotAllowed, match="somebody unnamed to answer: say who they are, such as user_id='ana'"
+            NotAllowed, match="an unnamed user to answer: say who they are, such as user_id='ana'"
         ):
             await chat.respond(turn.pending[0].id, Approve())
 

@@ -16,7 +16,7 @@ from signoff.errors import StoreUnavailable
 from signoff.records import Rate, RunState
 from signoff.records.failed_items import SetAsideItem
 from signoff.server import Role, Server
-from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.contract.store import Store
 from signoff.stores.remote.store import RemoteStore
 from signoff.stores.shared.set_aside_items import at_work
@@ -321,7 +321,7 @@ async def test_a_remote_worker_runs_the_others_and_the_server_lists_the_bad_one(
         for id in ("bad", "good", "fine"):
             await scene.start(id)
         _spoil(damage, "refused")
-        keys = IssuedKeys(scene.store)
+        keys = StoredKeys(scene.store)
         worker_key, _ = await keys.create_for_worker("far")
         key, _ = await keys.create_for_service("ops", [Role.OPERATOR])
         far = RemoteStore(server.url, key=worker_key)

@@ -8,7 +8,7 @@ import pytest
 
 from signoff.records import RunState
 from signoff.server import Server
-from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.remote.store import RemoteStore
 from tests.attacks.damage import DATABASES, damaged
 from tests.stores.scene import Scene, entry
@@ -52,7 +52,7 @@ async def test_a_lease_that_cannot_be_extended_costs_no_other_run_of_a_remote_wo
     async with damaged(database, tmp_path) as damage, Server(damage.scene.store, port=0) as server:
         held = await _hold_three(damage.scene)
         damage.refuse("runs", when="id = 'bad'")
-        key, _ = await IssuedKeys(damage.scene.store).create_for_worker("far")
+        key, _ = await StoredKeys(damage.scene.store).create_for_worker("far")
         far = RemoteStore(server.url, key=key)
         await far.open()
         try:

@@ -26,7 +26,7 @@ from signoff.records.deliveries import NewDelivery
 from signoff.records.paging import PromiseFilter, RunFilter
 from signoff.server import Role, Server
 from signoff.server.auth.key_file import WorkerKeys, new_worker_key
-from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.contract.store import Store
 from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.remote.store import RemoteStore
@@ -69,7 +69,7 @@ async def _tenants(make: Callable[[], Store], others: int) -> AsyncIterator[tupl
             await _fill(store.within("others"), others)
         mine = store.within("mine")
         await _fill(mine, ROWS)
-        keys = [await IssuedKeys(mine).create_for_service(f"k-{n}", [Role.ADMIN]) for n in range(ROWS)]
+        keys = [await StoredKeys(mine).create_for_service(f"k-{n}", [Role.ADMIN]) for n in range(ROWS)]
         async with Server(Signoff(store), port=0, worker_keys=WorkerKeys([WORKER_KEY])) as server:
             yield server, keys[0][0]
     finally:
@@ -139,7 +139,7 @@ async def test_no_number_and_no_other_cursor_is_taken(make: Callable[[], Store])
     """With numbers as cursors a tenant would find the number of each of its rows by bisection."""
     async with _tenants(make, others=1) as (server, key), _http(server, key) as http:
         cursor = (await http.get("runs", params={"limit": 1})).json()["next"]
-        foreign = await IssuedKeys(make_within(server, "others")).create_for_service("spy", [Role.ADMIN])
+        foreign = await StoredKeys(make_within(server, "others")).create_for_service("spy", [Role.ADMIN])
         attacks = [
             *("0", "1", "5", "9" * 18, "-1", "", " ", "A" * 27, "A" * 10_000, "é", "%00", "=" * 27),
             *(cursor[:-1], cursor + "A", cursor.swapcase(), cursor[::-1], f"{cursor}=", f" {cursor}"),

@@ -17,7 +17,7 @@ from signoff import Context, Signoff
 from signoff.errors import StoreUnavailable
 from signoff.records import AuditKind, MessageKind, NewAuditEvent, NewPromise, NewRun, PromiseKind, RunState
 from signoff.server import Server
-from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.contract.store import Store
 from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.remote.store import RemoteStore
@@ -366,7 +366,7 @@ async def test_a_run_whose_parent_is_refused_waits_with_it_and_others_go_on(
         parent = await scene.run("parent")
         assert await scene.pause(parent, starts=[_child("child", "parent")])
         damage.refuse("runs", when="id = 'parent'")
-        key, _ = await IssuedKeys(scene.store).create_for_worker("far")
+        key, _ = await StoredKeys(scene.store).create_for_worker("far")
         far = RemoteStore(server.url, key=key)
         app = Signoff(far if is_remote else scene.store)
 

@@ -309,8 +309,11 @@ def test_malformed_rows_break_no_list_no_page_and_no_innocent_row(
 MALFORMED = [
     ('{"text": 1}', r"new\.data\.text: Input should be a valid string"),
     ("[]", r"new\.data: Input should be a valid dictionary"),
-    ("{", r"new\.data: it is no JSON"),
-    (QUESTIONS[0].replace('"order":"o-1"', '"order":1e999'), r"new\.data: it is no JSON: .* too large"),
+    ("{", r"new\.data: it is not valid JSON"),
+    (
+        QUESTIONS[0].replace('"order":"o-1"', '"order":1e999'),
+        r"new\.data: it is not valid JSON: .* too large",
+    ),
     (QUESTIONS[0].replace('"text"', '"text":"Refuse?","text"', 1), r"new\.data: .*'text' is there twice"),
     (QUESTIONS[5].replace('"remind_every": 60.0', '"remind_every": 0'), r"new\.data\.policy\.remind_every"),
     (

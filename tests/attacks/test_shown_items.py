@@ -19,7 +19,7 @@ from signoff.doctor.findings import Finding, Level
 from signoff.records import NewPromise
 from signoff.runtime.loggers import hiding_texts
 from signoff.server import Role, Server
-from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.shared.failure_texts import LONGEST, text_of, text_of_postgres
 from signoff.stores.shared.one_by_one import ItemFailed
 from tests.attacks.damage import DATABASES, Damaged, damaged
@@ -40,7 +40,7 @@ class Place:
         self.url = server.url
 
     async def key(self, namespace: str, role: Role = Role.OPERATOR) -> str:
-        keys = IssuedKeys(self.damage.scene.store.within(namespace))
+        keys = StoredKeys(self.damage.scene.store.within(namespace))
         return (await keys.create_for_service(f"{namespace}-{role.value}", [role]))[0]
 
     async def get(self, key: str | None, **params: Any) -> httpx.Response:

@@ -22,7 +22,7 @@ from signoff.people.questions.standing_approvals import Alike
 from signoff.records import Amendment, AuditKind, NewPromise, PromiseKind, PromiseState, Settlement
 from signoff.records.paging import AuditFilter, RuleFilter
 from signoff.server import Server
-from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.server.auth.stored_keys import StoredKeys
 from signoff.server.store_api.worker_answers import check_settlement
 from signoff.stores.contract.store import Store
 from signoff.stores.contract.tokens import CALLBACK
@@ -140,7 +140,7 @@ async def placed(database: str, folder: Path) -> AsyncIterator[Place]:
     async with damaged(database, folder) as damage:
         scene = damage.scene
         async with Server(Signoff(scene.store), port=0, require_auth=True) as server:
-            key, _ = await IssuedKeys(scene.store).create_for_worker("gpu", groups=["gpu"])
+            key, _ = await StoredKeys(scene.store).create_for_worker("gpu", groups=["gpu"])
             far = RemoteStore(server.url, key=key)
             await far.open()
             try:
@@ -221,7 +221,7 @@ async def test_what_a_workers_code_does_with_questions_passes(tmp_path: Path, da
         asked = await place.scene.store.get_promise("r.0")
         default = _resolved({"approved": False}, TIMEOUT)
         check_settlement(asked, default, asked.created_at + 60)
-        with pytest.raises(WrongAnswer, match="time has not come"):
+        with pytest.raises(WrongAnswer, match="deadline has not passed"):
             check_settlement(asked, default, asked.created_at + 50)
 
 
@@ -250,7 +250,7 @@ async def test_a_worker_lets_a_rule_approve(tmp_path: Path, database: str) -> No
         await answer(store, await place.ask("action", "first"), True, user_id="ana", alike=alike)
         id = await place.ask("action", "second")
         async with Server(store, port=0, require_auth=True) as server:
-            key, _ = await IssuedKeys(store).create_for_worker("all")
+            key, _ = await StoredKeys(store).create_for_worker("all")
             far = RemoteStore(server.url, key=key)
             await far.open()
             settled = await bring_up_to_date(far, await far.get_promise(id))

@@ -149,7 +149,7 @@ def test_a_server_is_examined_with_what_is_seen_through_it(here: Here, tmp_path:
         assert narrow["schedules"] == [("skipped", "this worker key does not open it")]
         wrong = examine(here, "--url", url, "--key", "sgw_wrong", cwd=tmp_path)
         assert levels(wrong, "worker key") == ["failure"]
-        assert "does not know this worker key" in wrong["worker key"][0][1]
+        assert "this worker key is unknown" in wrong["worker key"][0][1]
         without = examine(here, "orders:app", "--url", url, cwd=tmp_path)
         assert levels(without, "worker key") == ["skipped"]
         assert levels(without, "ready runs") == ["failure"]

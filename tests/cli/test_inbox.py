@@ -89,7 +89,7 @@ def test_several_questions_get_the_same_answer_each_by_itself(here: Here, open_s
     assert said.code == 3
     assert said.out.splitlines() == [
         f"question {first} is answered: approved",
-        "refused: no question 'none' here; check the id, the namespace and which store this is",
+        "refused: no question 'none' here; check the id, the namespace and the store",
         f"question {second} is answered: approved",
     ]
     assert "1 of 3 answers were refused" in said.err

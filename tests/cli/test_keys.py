@@ -46,7 +46,7 @@ def test_a_service_works_with_its_key_until_it_is_revoked(here: Here, folder: Pa
         assert here("keys", "revoke", key["id"], cwd=folder).code == 0
         refused = signoff("runs", cwd=folder, **known)
         assert refused.code == 4
-        assert "has ended" in refused.err
+        assert "expired or revoked" in refused.err
         assert key["key"] not in refused.err
 
 

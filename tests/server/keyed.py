@@ -13,7 +13,7 @@ import httpx
 from signoff import Signoff
 from signoff.records import Token
 from signoff.server import Role, Server
-from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.server.auth.stored_keys import StoredKeys
 from signoff.testing import VirtualClock
 from tests.server.conftest import app_in, serving
 
@@ -30,12 +30,12 @@ class Keyed:
         self, name: str = "bot", *roles: Role, namespace: str = "default", **more: Any
     ) -> tuple[str, Token]:
         """Make a key of a service, as on the machine with the database."""
-        keys = IssuedKeys(self.app.store.within(namespace))
+        keys = StoredKeys(self.app.store.within(namespace))
         return asyncio.run(keys.create_for_service(name, roles or (Role.OPERATOR,), **more))
 
     def worker_key(self, name: str = "gpu", namespace: str = "default", **more: Any) -> tuple[str, Token]:
         """Make a key of a worker, likewise."""
-        return asyncio.run(IssuedKeys(self.app.store.within(namespace)).create_for_worker(name, **more))
+        return asyncio.run(StoredKeys(self.app.store.within(namespace)).create_for_worker(name, **more))
 
     def revoke(self, token: Token) -> None:
         asyncio.run(self.app.store.within(token.namespace).revoke_token(token.id))

@@ -185,7 +185,7 @@ async def test_ids_of_calls_of_other_groups_runs_are_kept_for_these(id: str) -> 
         ("create_promise", {"new": NewPromise(id)}),
         ("append", {"write": Write("mine", epoch, opens=[NewPromise(id, run_id="mine", n=1)])}),
     ):
-        with pytest.raises(AccessDenied, match="kept for a call of run"):
+        with pytest.raises(AccessDenied, match="reserved for a call of run"):
             await do_for(OF_GPU, store, name, arguments)
     for name, arguments in (
         ("create_run", {"new": NewRun("mine.1", "score", "gpu", "{}")}),
@@ -214,6 +214,6 @@ async def test_a_worker_of_others_on_the_register_is_not_replaced() -> None:
     for key in (OF_GPU, Access("key", "acme")):
         bound = store.within(key.namespace or "default")
         worker = replace(theirs, namespace=bound.namespace, group="gpu")
-        with pytest.raises(AccessDenied, match="for others"):
+        with pytest.raises(AccessDenied, match="has registered"):
             await do_for(key, bound, "enlist", {"worker": worker})
     assert [(each.namespace, each.group) for each in await store.list_workers()] == [("default", "pay")]

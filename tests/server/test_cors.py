@@ -354,9 +354,9 @@ async def test_a_worker_comes_from_nowhere_but_where_it_is(tmp_path: Path, of_fi
     async with Server(served, port=0, **options) as server:
         at = Origin(OriginWay.WORKER, filed.hash[:16], address=HERE)
         if not of_file:
-            from signoff.server.auth.stored_keys import IssuedKeys
+            from signoff.server.auth.stored_keys import StoredKeys
 
-            secret, token = await IssuedKeys(served).create_for_worker("gpu")
+            secret, token = await StoredKeys(served).create_for_worker("gpu")
             at = Origin(OriginWay.WORKER, token.id, "gpu", HERE)
         remote = RemoteStore(server.url, key=secret)
         await remote.open()

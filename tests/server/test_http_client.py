@@ -185,7 +185,7 @@ async def test_a_host_that_the_server_does_not_go_by_is_named(tmp_path: Path) ->
         Server(store, host="0.0.0.0", port=0) as server,
         backend_of(f"http://127.0.0.2:{server.port}") as backend,
     ):
-        with pytest.raises(InvalidValue, match="does not go by '127.0.0.2") as error:
+        with pytest.raises(InvalidValue, match="has no host name '127.0.0.2") as error:
             await backend.get_run("r")
         assert error.value.path == "Host"
     await store.close()

@@ -15,7 +15,7 @@ import pytest
 from signoff.errors import InvalidState, InvalidValue, NotFound
 from signoff.records import TokenKind
 from signoff.server import Role
-from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.tokens import new_token
 from tests.server.conftest import asked, ended, kind, start
 from tests.server.keyed import Keyed, keyed
@@ -504,7 +504,7 @@ def test_a_stream_goes_on_while_its_reader_may(here: Keyed, operator: httpx.Clie
 
 
 def test_what_python_is_told_of_a_key_that_cannot_be_changed(here: Keyed) -> None:
-    keys = IssuedKeys(here.app.store)
+    keys = StoredKeys(here.app.store)
     _, token = here.key()
     here.revoke(token)
     with pytest.raises(InvalidState, match="revoked"):

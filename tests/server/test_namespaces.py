@@ -32,7 +32,7 @@ from signoff.records import (
 from signoff.records.deliveries import NewDelivery
 from signoff.server import Role, services
 from signoff.server.auth.roles import RIGHTS
-from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.contract.store import Outcome, Store
 from signoff.stores.shared.one_by_one import ItemFailed
 from signoff.stores.shared.set_aside_items import SetAside
@@ -229,7 +229,7 @@ async def hide(store: Store, clock: Any) -> dict[str, str]:
     good_for = {"session": "theirs-session", "run": "a-run", "questions": {"theirs-run.0": "confidential"}}
     resume_token, new = new_token(TokenKind.RESUME, "run:a-run", data=json.dumps(good_for), expires_at=9e9)
     await store.create_token(new)
-    _, key = await IssuedKeys(store).create_for_service("confidential", [Role.ADMIN])
+    _, key = await StoredKeys(store).create_for_service("confidential", [Role.ADMIN])
     return {"link_id": link.token.id, "key_id": key.id, "resume_token": resume_token}
 
 

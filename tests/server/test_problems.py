@@ -39,8 +39,8 @@ from tests.server.conftest import app_in, fields, kind, serving
 from tests.support import OnThread
 
 ERRORS: list[tuple[SignoffError, int]] = [
-    (NotAuthenticated("the proxy names nobody"), 401),
-    (AccessDenied("GET /v1/runs", "'ana' has no role that may"), 403),
+    (NotAuthenticated("the proxy names no user"), 401),
+    (AccessDenied("GET /v1/runs", "'ana' needs a role with access"), 403),
     (NotFound("run", "r"), 404),
     (IdConflict("r", "it is another"), 409),
     (AlreadySettled("p", "resolved", "ana", 1700000000.25), 409),

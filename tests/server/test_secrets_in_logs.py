@@ -21,7 +21,7 @@ from signoff.errors import SignoffError
 from signoff.observability.logs import formatter
 from signoff.people.notifications.channels.config_file import channels_of
 from signoff.server import OpenIdConnect, Role, Server
-from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.remote.store import RemoteStore
 from signoff.stores.sqlite.store import SqliteStore
@@ -124,7 +124,7 @@ async def world(folder: Path, told: dict[str, Any]) -> Any:
             Server(app, port=0, openid=openid, channels=made, public_url=PUBLIC) as server,
             app.worker(),
         ):
-            issued = IssuedKeys(app.store)
+            issued = StoredKeys(app.store)
             told["api_key"], _ = await issued.create_for_service("bot", [Role.ADMIN], act_as=True)
             told["worker_key"], _ = await issued.create_for_worker("gpu")
             told["hooks"] = hooks

@@ -18,7 +18,7 @@ from tests.support import in_asyncio
 async def test_a_running_server_gives_the_page_that_was_built_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(studio, "_MADE", tmp_path)
+    monkeypatch.setattr(studio, "_STATIC", tmp_path)
     transport = httpx.ASGITransport(create_server_app(Signoff(MemoryStore())), client=("127.0.0.1", 7))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
         not_built = await http.get("/inbox")

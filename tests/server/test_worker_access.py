@@ -135,7 +135,7 @@ def scene_of(store: RemoteStore | SqliteStore) -> Scene:
     [
         (None, "needs a worker key"),
         ("", "needs a worker key"),
-        ("sgw_wrong", "does not know"),
+        ("sgw_wrong", "is unknown"),
     ],
 )
 @in_asyncio
@@ -314,7 +314,7 @@ def test_the_table_of_what_is_outside_has_every_operation() -> None:
 async def test_no_worker_key_makes_finds_or_revokes_a_token(tmp_path: Path, operation: str, key: str) -> None:
     async with serving(tmp_path) as (server, served), opened(server, key) as store:
         made = await served.create_token(NewToken("t", TokenKind.LINK, hash_of("t"), "user:ana"))
-        with pytest.raises(AccessDenied, match="worker keys do not open tokens"):
+        with pytest.raises(AccessDenied, match="worker keys give no access to tokens"):
             await TOKENS[operation](store)
         assert (await served.list_tokens(TokenFilter(TokenKind.LINK))).items == (made,)
 
@@ -508,7 +508,7 @@ def test_a_key_is_read_back_from_its_line() -> None:
 
 @pytest.mark.parametrize("line", ["sgw_secret acme", "0123 acme", "0" * 64, f"{'0' * 64} acme gpu more"])
 def test_a_line_that_is_no_key_is_refused_without_repeating_it(line: str) -> None:
-    with pytest.raises(InvalidValue, match="keys.txt line 2: it is no worker key") as refused:
+    with pytest.raises(InvalidValue, match="keys.txt line 2: it is not a worker key") as refused:
         WorkerKeys.parse(f"\n{line}", "keys.txt")
     assert "sgw_" not in str(refused.value)
 

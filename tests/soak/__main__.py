@@ -30,7 +30,7 @@ import httpx
 import psutil
 
 from signoff.server import Role
-from signoff.server.auth.stored_keys import IssuedKeys
+from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.address import store_at
 from tests.cli.commands import Running
 from tests.postgres.server import DURABLE, PostgresServer
@@ -284,12 +284,12 @@ async def make_keys(store: str) -> tuple[str, str, str, str]:
     opened = store_at(store)
     await opened.open()
     try:
-        evil = IssuedKeys(opened.within("evil"))
+        evil = StoredKeys(opened.within("evil"))
         return (
-            (await IssuedKeys(opened).create_for_service("innocent", [Role.OPERATOR], act_as=True))[0],
+            (await StoredKeys(opened).create_for_service("innocent", [Role.OPERATOR], act_as=True))[0],
             (await evil.create_for_service("hostile", [Role.OPERATOR], act_as=True))[0],
             (await evil.create_for_worker("hostile"))[0],
-            (await IssuedKeys(opened).create_for_worker("innocent"))[0],
+            (await StoredKeys(opened).create_for_worker("innocent"))[0],
         )
     finally:
         await opened.close()

@@ -264,7 +264,7 @@ def asking_nothing() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for kind in (NewPromise, NewSchedule, Amendment, Promise):
-            patch.delitem(cast("dict[type, Any]", payload_checks.SHAPES), kind)
+            patch.delitem(cast("dict[type, Any]", payload_checks.FORMATS), kind)
         patch.setattr(access_of_workers, "check_settled", check_nothing)
         yield
 

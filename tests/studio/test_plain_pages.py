@@ -95,7 +95,7 @@ def test_the_navigation_has_what_a_role_allows(window: Windows, role: str, place
 )
 def test_an_address_that_a_role_does_not_open_says_why(window: Windows, address: str) -> None:
     page = window(address, "responder")
-    expect(page.get_by_role("alert").filter(has_text="has no role that may").first).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="needs a role with access").first).to_be_visible()
 
 
 @pytest.mark.parametrize("address", ["/schedules", "/workers", "/deliveries", "/rules?ended=true"])

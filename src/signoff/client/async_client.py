@@ -173,7 +173,7 @@ class AsyncClient:
             self._group = group or "default"
             self._functions: Functions | None = None
         else:
-            self.backend = LocalBackend(target.store).coming_from(origin or of_program())
+            self.backend = LocalBackend(target.store).with_origin(origin or of_program())
             self._group = group or target.group
             self._functions = target.registry
         if not self._group.strip() or (group is not None and not group.strip()):

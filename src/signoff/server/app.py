@@ -1,4 +1,4 @@
-"""The FastAPI application."""
+"""Creates the FastAPI application of a server."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from signoff.people.notifications.outbox import Dispatcher
 from signoff.people.questions.periodic_jobs import DUTIES
 from signoff.redaction import Redaction
 from signoff.runtime.loggers import hiding_texts, own_logger
-from signoff.server.auth.authenticators import Way, Ways
+from signoff.server.auth.authenticators import Authenticator, Authenticators
 from signoff.server.auth.callback_secrets import CallbackSecrets
 from signoff.server.auth.client_address import Forwarding
 from signoff.server.auth.key_file import WorkerKeys
 from signoff.server.auth.keyring import Keyring
-from signoff.server.auth.middleware import Guard
-from signoff.server.auth.oidc_flow import LoginDoor
+from signoff.server.auth.middleware import AuthMiddleware
+from signoff.server.auth.oidc_flow import OidcFlow
 from signoff.server.auth.oidc_settings import OpenIdConnect
 from signoff.server.auth.trusted_proxy import TrustedProxy
 from signoff.server.feeds.commit_feed import Feeds
 from signoff.server.feeds.inbox_feed import Inboxes
 from signoff.server.http.cors import check_origins, cross_origin_options
-from signoff.server.http.etags import EntityTags
+from signoff.server.http.etags import ETags
 from signoff.server.http.host_check import HostCheck
 from signoff.server.http.path_ids import EncodedPaths
 from signoff.server.http.problems import add_handlers
 from signoff.server.http.request_bodies import BodyLimit
 from signoff.server.http.response_headers import SafeHeaders
-from signoff.server.http.root_path import Prefix, below_root, checked_root_path
-from signoff.server.limits.headers import HeadLimit
+from signoff.server.http.root_path import RootPath, below_root, checked_root_path
+from signoff.server.limits.headers import HeaderLimit
 from signoff.server.limits.streams import Streams
 from signoff.server.limits.wrong_secrets import WrongSecretLimit
 from signoff.server.openapi.document import DescribedAPI
@@ -87,7 +87,7 @@ log = own_logger("signoff.server")
 
 
 WORKER_LEASE_SECONDS = 90.0
-"""Longer than a worker in the store's own process needs, so that a cut of a minute takes no run from its worker."""
+"""Longer than the lease of local workers, so that a remote worker keeps its runs through a one-minute outage."""
 
 
 def create_server_app(
@@ -110,37 +110,37 @@ def create_server_app(
 ) -> FastAPI:
     """Return the HTTP API of a store as an ASGI application.
 
-    Its lifespan opens the store and has deadlines fire. The store stays open: it is the caller's.
+    Its lifespan opens the store and fires deadlines. The caller owns the store: it stays open.
 
     Args:
-        app_or_store: A store, or the app whose store it is and in whose group runs are started.
-        allowed_hosts: Names the server is reached by, besides localhost, 127.0.0.1 and [::1].
-        worker_keys: The keys of remote workers, besides those that the store keeps. No worker works without one.
-        proxy: What says who people are, in headers. Another ASGI server than ``Server`` must not replace the peer's
-            address by a header's.
-        openid: What signs people in, in their browsers.
+        app_or_store: A store, or an app; runs are then started in the app's group.
+        allowed_hosts: Names that clients reach the server by, besides localhost, 127.0.0.1 and [::1].
+        worker_keys: The keys of remote workers, besides stored keys. A remote worker needs a key.
+        proxy: The trusted proxy that names users in headers. An ASGI server other than ``Server`` must not replace the
+            peer's address by one from a header.
+        openid: The identity provider that signs users in with their browsers.
         forwarding: Names the header that carries a client's address, for the audit trail and the limit on wrong
             secrets. None: the connection's address counts.
         require_auth: Whether every request must be authenticated. It must be with ``proxy`` or ``openid``, and as soon
-            as the database has a key of a service or a worker, of any namespace. Otherwise the API is for a laptop:
-            callers state who they are, and only ``/v1/store``, keys and the audit trail need a key.
-        allowed_origins: Pages of other sites that may read and write here, such as ``https://app.example.com``; with a
-            proxy as the people who look at them.
-        public_url: Where people reach the server, such as ``https://signoff.example.com``: links in messages and answer
-            links begin with it. Its name is allowed. None: the app's own; without one, where whoever makes a link
-            reaches it.
-        worker_lease_seconds: How long a claim or a heartbeat of a remote worker holds a run. After so long without a
-            word from it, others may claim its runs. None: as long as the store has it.
-        retention_days: How long ended runs are kept; None: for ever.
-        channels: Where notifications go, of the namespace of the store. They are closed with the app.
-        anchors: Where checkpoints of the audit trails of all namespaces go. They are closed with the app.
-        redact: Paths to what is hidden of payloads in all that leaves the server, such as ``card.number``; see
-            docs/redaction.md. The store, workers and workflows have everything as it is.
-        root_path: The path before all paths, such as ``/signoff``, behind a proxy that serves other things beside it.
-            None: the path of ``public_url``.
+            as the database has a key of a service or a worker, in any namespace. Otherwise the API is for a laptop:
+            callers name themselves, and only ``/v1/store``, keys and the audit trail need a key.
+        allowed_origins: Other sites whose pages may read and write here, such as ``https://app.example.com``; behind a
+            proxy they act as the user who views them.
+        public_url: The URL by which people reach the server, such as ``https://signoff.example.com``: links in
+            messages and answer links start with it. Its host is allowed. None: the app's own; without one, links start
+            with the URL by which their creator reaches the server.
+        worker_lease_seconds: How long a claim or a heartbeat of a remote worker holds a run. After that long without a
+            heartbeat, other workers may claim its runs. None: the store's lease.
+        retention_days: How long ended runs are kept; None: permanently.
+        channels: The notification channels for the store's namespace. They are closed with the app.
+        anchors: The anchors for checkpoints of the audit trails of all namespaces. They are closed with the app.
+        redact: Paths of payload fields to redact in everything that leaves the server, such as ``card.number``; see
+            docs/redaction.md. The store, workers and workflows hold the original values.
+        root_path: The path prefix of the server, such as ``/signoff``, behind a proxy that serves other applications
+            as well. None: the path of ``public_url``.
 
     Raises:
-        InvalidValue: The days are not above 0, or an origin, a path, a prefix or the URL is none.
+        InvalidValue: The days are not above 0, or an origin, a path, the root path or the URL is not valid.
     """
     app = app_or_store if isinstance(app_or_store, Signoff) else Signoff(app_or_store)
     forms, hooks = (slack.router.prefix, links.FORMS), (callbacks.OPEN,)
@@ -150,11 +150,16 @@ def create_server_app(
     login_path = None if openid is None else login.PATH
     hosts = (*allowed_hosts, *([] if openid is None else [openid.host]))
     origins = check_origins(allowed_origins)
-    door = None if openid is None else LoginDoor(store, openid)
-    people: list[Way] = [*([] if door is None else [door.logins]), *([] if proxy is None else [proxy])]
+    oidc_flow = None if openid is None else OidcFlow(store, openid)
+    people: list[Authenticator] = [
+        *([] if oidc_flow is None else [oidc_flow.logins]),
+        *([] if proxy is None else [proxy]),
+    ]
     wrong_secrets = WrongSecretLimit(store.clock.now, forwarding)
     keyring = Keyring(store, WorkerKeys() if worker_keys is None else worker_keys, wrong_secrets)
-    ways = Ways([keyring, *people], required=require_auth or bool(people), has_keys=keyring.has_key)
+    authenticators = Authenticators(
+        [keyring, *people], required=require_auth or bool(people), has_keys=keyring.has_key
+    )
     public_url = public_url or app.public_url
     if public_url is not None:
         public_url, host = checked_public_url(public_url)
@@ -191,7 +196,7 @@ def create_server_app(
             anchoring,
             lambda: Held({str(kind): n for kind, n in streams.by_kind.items()}, remote_clients.kept_bytes),
         )
-        await ways.look()
+        await authenticators.look()
         services = Services(
             store,
             backend,
@@ -199,8 +204,8 @@ def create_server_app(
             timers,
             function,
             keyring,
-            ways,
-            door,
+            authenticators,
+            oidc_flow,
             forwarding,
             public_url,
             worker_lease_seconds,
@@ -232,20 +237,20 @@ def create_server_app(
             if anchoring is not None:
                 await anchoring.close()
             await backend.close()
-            if door is not None:
-                await door.close()
+            if oidc_flow is not None:
+                await oidc_flow.close()
 
     api = DescribedAPI(
-        ways,
+        authenticators,
         proxy,
-        None if door is None else door.logins.cookie_name,
+        None if oidc_flow is None else oidc_flow.logins.cookie_name,
         version=__version__,
         lifespan=lifespan,
         middleware=[
-            *([Middleware(Prefix, root_path=root)] if root else []),
+            *([Middleware(RootPath, root_path=root)] if root else []),
             Middleware(SafeHeaders),
             Middleware(LinkRefusals),
-            Middleware(HeadLimit),
+            Middleware(HeaderLimit),
             Middleware(
                 HostCheck,
                 allowed_hosts=hosts,
@@ -256,15 +261,15 @@ def create_server_app(
             *([Middleware(CORSMiddleware, **cross_origin_options(origins))] if origins else []),
             Middleware(EncodedPaths),
             Middleware(
-                Guard,
-                ways=ways,
+                AuthMiddleware,
+                authenticators=authenticators,
                 clock=store.clock,
                 login_path=login_path,
                 allowed_origins=origins,
                 forms=(*forms, *hooks),
             ),
             Middleware(BodyLimit, unread=(PATH,), long=(snapshots.LOAD,)),
-            Middleware(EntityTags),
+            Middleware(ETags),
             Middleware(CallbackSecrets),
         ],
         docs_url=None,
@@ -300,10 +305,10 @@ def create_server_app(
         api_docs,
         studio,
     ):
-        api.router.routes.extend(noun.router.routes)  # an included one is made anew for each app: 0.1 s of 40
+        api.router.routes.extend(noun.router.routes)  # include_router would rebuild each route for each app
     return api
 
 
 def _timers_ended(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("deadlines no longer fire: the timers ended by an error", exc_info=error)
+        log.error("deadlines no longer fire: the timers stopped with an error", exc_info=error)

@@ -1,4 +1,4 @@
-"""A client's way to a store by which nothing comes out that is hidden."""
+"""Service backend that redacts everything it returns."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from signoff.stores.contract.store import Store
 
 
 class RedactedBackend(LocalBackend):
-    """Does what a client asks, and returns it without what is hidden.
+    """Backend that performs a client's operations and redacts the results.
 
-    Whatever ``LocalBackend`` returns is shown so, also by methods that it gets later.
+    It wraps every method of ``LocalBackend``, including methods added later.
 
     Args:
         store: A store.
-        redaction: What is hidden.
+        redaction: The redaction rules.
     """
 
     def __init__(self, store: Store, redaction: Redaction) -> None:
@@ -60,7 +60,7 @@ class RedactedBackend(LocalBackend):
             del entry  # it may be large, and the next one may take long
 
     async def _journal(self, run_id: str, former: _Journal | None = None) -> _Journal:
-        """Return what shows a run's journal as far as it is written by now."""
+        """Return the redacted view of a run's journal, up to its current end."""
         try:
             workflow = (await self._store.get_run(run_id)).workflow
         except NotFound:
@@ -71,13 +71,13 @@ class RedactedBackend(LocalBackend):
         return _Journal(self.redactor.redaction, workflow, secrets, -1 if known is None else known.seq, asked)
 
     async def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText, None]:
-        """Without what is said live: nobody knows what of a text is hidden."""
+        """Yield journal entries only. Live text is left out: which parts of it to redact is unknown."""
         async for entry in self.follow(run_id, after=after):
             yield entry
             del entry
 
     async def answer(self, question_id: str, value: Any, **said: Any) -> Promise:
-        """Answer a question that was shown without what is hidden: a placeholder means what it stands for."""
+        """Answer a question that was shown redacted: each placeholder in the answer stands for the original value."""
         question = await get_question(self._store, question_id)
         responder = Responder.of(said.get("user_id"), said.get("groups", ()), said.get("roles", ()))
         async with meaning(self.redactor, self._store, question, value, responder) as meant:
@@ -98,7 +98,7 @@ class RedactedBackend(LocalBackend):
         responder: Responder,
         context: Mapping[str, Any] | None = None,
     ) -> None:
-        """Answer questions by a token; see ``answer``."""
+        """Answer questions with a resume token; see ``answer``."""
         async with self._meaning(responses, responder) as meant:
             await super().resume(session_id, secret, meant, responder, context)
 
@@ -106,7 +106,7 @@ class RedactedBackend(LocalBackend):
     async def _meaning(
         self, responses: Mapping[str, Response], responder: Responder
     ) -> AsyncGenerator[Mapping[str, Response]]:
-        """Give answers with what their placeholders stand for; a refusal meanwhile quotes nothing that is hidden."""
+        """Replace placeholders in answers with the original values. Refusals raised within quote no redacted value."""
         async with AsyncExitStack() as stack:
             meant: dict[str, Response] = {}
             for id, each in responses.items():
@@ -116,7 +116,7 @@ class RedactedBackend(LocalBackend):
             yield meant
 
     async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
-        """Raise SnapshotRefused: it would show everything."""
+        """Raise SnapshotRefused: a snapshot would hold every payload in the clear."""
         await self._store.get_run(run_id)
         raise SnapshotRefused(
             run_id, "payloads are redacted here, and a snapshot holds all of them: save it where the store is"
@@ -125,19 +125,19 @@ class RedactedBackend(LocalBackend):
     async def list_questions(
         self, search: QuestionSearch, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]:
-        """Words are looked for in what is shown: ``list_promises`` here has nothing else."""
+        """Search the redacted text only: ``list_promises`` returns redacted records here."""
         return await super().list_questions(search, after=after, limit=limit)
 
 
 class _Journal:
-    """Part of a run's journal: what a question was called as it was shown, it is called where it is answered.
+    """Redacted view of a run's journal. A question keeps its redacted name in its later entries.
 
     Args:
-        redaction: What is hidden.
-        workflow: The run's.
-        secrets: What is hidden of the run.
-        known_to: Up to which entry that is known.
-        asked: How the run's questions were called so far.
+        redaction: The redaction rules.
+        workflow: The run's workflow.
+        secrets: The run's redacted values.
+        known_to: The seq of the last entry whose redacted values are in ``secrets``.
+        asked: The redacted names of the run's questions so far, by call number.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class _Journal:
 
 
 def backend_of(store: Store, redaction: Redaction) -> LocalBackend:
-    """Return the way to a store; where nothing is hidden the plain one, which costs nothing more."""
+    """Return the backend for a store: the plain one, without overhead, if there are no redaction rules."""
     return LocalBackend(store) if redaction.is_empty else RedactedBackend(store, redaction)
 
 

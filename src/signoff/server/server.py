@@ -1,4 +1,4 @@
-"""Serving the API, alone or inside another asyncio program."""
+"""Serves the API, alone or inside another asyncio program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from signoff.stores.contract.store import Store
 
 
 class ServerOptions(TypedDict, total=False):
-    """What else a server may be told, see ``create_server_app``."""
+    """Further options of a server, see ``create_server_app``."""
 
     worker_keys: WorkerKeys | None
     proxy: TrustedProxy | None
@@ -36,16 +36,17 @@ class ServerOptions(TypedDict, total=False):
 
 
 class Server:
-    """A server on the running event loop, as an async context manager: it listens within, and has stopped after.
+    """A server on the running event loop, as an async context manager.
 
-    It handles no signals. Leaving it lets requests end; the store stays open.
+    It listens inside the block. Leaving the block lets requests finish and stops the server; the store stays open. The
+    server handles no signals.
 
     Args:
         app_or_store: What to serve, see ``create_server_app``.
         host: The address to listen on.
         port: The port; 0 takes a free one.
-        allowed_hosts: Names the server is reached by, besides the local ones and ``host``.
-        options: What else ``create_server_app`` takes.
+        allowed_hosts: Names that clients reach the server by, besides the local ones and ``host``.
+        options: Further arguments of ``create_server_app``.
 
     Example:
         async with Server(store, port=0) as server:
@@ -69,13 +70,13 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it is reached from this machine."""
+        """The URL that reaches it from this machine."""
         return url_of(self.host, self.port)
 
     @property
     def asks(self) -> bool:
-        """Whether a request must say whose it is, as far as the server knows. It listens."""
-        return self._app.state.services.ways.required
+        """Whether requests must be authenticated, as far as the server knows. Valid while it listens."""
+        return self._app.state.services.authenticators.required
 
     async def __aenter__(self) -> Server:
         listener = bind(self.host, self.port)
@@ -95,12 +96,15 @@ class Server:
         await self._stack.aclose()
 
     async def drain(self, until: Awaitable[object]) -> None:
-        """Say at /ready that it is about to stop, and go on serving meanwhile: whoever sends requests sends no more."""
+        """Report at /ready that the server is about to stop, and keep serving until ``until`` is done.
+
+        Load balancers stop sending requests meanwhile.
+        """
         self._app.state.services.readiness.drain()
         await until
 
     async def wait_closed(self) -> None:
-        """Wait until it serves no more, which nobody but whoever leaves it brings about."""
+        """Wait until the server has stopped. Only leaving the context manager stops it."""
         await asyncio.shield(self._serving.task)
 
 
@@ -119,9 +123,9 @@ async def serve(
         app_or_store: What to serve, see ``create_server_app``.
         host: The address to listen on.
         port: The port; 0 takes a free one.
-        allowed_hosts: Names the server is reached by, besides the local ones and ``host``.
-        listening: Called once the server can be reached, with its ``url`` and ``port``.
-        options: What else ``create_server_app`` takes.
+        allowed_hosts: Names that clients reach the server by, besides the local ones and ``host``.
+        listening: Called with the server once it listens, so its ``url`` and ``port`` are known.
+        options: Further arguments of ``create_server_app``.
 
     Raises:
         OSError: The address cannot be listened on.

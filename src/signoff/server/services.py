@@ -1,4 +1,4 @@
-"""What the routes work on."""
+"""The objects that routes work with."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from signoff.people.notifications.channels.channel import Channel
 from signoff.records import Origin
 from signoff.redaction import Redaction, Redactor
 from signoff.server.auth.actors import actor_of
-from signoff.server.auth.authenticators import Ways
+from signoff.server.auth.authenticators import Authenticators
 from signoff.server.auth.client_address import Forwarding, address_of
 from signoff.server.auth.keyring import Keyring
-from signoff.server.auth.oidc_flow import LoginDoor
+from signoff.server.auth.oidc_flow import OidcFlow
 from signoff.server.feeds.commit_feed import PING_SECONDS, Feeds
 from signoff.server.feeds.inbox_feed import Inboxes
 from signoff.server.limits.long_bodies import LongBodies
@@ -39,33 +39,33 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Services:
-    """What a server has while it runs.
+    """The state of a running server.
 
     Attributes:
         store: An open store.
-        backend: The way to it.
-        group: The group that runs are started in unless the caller says another.
-        timers: What has deadlines fire.
-        timer_service: What ``timers`` runs.
-        function: Finds a workflow's code by its name, if the server was started with an app that has it.
-        keyring: The keys that services and remote workers prove themselves by.
-        ways: How requests say whose they are.
-        login: Takes people to the identity provider; None: there is none.
-        forwarding: What says in a header from which address a request comes; None: nothing does.
-        public_url: Where people reach the server; None: where whoever asks for a link does.
-        worker_lease_seconds: How long remote workers hold runs; None: as the store has it.
-        cursor_keys: Seal the cursors of lists.
-        remote_clients: What remote stores have asked for lately.
-        long_bodies: Limits the long bodies of each caller that are read at once.
+        backend: The service backend of the store.
+        group: The group that runs are started in by default.
+        timers: The task that fires deadlines.
+        timer_service: The service that ``timers`` runs.
+        function: Finds a workflow's code by name, if the server was started with an app that has it.
+        keyring: The keys of services and remote workers.
+        authenticators: Authenticate requests.
+        login: The OIDC flow; None without an identity provider.
+        forwarding: Names the header that carries a client's address; None: the connection's address counts.
+        public_url: The URL by which people reach the server; None: the one that a link's creator uses.
+        worker_lease_seconds: How long remote workers hold runs; None: the store's lease.
+        cursor_keys: The keys that seal list cursors.
+        remote_clients: The recent requests of remote stores.
+        long_bodies: Limits how many long bodies of one caller are read at once.
         wrong_secrets: Limits wrong keys, links and callbacks.
-        streams: What callers keep open.
-        feeds: What is told to remote stores.
-        inboxes: What is told to people.
-        scrape: What is told to Prometheus.
-        redaction: What of payloads nobody is shown.
-        channels: Where notifications go, by name.
-        stopping: Set when the server is about to stop, so that nobody who waits holds it up.
-        readiness: Whether it can work.
+        streams: Counts the open streams of each caller.
+        feeds: The commit feeds of remote stores.
+        inboxes: The inbox feeds of users.
+        scrape: Answers Prometheus.
+        redaction: The redaction rules for payloads.
+        channels: The notification channels, by name.
+        stopping: Set when the server is about to stop, so that waiting requests end.
+        readiness: Reports whether the server can work.
     """
 
     store: Store
@@ -74,8 +74,8 @@ class Services:
     timers: asyncio.Task[None]
     function: Callable[[str], Callable[..., Any] | None]
     keyring: Keyring
-    ways: Ways
-    login: LoginDoor | None
+    authenticators: Authenticators
+    login: OidcFlow | None
     forwarding: Forwarding | None
     public_url: str | None
     worker_lease_seconds: float | None
@@ -99,7 +99,7 @@ class Services:
         object.__setattr__(self, "readiness", readiness)
 
     def within(self, namespace: str | None) -> Services:
-        """Return the same for another namespace; None: this one."""
+        """Return the services of a namespace; None means this one."""
         if namespace in (None, self.store.namespace):
             return self
         if namespace not in self._others:
@@ -107,8 +107,8 @@ class Services:
             self._others[namespace] = replace(self, store=store, backend=backend_of(store, self.redaction))
         return self._others[namespace]
 
-    def coming_from(self, origin: Origin) -> Services:
-        """Return the same for one request: its writes state their origin, and its cursors are sealed."""
+    def with_origin(self, origin: Origin) -> Services:
+        """Return the services of one request: its writes are stamped with their origin, and its cursors are sealed."""
         services = copy(self)
         store = with_sealed_cursors(stated(self.store, origin), self.cursor_keys)
         object.__setattr__(services, "store", store)
@@ -116,27 +116,27 @@ class Services:
         return services
 
     async def shown(self, record: T) -> T:
-        """Return a record as it may leave the server."""
+        """Return a record, redacted."""
         return await Redactor(self.store, self.redaction).shown(record)
 
     def address_of(self, scope: Scope) -> str | None:
-        """Return from which address a request comes, as far as that is known."""
+        """Return the client address of a request, if known."""
         return address_of(scope, self.forwarding)
 
     async def close(self) -> None:
-        """Let go of what it has for other namespaces."""
+        """Close the backends of other namespaces."""
         for other in self._others.values():
             await other.backend.close()
 
     def store_of(self, namespace: str) -> Store:
-        """Return the store of a namespace, as remote workers use it."""
+        """Return the store of a namespace, with the lease of remote workers."""
         store = self.store.within(namespace)
         if self.worker_lease_seconds is not None:
             store.lease_seconds = self.worker_lease_seconds
         return store
 
-    async def wait_to_tell(self, added: asyncio.Event) -> bool:
-        """Wait for something to tell, for so long that a word is due in any case; False: the server stops."""
+    async def wait_for_event(self, added: asyncio.Event) -> bool:
+        """Wait for an event to send, at most until the next keep-alive is due. Return False if the server stops."""
         await self.wait_for(added.wait(), seconds=PING_SECONDS)
         return not self.stopping.is_set()
 
@@ -156,13 +156,13 @@ class Services:
 async def _services(request: Request) -> Services:
     services: Services = request.app.state.services
     actor = actor_of(request)
-    return services.within(actor.namespace).coming_from(actor.origin(services.address_of(request.scope)))
+    return services.within(actor.namespace).with_origin(actor.origin(services.address_of(request.scope)))
 
 
 ServicesOf = Annotated[Services, Depends(_services)]
-"""A route's parameter that gets the services, for the namespace of whoever acts, and from where they do.
+"""Route parameter: the services, bound to the actor's namespace and the request's origin.
 
-It is an async dependency: a plain one costs a thread switch.
+The dependency is async: a plain one costs a thread switch.
 """
 
 
@@ -171,4 +171,4 @@ async def _caller(request: Request, services: ServicesOf) -> str:
 
 
 CallerOf = Annotated[str, Depends(_caller)]
-"""A route's parameter that gets who it is, to count what they keep open."""
+"""Route parameter: the caller that open streams are counted for."""

@@ -114,7 +114,7 @@ class LocalBackend:
         self._watching = Watching(store)
         self._room: FollowRoom | None = None
 
-    def coming_from(self, origin: Origin) -> Self:
+    def with_origin(self, origin: Origin) -> Self:
         """Return the same, whose every write states from where it comes. It is this one that is closed."""
         return self.on(stated(self._store, origin))
 

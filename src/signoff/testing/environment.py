@@ -100,7 +100,7 @@ class Environment:
         self.clock = VirtualClock()
         self.store = _Store(clock=self.clock)
         self.client = AsyncClient(_Target(self.store, app.group, app.registry))
-        self.client.backend = _Backend(self.store, self).coming_from(of_program())
+        self.client.backend = _Backend(self.store, self).with_origin(of_program())
         self.client.promises = AsyncPromises(self.client.backend)
         self.people = People(self.client, self.store)
         self.places: list[Place] = []

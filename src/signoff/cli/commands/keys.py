@@ -20,7 +20,7 @@ from signoff.records import Token, TokenKind
 
 if TYPE_CHECKING:
     from signoff.server.auth.key_file import WorkerKeys
-    from signoff.server.auth.stored_keys import IssuedKeys
+    from signoff.server.auth.stored_keys import StoredKeys
 
 KEYS_VARIABLE = "SIGNOFF_WORKER_KEYS"
 SHARED_KEY_VARIABLE = "SIGNOFF_WORKER_KEY"
@@ -98,7 +98,7 @@ def create(
         raise click.UsageError("say what it may do: --role viewer, responder, operator or admin")
     lifetime = None if days is None else days * DAY
 
-    async def make(issued: IssuedKeys) -> tuple[str, Token]:
+    async def make(issued: StoredKeys) -> tuple[str, Token]:
         from signoff.server.auth.roles import Role
 
         if worker:
@@ -121,7 +121,7 @@ def list_keys(namespace: str, store: str | None, out: Output) -> None:
     """List keys, also those that have ended, for some time. Those of a server's key file are not among them."""
     from signoff.server.auth.stored_keys import key_to_wire
 
-    async def read(issued: IssuedKeys) -> list[Token]:
+    async def read(issued: StoredKeys) -> list[Token]:
         found: list[Token] = []
         for kind in (TokenKind.API_KEY, TokenKind.WORKER_KEY):
             page = await issued.list_keys(kind, limit=_PAGE)
@@ -154,7 +154,7 @@ def list_keys(namespace: str, store: str | None, out: Output) -> None:
 def rotate(key_id: str, grace_days: float, namespace: str, store: str | None, out: Output) -> None:
     """Make another key that opens the same as ID, and have ID end after a while."""
 
-    async def make(issued: IssuedKeys) -> tuple[str, Token]:
+    async def make(issued: StoredKeys) -> tuple[str, Token]:
         return await issued.rotate(key_id, grace_seconds=grace_days * DAY)
 
     _tell(out, *_on_keys(store, namespace, make))
@@ -175,14 +175,14 @@ def revoke(key_id: str, namespace: str, store: str | None, out: Output) -> None:
         out.line(f"{token.id} ({token.subject}) is revoked")
 
 
-def _on_keys(store: str | None, namespace: str, work: Callable[[IssuedKeys], Awaitable[T]]) -> T:
+def _on_keys(store: str | None, namespace: str, work: Callable[[StoredKeys], Awaitable[T]]) -> T:
     """Return what some work on a database's keys returns."""
 
     async def on_database() -> T:
-        from signoff.server.auth.stored_keys import IssuedKeys
+        from signoff.server.auth.stored_keys import StoredKeys
 
         async with database(store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE) as opened:
-            return await work(IssuedKeys(opened.within(namespace)))
+            return await work(StoredKeys(opened.within(namespace)))
 
     return asyncio.run(on_database())
 

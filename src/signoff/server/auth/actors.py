@@ -1,4 +1,4 @@
-"""Who acts in a request: whom the server knows it to be, or else whoever the request itself says."""
+"""The actor of a request: the authenticated user or service, or the user that an unauthenticated request names."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from signoff.stores.contract.store import Store
 
 @dataclass(frozen=True)
 class Actor:
-    """Who acts, and how much of what the server has is theirs to see.
+    """The user or service that sends a request, and how much it may see.
 
     Attributes:
-        identity: Who it is; None if the server asks nobody, so that anybody may say who they are.
-        reach: How much they see.
+        identity: The authenticated identity; None if the server needs no authentication, so that callers may name any
+            user.
+        reach: How much the actor sees.
     """
 
     identity: Identity | None = None
@@ -35,16 +36,16 @@ class Actor:
 
     @property
     def person(self) -> Responder | None:
-        """The person or service; None if anybody may say who they are."""
+        """The user or service; None if the request is not authenticated."""
         return None if self.identity is None else self.identity.person
 
     @property
     def namespace(self) -> str | None:
-        """What they work on; None: what the server serves."""
+        """The actor's namespace; None means the server's."""
         return None if self.identity is None else self.identity.namespace
 
     def origin(self, address: str | None) -> Origin:
-        """Return from where comes what they do at an address."""
+        """Return the origin of the actor's writes from a client address."""
         if self.identity is None:
             return Origin(OriginWay.OPEN, address=address)
         service = self.identity.person.user_id if self.identity.is_service else None
@@ -57,7 +58,7 @@ class Actor:
         return f"{self.identity.way} {self.identity.credential or self.identity.person.user_id}"
 
     def check_start(self, group: str) -> None:
-        """Raise AccessDenied if they may start no runs in a group."""
+        """Raise AccessDenied if the actor may not start runs in a group."""
         groups = None if self.identity is None else self.identity.start_groups
         if groups is not None and group not in groups:
             raise AccessDenied(
@@ -66,11 +67,11 @@ class Actor:
 
     @property
     def is_for_groups(self) -> bool:
-        """Whether they start runs in some groups only."""
+        """Whether the actor may start runs in some groups only."""
         return self.identity is not None and self.identity.start_groups is not None
 
     def check_schedule(self, schedule: Schedule) -> None:
-        """Raise AccessDenied if they may start no runs in a schedule's group, and so not change when these start."""
+        """Raise AccessDenied if the actor may not change a schedule, since it may not start runs in its group."""
         groups = None if self.identity is None else self.identity.start_groups
         if groups is not None and schedule.group not in groups:
             raise AccessDenied(
@@ -79,14 +80,14 @@ class Actor:
             )
 
     def user_id(self, field: str, said: str | None) -> str | None:
-        """Return who acts, as it is recorded.
+        """Return the user id to record for the actor.
 
         Args:
-            field: Where the request says who it is.
-            said: What it says there.
+            field: The request field that names the user.
+            said: Its value.
 
         Raises:
-            AccessDenied: It says somebody else.
+            AccessDenied: The request names another user.
         """
         if self.identity is None:
             return said
@@ -96,24 +97,24 @@ class Actor:
         if not self.identity.may_act_as:
             raise AccessDenied(f"{field} {said!r}", f"you are {own.user_id!r}")
         if user_name(said).lower().startswith(f"user:{SERVICE}"):
-            raise AccessDenied(f"{field} {said!r}", "a service acts for people, not for another one")
+            raise AccessDenied(f"{field} {said!r}", "a service acts for people, not for another service")
         return said
 
     async def responder(
         self, store: Store, question_id: str, said: Responder, attempt: str | None = None
     ) -> Responder:
-        """Return who answers a question, or does something else with it, with their groups and roles.
+        """Return the responder who acts on a question, with groups and roles.
 
         Args:
-            store: Where the question is; a refusal is recorded there.
+            store: The question's store; a refusal is recorded there.
             question_id: The question.
-            said: Who the request says that it is.
-            attempt: What they want of it; None: to answer it.
+            said: The responder that the request names.
+            attempt: The attempted operation; None: to answer.
 
         Raises:
             NotFound: There is no such question.
-            AccessDenied: The request says somebody else, or groups and roles that they do not have.
-            NotAllowed: The question, open or closed, is not for them to see, or for no service to answer.
+            AccessDenied: The request names another user, or groups and roles that the user does not have.
+            NotAllowed: The actor may not see the question, or is a service that it is not assigned to.
         """
         if self.identity is None:
             return said
@@ -121,7 +122,7 @@ class Actor:
         question = await get_question(store, question_id)
         try:
             if self.user_id("user_id", said.user_id) != own.user_id:
-                return said  # a service that vouches for a person vouches for what they are
+                return said  # a service that vouches for a user also vouches for the user's groups and roles
             _check_own("groups", said.groups, own.groups)
             _check_own("roles", said.roles, own.roles)
             self._check_sees(question)
@@ -135,17 +136,17 @@ class Actor:
         return own
 
     async def operator(self, store: Store, question_id: str, said: str | None, attempt: str) -> str | None:
-        """Return who does something with a question that they need not be asked, as it is recorded.
+        """Return the user id to record for an operation on a question that needs no assignment.
 
         Args:
-            store: Where the question is; a refusal is recorded there.
+            store: The question's store; a refusal is recorded there.
             question_id: The question.
-            said: Who the request says that it is.
-            attempt: What they want of it.
+            said: The user that the request names.
+            attempt: The attempted operation.
 
         Raises:
             NotFound: There is no such question.
-            AccessDenied: The request says somebody else.
+            AccessDenied: The request names another user.
         """
         try:
             return self.user_id("by", said)
@@ -156,7 +157,7 @@ class Actor:
             raise
 
     async def commenter(self, store: Store, question_id: str, said: Responder) -> Responder:
-        """Return who comments on a question: whoever sees it may, whether or not they may answer.
+        """Return the responder who comments on a question. Every user who sees it may comment.
 
         Raises:
             NotFound, AccessDenied, NotAllowed: As ``responder`` does.
@@ -169,34 +170,34 @@ class Actor:
         return responder
 
     def check_names_people(self, what: str, assignees: Iterable[str] = ()) -> None:
-        """Have no service that does not vouch for people say who answers: not a person, nor a service.
+        """Check that a service without ``act_as`` does not choose who answers.
 
         Args:
-            what: What it asks for.
-            assignees: Those whom it names; none: whoever that is, it would answer in their name.
+            what: The requested operation.
+            assignees: The assignees that the request names. Without any, the operation answers in a user's name.
 
         Raises:
-            AccessDenied: It is such a service.
+            AccessDenied: It is such a service, and it names no assignee, or names a service.
         """
         if self.identity is None or not self.identity.is_service or self.identity.may_act_as:
             return
         named = list(assignees)
         if not named or any(name.lower().startswith(f"user:{SERVICE}") for name in named):
             raise AccessDenied(
-                what, "this key does not act for people (act_as), and names nobody who answers so"
+                what, "this key does not act for people (act_as), so it cannot choose who answers"
             )
 
-    # What they see
+    # Visibility
 
     def inbox(self, assignees: frozenset[str] | None, run_id: str | None) -> frozenset[str] | None:
-        """Return whose questions to list: their own, unless they see all.
+        """Return the assignees whose questions to list: the actor's own names, unless the actor sees all.
 
         Args:
-            assignees: Whom the request asks for.
-            run_id: The run whose questions it asks for; ``sees_question`` sees to these.
+            assignees: The assignees in the request.
+            run_id: The run in the request, if any; ``sees_question`` filters its questions.
 
         Raises:
-            AccessDenied: It asks for others.
+            AccessDenied: The request asks for other users' questions.
         """
         if self.person is None or self.reach is Reach.ALL:
             return assignees
@@ -205,7 +206,7 @@ class Actor:
         return self.person.names if assignees is None and run_id is None else assignees
 
     async def question(self, store: Store, question_id: str) -> Promise:
-        """Return a question, open or closed. Raises NotFound, or NotAllowed if it is not for them to see."""
+        """Return a question, open or closed. Raises NotFound, or NotAllowed if the actor may not see it."""
         question = await get_question(store, question_id)
         self._check_sees(question)
         return question
@@ -213,11 +214,11 @@ class Actor:
     async def only_seen_events(
         self, store: Store, question_id: str | None, page: Page[AuditEvent]
     ) -> Page[AuditEvent]:
-        """Return a page of a question's history, without what an earlier question of that id has left.
+        """Return a page of a question's history, without the events of an earlier question with the same id.
 
         Raises:
-            AccessDenied: They see no history but a question's.
-            NotFound, NotAllowed: The question is not there, or not for them.
+            AccessDenied: The actor sees only the history of single questions, and the request names none.
+            NotFound, NotAllowed: The question does not exist, or the actor may not see it.
         """
         if self.reach is Reach.ALL:
             return page
@@ -226,7 +227,11 @@ class Actor:
         return events_of(await self.question(store, question_id), page)
 
     def maker(self, said: str | None) -> str | None:
-        """Return whose rules to list: their own, unless they see all. Raises AccessDenied if others' are asked for."""
+        """Return the user whose rules to list: the actor, unless the actor sees all.
+
+        Raises:
+            AccessDenied: The request asks for another user's rules.
+        """
         if self.person is None or self.reach is Reach.ALL:
             return said
         own = self.user_id("by", said)
@@ -234,18 +239,18 @@ class Actor:
         return own
 
     def check_maker(self, rule: Rule) -> None:
-        """Raise AccessDenied if a rule is not theirs to revoke."""
+        """Raise AccessDenied if the actor may not revoke a rule."""
         if self.person is not None and self.reach is not Reach.ALL and self.person.user_id != rule.by:
-            raise AccessDenied(f"rule {rule.id!r}", "somebody else has made it")
+            raise AccessDenied(f"rule {rule.id!r}", "another user created it")
 
     def only_seen_workers(self, namespace: str, workers: Sequence[WorkerInfo]) -> Sequence[WorkerInfo]:
-        """Return the workers of a namespace; all, if anybody may say who they are."""
+        """Return the workers of a namespace; all workers if the request is not authenticated."""
         if self.person is None:
             return workers
         return [worker for worker in workers if worker.namespace == namespace]
 
     def sees(self, case: Case) -> bool:
-        """Whether a question, open or closed, is for them to see."""
+        """Whether the actor may see a question, open or closed."""
         if self.person is None or self.reach is Reach.ALL:
             return True
         try:
@@ -255,7 +260,7 @@ class Actor:
         return True
 
     def sees_question(self, question: Promise) -> bool:
-        """Whether a question is for them to see, and one that this Signoff knows how to read."""
+        """Whether the actor may see a question. An unreadable one is visible only to actors that see everything."""
         if self.reach is Reach.ALL:
             return True
         case = Case.readable(question, 0.0)
@@ -274,16 +279,16 @@ def events_of(question: Promise, page: Page[AuditEvent]) -> Page[AuditEvent]:
 def _check_own(field: str, said: frozenset[str], own: frozenset[str]) -> None:
     others = ", ".join(sorted(said - own))
     if others:
-        raise AccessDenied(f"{field} {others}", "nobody vouches for that of you")
+        raise AccessDenied(f"{field} {others}", "your sign-in does not include it")
 
 
-ANYBODY = Actor()
-"""Whoever the request says."""
+UNAUTHENTICATED = Actor()
+"""The actor of an unauthenticated request."""
 
 
 def actor_of(request: Request) -> Actor:
-    """Return who sends a request."""
-    return request.scope.get("signoff.actor", ANYBODY)
+    """Return the actor of a request."""
+    return request.scope.get("signoff.actor", UNAUTHENTICATED)
 
 
 async def _actor(request: Request) -> Actor:
@@ -291,4 +296,4 @@ async def _actor(request: Request) -> Actor:
 
 
 ActorOf = Annotated[Actor, Depends(_actor)]
-"""A route's parameter that gets who acts."""
+"""Route parameter: the actor."""

@@ -1,4 +1,4 @@
-"""The ways in which a request can say whose it is, and who that is."""
+"""Authenticators: find the identity behind a request."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from signoff.records.responders import Responder
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose request it is.
+    """The authenticated sender of a request.
 
     Attributes:
-        person: A person, or a service by the name ``service:NAME``, with groups and roles.
-        way: How the server knows.
-        namespace: What it works on; None: what the server serves.
-        start_groups: The groups that it starts runs in; None: any.
-        may_act_as: Whether it may say for whom it acts, so that what it does is theirs.
-        credential: The id of the key or the login.
+        person: A user, or a service named ``service:NAME``, with groups and roles.
+        way: The method of authentication.
+        namespace: The namespace that it works on; None: the server's.
+        start_groups: The groups that it may start runs in; None: any.
+        may_act_as: Whether it may name a user to act for, who is then recorded as the actor.
+        credential: The id of the key or the login session.
     """
 
     person: Responder
@@ -33,57 +33,65 @@ class Identity:
 
     @property
     def is_service(self) -> bool:
-        """Whether it is a program in its own name."""
+        """Whether it is a service rather than a user."""
         return self.way == "key"
 
 
 RECHECK_SECONDS: Final = 30.0
-"""How often it is looked at whether whoever reads a stream still may: a key that is revoked, a login that has ended."""
+"""Seconds between two checks that a stream's reader is still authorized: its key may be revoked, its login ended."""
 
 
-class Way(Protocol):
-    """One way: a key, a cookie, the headers of a proxy."""
+class Authenticator(Protocol):
+    """One authentication method: a key, a cookie, or the headers of a proxy."""
 
     async def identify(self, scope: Scope) -> Identity | None:
-        """Return whose request it is, or None if it says nothing in this way.
+        """Return the identity behind a request, or None if it has no credentials of this kind.
 
         Raises:
-            NotAuthenticated: It says something that is not true.
-            TooManyRequests: So did many before it.
+            NotAuthenticated: The credentials are not valid.
+            TooManyRequests: The client has sent too many invalid credentials.
         """
         ...
 
 
-class Ways:
-    """All ways of a server, of which the first that a request takes counts.
+class Authenticators:
+    """The authenticators of a server, in order. The first one that finds an identity counts.
 
     Args:
-        ways: The ways.
-        required: Whether a request must take one, whatever there is. Otherwise whoever reaches the server may say who
-            they are, until there is a key.
-        has_keys: Returns whether the database has an open key of a service or a worker, of any namespace.
+        authenticators: The authenticators.
+        required: Whether requests must always be authenticated. Otherwise callers may name any user, until the
+            database has a key.
+        has_keys: Returns whether the database has a valid key of a service or a worker, in any namespace.
 
     Attributes:
-        required: Whether a request must take one, as far as that is known. Once it must, it stays so.
+        required: Whether requests must be authenticated, as far as is known. Once true, it stays true.
     """
 
     def __init__(
-        self, ways: Sequence[Way], *, required: bool, has_keys: Callable[[], Awaitable[bool]]
+        self,
+        authenticators: Sequence[Authenticator],
+        *,
+        required: bool,
+        has_keys: Callable[[], Awaitable[bool]],
     ) -> None:
-        self._ways = ways
+        self._authenticators = authenticators
         self._has_keys = has_keys
         self.required = required
 
     async def look(self) -> bool:
-        """Return whether a request must take one. Another process may just have made the first key."""
+        """Return whether requests must be authenticated. Another process may just have created the first key."""
         if not self.required:
             self.required = await self._has_keys()
         return self.required
 
     async def identify(self, scope: Scope) -> Identity | None:
-        """Return whose request it is, or None if it does not say. Raises NotAuthenticated, TooManyRequests."""
-        for way in self._ways:
-            identity = await way.identify(scope)
+        """Return the identity behind a request, or None if it has no credentials.
+
+        Raises:
+            NotAuthenticated, TooManyRequests: As the authenticators do.
+        """
+        for authenticator in self._authenticators:
+            identity = await authenticator.identify(scope)
             if identity is not None:
                 return identity
         return None

@@ -8,36 +8,35 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from signoff.people.questions.callback_terms import SECRET
-from signoff.server.auth.actors import ANYBODY, Actor
+from signoff.server.auth.actors import UNAUTHENTICATED, Actor
 from signoff.server.auth.roles import Role, path_of
 
 MAY_ANSWER: Final = frozenset({Role.OPERATOR.value, Role.ADMIN.value})
-"""Roles that may answer a callback by hand, and so see its address."""
+"""Roles that may answer a callback manually, and so may see its address."""
 
 _SECRET: Final = re.compile(SECRET.pattern.encode())
 _PREFIX: Final = b"sgc_"
 _BEGUN: Final = re.compile(rb"(s|sg|sgc|sgc_[A-Za-z0-9_-]*)\Z")
-"""The end of a part of a body in which a secret may have begun."""
+"""Matches the start of a secret at the end of a body part."""
 
 _LENGTH: Final = 47
-"""Bytes of a secret. One that begins further from the end of a part is complete."""
+"""Bytes of a secret. A secret that starts further from the end of a part is complete."""
 
 _OF_QUESTIONS: Final = ("/v1/questions", "/v1/resume-tokens")
-"""Paths of what people decide on, which they see as it is."""
+"""Paths that show people what they decide on, unmasked."""
 
 _OF_CHAIN: Final = ("/v1/audit/chain", "/v1/audit/export")
-"""Paths of the audit trail whose events are compared with their hashes."""
+"""Audit trail paths whose events clients verify against their hashes."""
 
 
 class CallbackSecrets:
-    """Replaces the secret of each callback address in a response by asterisks, wherever it stands.
+    """Masks the secret of every callback address in a response with asterisks.
 
-    A workflow may pass such an address on as an argument or a result, so no field is known to be free of one. The
-    length of the body does not change. What people decide on is shown to them as it is: an edit of masked text would
-    write the asterisks.
+    A workflow may pass such an address as an argument or a result, so any field may contain one. The length of the
+    body does not change. What people decide on is not masked: an edit of masked text would save the asterisks.
 
     Args:
-        app: The next ASGI app. The request's actor is known by then.
+        app: The next ASGI app. The request's actor must be known already.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -71,11 +70,9 @@ def _hidden(body: bytes) -> bytes:
 
 
 def _may_see(scope: Scope) -> bool:
-    actor: Actor = scope.get("signoff.actor", ANYBODY)
+    actor: Actor = scope.get("signoff.actor", UNAUTHENTICATED)
     if actor.person is None or not MAY_ANSWER.isdisjoint(actor.person.roles):
-        return (
-            True  # a server without sign-in, a route that needs none such as an answer link's, or an operator
-        )
+        return True  # no sign-in on this server or this route (such as an answer link's), or an operator
     path = path_of(scope)
     decides = Role.RESPONDER.value in actor.person.roles and path.startswith(_OF_QUESTIONS)
     return decides or path.startswith(_OF_CHAIN)

@@ -1,4 +1,4 @@
-"""From which address a request comes, also through a proxy that says so."""
+"""The client address of a request, also behind a proxy that forwards it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _WITH_PORT: Final = re.compile(r"\[(?P<six>[^\]]+)\](:\d+)?|(?P<four>[0-9.]+):\d
 
 @dataclass(frozen=True)
 class Forwarding:
-    """Proxies that pass requests on, and say in a header from where these come.
+    """Proxies that forward requests and name the client's address in a header.
 
-    They must set the header, or add to it, on every request: what one of them only passes on anybody can have written.
+    They must set the header, or append to it, on every request: a client can forge a header that a proxy only passes
+    through.
 
     Attributes:
-        header: The header, such as ``X-Forwarded-For``. Of several addresses in it the last one that is none of the
-            proxies' counts.
-        addresses: Where the proxies connect from: addresses, and networks such as ``10.0.0.0/8``.
+        header: The header, such as ``X-Forwarded-For``. The last address in it that is not a proxy's counts.
+        addresses: The addresses of the proxies, and networks such as ``10.0.0.0/8``.
 
     Raises:
-        InvalidValue: The header or an address is none.
+        InvalidValue: The header or an address is not valid.
 
     Example:
         Server(store, forwarding=Forwarding("X-Forwarded-For", addresses=["10.0.0.7"]))
@@ -41,11 +41,13 @@ class Forwarding:
 
     def __post_init__(self) -> None:
         if _HEADER.fullmatch(self.header) is None:
-            raise InvalidValue("header", f"{self.header!r} is no header: letters, digits and hyphens")
+            raise InvalidValue(
+                "header", f"{self.header!r} is not a valid header name: use letters, digits and hyphens"
+            )
         object.__setattr__(self, "_proxies", Networks(self.addresses))
 
     def client_of(self, peer: Address, headers: Headers) -> Address:
-        """Return from where a request comes that ``peer`` has sent; its own address, if nothing else is known."""
+        """Return the client address of a request that ``peer`` sent; ``peer`` itself if it is not forwarded."""
         client = peer
         said = [part for line in headers.getlist(self.header) for part in line.split(",")]
         while said and client in self._proxies:
@@ -57,15 +59,17 @@ class Forwarding:
 
 
 def address_of(scope: Scope, forwarding: Forwarding | None) -> str | None:
-    """Return from which address a request comes; None if nobody can know.
+    """Return the client address of a request; None if it cannot be known.
 
     Args:
         scope: The request.
-        forwarding: The proxies that are believed.
+        forwarding: The trusted proxies.
     """
     host, port = scope.get("client") or ("", None)
     peer = _read(host)
-    if peer is None or port == 0:  # an ASGI server that has believed a header, whoever has written it
+    if (
+        peer is None or port == 0
+    ):  # the ASGI server replaced the peer's address by that of an untrusted header
         return None
     if forwarding is not None:
         peer = forwarding.client_of(peer, Headers(scope=scope))

@@ -1,4 +1,4 @@
-"""Worker keys: secrets of which the server knows only hashes, and what each of them opens."""
+"""Worker keys from a key file or the environment. The server knows only the hashes of the secrets."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _HASH = re.compile("[0-9a-f]{64}")
 _SECRET = re.compile(f"{PREFIX}[A-Za-z0-9_-]{{43}}")
 
 SHARED_PREFIX = f"{PREFIX}shared_"
-"""What keys begin with that a server accepts from its environment. No key of a database or for some groups does."""
+"""Prefix of shared keys, which a server accepts from its environment. Stored keys and keys for some groups lack it."""
 
 _SHARED_SECRET = re.compile(f"{SHARED_PREFIX}[A-Za-z0-9_-]{{43}}")
 
 
 @dataclass(frozen=True)
 class WorkerKey:
-    """What a server knows of a worker key.
+    """A worker key as the server knows it.
 
     Attributes:
         hash: The SHA-256 of the secret, in hex. The secret is 256 random bits, so no slower hash is needed.
-        namespace: The one namespace that it opens.
-        groups: The groups that it opens; None means all of the namespace.
-        id: By which the store knows it; None: it is of a key file.
-        name: What people call it, likewise.
+        namespace: The one namespace that it gives access to.
+        groups: The groups that it gives access to; None means all groups of the namespace.
+        id: The id of a stored key; None for a key file's.
+        name: The name of a stored key; None for a key file's.
     """
 
     hash: str
@@ -49,38 +49,39 @@ class WorkerKey:
 
 
 def new_worker_key(namespace: str, groups: Iterable[str] = ()) -> tuple[str, WorkerKey]:
-    """Make a key.
+    """Create a key.
 
     Args:
-        namespace: The namespace that it opens.
-        groups: The groups that it opens; none means all.
+        namespace: The namespace that it gives access to.
+        groups: The groups that it gives access to; none means all.
 
     Returns:
-        The secret, which nobody can be told again, and what a server is told.
+        The secret, which cannot be shown again, and the key for the server's key file.
 
     Raises:
-        InvalidValue: A name has a space or a comma in it.
+        InvalidValue: A name is empty, or contains white space, a comma, a semicolon or ``#``.
     """
     chosen = frozenset(groups)
     for name in (namespace, *chosen):
         if not name or re.search(r"[\s,;#]", name):
             raise InvalidValue(
-                "name", f"{name!r} cannot stand in a key file: no spaces, commas, semicolons or #"
+                "name",
+                f"{name!r} cannot be written to a key file: leave out spaces, commas, semicolons and #",
             )
     secret = (PREFIX if chosen else SHARED_PREFIX) + secrets.token_urlsafe(32)
     return secret, WorkerKey(_hash(secret), namespace, chosen or None)
 
 
 def key_of(secret: str, namespace: str, source: str) -> WorkerKey | None:
-    """Return what a server knows of a key whose secret it is given, for all groups of a namespace.
+    """Return the shared key of a secret, for all groups of a namespace; None for another kind of worker key.
 
-    A key of a database, or one for some groups, is not such a key: it opens what the database or the key file says, and
-    nothing once it is revoked, also when nothing remembers it any more.
+    A stored key, or one for some groups, is not a shared key. Its access is what the database or the key file says, and
+    it has none once it is revoked or deleted.
 
     Args:
         secret: The secret.
-        namespace: The namespace that it opens.
-        source: Where it is from, for messages.
+        namespace: The namespace that it gives access to.
+        source: The source of the secret, for messages.
 
     Raises:
         InvalidValue: It is not a worker key. The message does not contain it.
@@ -93,12 +94,12 @@ def key_of(secret: str, namespace: str, source: str) -> WorkerKey | None:
 
 
 class WorkerKeys:
-    """The keys that a server accepts besides those of its database.
+    """The worker keys that a server accepts besides those of its database.
 
     Args:
-        keys: Those of its key file.
-        own: The one that server and workers of one machine share, see ``key_of``. The file and the database go before
-            it: a key that either of them knows opens what is said there.
+        keys: The keys of its key file.
+        own: The key that the server and the workers of one machine share, see ``key_of``. An entry for the same secret
+            in the key file or the database takes precedence.
     """
 
     def __init__(self, keys: Iterable[WorkerKey] = (), own: WorkerKey | None = None) -> None:
@@ -111,10 +112,10 @@ class WorkerKeys:
 
         Args:
             text: The lines.
-            source: Where they are from, for messages.
+            source: The source of the lines, for messages.
 
         Raises:
-            InvalidValue: A line is no key. The message names it by its number, not by what it says.
+            InvalidValue: A line is not a key. The message has its number, not its content.
         """
         keys: list[WorkerKey] = []
         for number, line in enumerate(re.split("[\n;]", text), start=1):
@@ -124,7 +125,7 @@ class WorkerKeys:
             if not 2 <= len(words) <= 3 or _HASH.fullmatch(words[0]) is None:
                 raise InvalidValue(
                     f"{source} line {number}",
-                    "it is no worker key; `signoff keys create --worker` prints the line to put there",
+                    "it is not a worker key; `signoff keys create --worker` prints the line to add",
                 )
             groups = frozenset(words[2].split(",")) - {""} if len(words) == 3 else None
             keys.append(WorkerKey(words[0], words[1], groups or None))
@@ -142,7 +143,7 @@ class WorkerKeys:
         return self._own if is_own else None
 
     def find(self, secret: str) -> WorkerKey | None:
-        """Return the key of a secret, of those in the file. Takes the same time whichever it is."""
+        """Return the key in the file with this secret, in time that does not depend on which key it is."""
         hashed = _hash(secret)
         found: WorkerKey | None = None
         for key in self._keys:

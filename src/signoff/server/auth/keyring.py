@@ -1,4 +1,4 @@
-"""Which keys a server takes: those of the store, of services and workers, and those of its key file."""
+"""The keys that a server accepts: stored keys of services and workers, and the keys of its key file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from signoff.stores.tokens import PREFIXES, find_token
 
 
 class Keyring:
-    """All keys that a server takes; a way to say whose request it is.
+    """Authenticator for API keys, and lookup of worker keys.
 
     Args:
-        store: Where keys are kept. A key says itself which namespace it opens.
+        store: The store of the keys. Each key names its own namespace.
         from_file: The worker keys that the server was started with.
-        wrong: Limits wrong ones.
+        wrong: Limits wrong keys.
     """
 
     def __init__(self, store: Store, from_file: WorkerKeys, wrong: WrongSecretLimit) -> None:
@@ -32,44 +32,44 @@ class Keyring:
         self._wrong = wrong
 
     async def has_key(self) -> bool:
-        """Return whether the database has an open key of a service or a worker, in any namespace."""
+        """Return whether the database has a valid key of a service or a worker, in any namespace."""
         return await self._store.has_token([TokenKind.API_KEY, TokenKind.WORKER_KEY])
 
     async def identify(self, scope: Scope) -> Identity | None:
-        """Return the service whose key a request has.
+        """Return the service whose API key a request carries; None without one.
 
         Raises:
-            NotAuthenticated: Nobody has such a key, it has ended, or it is a worker's.
-            TooManyRequests: Too many wrong ones came from there.
+            NotAuthenticated: The key is unknown, expired, revoked or a worker key.
+            TooManyRequests: The client has sent too many wrong keys.
         """
         secret = bearer_of(scope)
         if secret is None or not secret.startswith(
             (PREFIXES[TokenKind.API_KEY], PREFIXES[TokenKind.WORKER_KEY])
         ):
-            return None  # what a proxy passes on for its own reasons
+            return None  # a proxy may forward a bearer token of another kind
         token = await self._open(TokenKind.API_KEY, secret, scope)
         if token is None:
-            raise NotAuthenticated("the server does not know this API key, or it has ended")
+            raise NotAuthenticated("this API key is unknown, expired or revoked")
         scoped = KeyScope.of(token)
         roles = frozenset(role.value for role in scoped.roles)
         service = Responder(token.subject, roles=roles)
         return Identity(service, "key", token.namespace, scoped.groups, scoped.act_as, token.id)
 
     async def worker_key(self, secret: str, scope: Scope) -> WorkerKey | None:
-        """Return what a worker's secret opens, or None if it opens nothing. Raises TooManyRequests."""
+        """Return the worker key of a secret, or None if it is not valid. Raises TooManyRequests."""
         found = self._from_file.find(secret)
         if found is not None:
             return found
         own = self._from_file.find_own(secret)
         if own is not None and await find_token(self._store, TokenKind.WORKER_KEY, secret) is None:
-            return own  # the database does not know it, so limits it in nothing, and has not revoked it
+            return own  # the database does not know the key, so it neither limits nor revokes it
         token = await self._open(TokenKind.WORKER_KEY, secret, scope)
         if token is None:
             return None
         return WorkerKey(token.hash, token.namespace, KeyScope.of(token).groups, token.id, token.subject)
 
     async def _open(self, kind: TokenKind, secret: str, scope: Scope) -> Token | None:
-        """Return the token of a secret if it opens something now. Raises TooManyRequests: of wrong ones only."""
+        """Return the token of a secret if it is valid now. Raises TooManyRequests, but never for a valid secret."""
         token = await find_token(self._store, kind, secret)
         now = self._store.clock.now()
         if token is None or not token.is_open(now):
@@ -81,7 +81,7 @@ class Keyring:
 
 
 def bearer_of(scope: Scope) -> str | None:
-    """Return the secret that a request bears: None if it bears two, which is ambiguous."""
+    """Return the bearer token of a request; None without one, or with two, which is ambiguous."""
     said = Headers(scope=scope).getlist("authorization")
     scheme, _, secret = (said[0] if len(said) == 1 else "").partition(" ")
     return (secret.strip() or None) if scheme.lower() == "bearer" else None

@@ -1,4 +1,4 @@
-"""Who is signed in: a secret in a cookie, of which the store keeps the hash, and what the provider said of them."""
+"""Login sessions: the secret is in a cookie; the store keeps its hash with the user's groups and roles."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from signoff.stores.tokens import find_token, new_token
 _NAME: Final = "signoff"
 
 
-class Logins:
-    """Everybody who is signed in; a way to say whose request it is.
+class LoginSessions:
+    """Authenticator for users who signed in with a browser.
 
     Args:
-        store: Where they are kept. Servers of one store share them.
-        settings: How long somebody stays signed in, and whether browsers come by https.
+        store: The store of the sessions. Servers with the same store share them.
+        settings: How long a session lasts, and whether browsers connect by https.
     """
 
     def __init__(self, store: Store, settings: OpenIdConnect) -> None:
@@ -36,16 +36,16 @@ class Logins:
 
     @property
     def cookie_name(self) -> str:
-        """What browsers call the cookie."""
+        """The name of the cookie."""
         return self._cookie.name
 
     async def begin(self, person: Responder, before: Scope, answer: Response) -> None:
-        """Sign somebody in, with a new secret: what was in the cookie before opens nothing any more.
+        """Sign a user in with a new secret, and revoke the session that the request carries.
 
         Args:
-            person: Who.
-            before: The request that they come with.
-            answer: What gets the cookie.
+            person: The user.
+            before: The request.
+            answer: The response that sets the cookie.
         """
         await self._revoke(before)
         lifetime = self._settings.lifetime_seconds
@@ -59,12 +59,12 @@ class Logins:
         self._cookie.put(answer, secret, lifetime)
 
     async def end(self, scope: Scope, answer: Response) -> None:
-        """Sign out whoever sends a request, if anybody."""
+        """End the session of a request, if it has one, and delete its cookie."""
         await self._revoke(scope)
         self._cookie.drop(answer)
 
     async def identify(self, scope: Scope) -> Identity | None:
-        """Return who is signed in. A cookie that is old or forged says nothing: they sign in again."""
+        """Return the signed-in user. An expired or forged cookie is ignored: the user signs in again."""
         token = await self._open_token(scope)
         if token is None:
             return None
@@ -91,11 +91,11 @@ class Logins:
 
 
 class Cookie:
-    """A cookie of this host alone, which no script reads and no other site's form sends.
+    """A cookie for this host alone, hidden from scripts and not sent with forms of other sites.
 
     Args:
-        name: What it is called.
-        is_secure: Whether browsers come by https. Then no other host of the domain can set it (``__Host-``).
+        name: The name, without prefix.
+        is_secure: Whether browsers connect by https. Then no other host of the domain can set it (``__Host-``).
     """
 
     def __init__(self, name: str, is_secure: bool) -> None:
@@ -103,11 +103,11 @@ class Cookie:
         self._is_secure = is_secure
 
     def read(self, scope: Scope) -> str | None:
-        """Return what a request says in it."""
+        """Return the cookie's value in a request."""
         return HTTPConnection(scope).cookies.get(self.name)
 
     def put(self, answer: Response, value: str, seconds: float) -> None:
-        """Have a browser keep it for a while."""
+        """Set the cookie for ``seconds``."""
         answer.set_cookie(
             self.name,
             value,
@@ -119,5 +119,5 @@ class Cookie:
         )
 
     def drop(self, answer: Response) -> None:
-        """Have a browser forget it."""
+        """Delete the cookie."""
         self.put(answer, "", 0)

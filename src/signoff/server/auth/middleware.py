@@ -1,4 +1,4 @@
-"""Lets in whose requests they are known to be, as far as their roles go."""
+"""Authenticates requests and checks roles."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from signoff.errors import AccessDenied, NotAuthenticated, SignoffError, TooManyRequests
 from signoff.runtime.clock import Clock
-from signoff.server.auth.actors import ANYBODY, Actor
-from signoff.server.auth.authenticators import RECHECK_SECONDS, Identity, Ways
+from signoff.server.auth.actors import UNAUTHENTICATED, Actor
+from signoff.server.auth.authenticators import RECHECK_SECONDS, Authenticators, Identity
 from signoff.server.auth.refused_attempts import keep_refusal
 from signoff.server.auth.roles import Rights, never_open, path_of, reach_of, rights_on
 from signoff.server.http.host_check import SAFE
 from signoff.server.http.problems import problem
 
 LATE_SECONDS: Final = 1.0
-"""A read that took longer is answered only if whoever sent it still may."""
+"""A read that took longer is answered only if its sender is still authenticated."""
 NOT_KEPT: Final = {"cache-control": "no-store"}
 
 
-class Guard:
-    """Lets a request pass if whoever sends it may; before anybody reads its body.
+class AuthMiddleware:
+    """Middleware that authenticates each request and checks its role before the body is read.
 
     Args:
-        app: What comes next.
-        ways: How a request says whose it is.
-        clock: By which it is looked at again for those who read streams.
-        login_path: Where browsers are sent whose person is not signed in; None: nowhere.
+        app: The next ASGI app.
+        authenticators: Authenticate requests.
+        clock: The clock for repeated checks of streams.
+        login_path: The path that browsers without a login are redirected to; None: they get an error.
         allowed_origins: Other sites whose pages may write.
-        forms: How paths begin whose forms may come from pages of any site: their routes see to who sends them.
+        forms: Path prefixes whose forms may come from pages of any site. Their routes authenticate the sender.
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        ways: Ways,
+        authenticators: Authenticators,
         clock: Clock,
         login_path: str | None = None,
         allowed_origins: Collection[str] = (),
@@ -48,7 +48,7 @@ class Guard:
         self._app = app
         self._origins = allowed_origins
         self._forms = forms
-        self._ways = ways
+        self._authenticators = authenticators
         self._clock = clock
         self._login_path = login_path
 
@@ -67,7 +67,7 @@ class Guard:
             await self._stream(scope, receive, send, actor.identity)
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send, identity: Identity) -> None:
-        """Pass a request on, and end its answer, or refuse it late, when whoever sent it may no more."""
+        """Pass a request on. End its response, or refuse it late, once its sender is no longer authenticated."""
         checked_at = self._clock.now()
         ended = False
 
@@ -77,15 +77,17 @@ class Guard:
             if waited and self._clock.now() - checked_at >= LATE_SECONDS:
                 checked_at = self._clock.now()
                 if ended := not await self._is_still(scope, identity):
-                    await self._refused(scope, NotAuthenticated("it ended meanwhile"))(scope, receive, send)
-                    raise ConnectionAbortedError("whoever waited for this may no more")
+                    await self._refused(
+                        scope, NotAuthenticated("the key or login ended while the request waited")
+                    )(scope, receive, send)
+                    raise ConnectionAbortedError("the sender is no longer authenticated")
             goes_on = message["type"] == "http.response.body" and message.get("more_body", False)
             if goes_on and self._clock.now() - checked_at >= RECHECK_SECONDS:
                 checked_at = self._clock.now()
                 ended = not await self._is_still(scope, identity)
             if ended:
                 await send({"type": "http.response.body"})
-                raise ConnectionAbortedError("whoever reads this may no more")
+                raise ConnectionAbortedError("the stream's reader is no longer authenticated")
             await send(message)
 
         try:
@@ -96,28 +98,30 @@ class Guard:
 
     async def _is_still(self, scope: Scope, identity: Identity) -> bool:
         try:
-            return await self._ways.identify(scope) == identity
+            return await self._authenticators.identify(scope) == identity
         except (NotAuthenticated, TooManyRequests):
             return False
 
     async def _actor(self, scope: Scope) -> Actor:
-        """Raises NotAuthenticated, AccessDenied, TooManyRequests, and what a store raises."""
+        """Return the actor. Raises NotAuthenticated, AccessDenied, TooManyRequests, and errors of the store."""
         method, path = scope["method"], path_of(scope)
         rights = rights_on(method, path)
-        identity = None if rights is None else await self._ways.identify(scope)
-        if identity is None and not (self._ways.required if rights is None else await self._ways.look()):
+        identity = None if rights is None else await self._authenticators.identify(scope)
+        if identity is None and not (
+            self._authenticators.required if rights is None else await self._authenticators.look()
+        ):
             if rights is not None and never_open(path):
                 raise NotAuthenticated(
-                    "without a key this server shows no keys and no audit trail; create one on the machine with the "
-                    "database (signoff keys create NAME --role admin), after which every request needs one"
+                    "keys and the audit trail need a key even on this open server; create one on the machine with the "
+                    "database (signoff keys create NAME --role admin), after which every request needs a key"
                 )
-            return ANYBODY
+            return UNAUTHENTICATED
         if identity is None and rights is not None:
-            raise NotAuthenticated("sign in, or give an API key")
+            raise NotAuthenticated("sign in, or send an API key")
         if method not in SAFE and not path.startswith(self._forms):
             self._check_site(Headers(scope=scope))
         if identity is None or rights is None:
-            return ANYBODY
+            return UNAUTHENTICATED
         try:
             return self._allowed(identity, rights, f"{method} {path}")
         except AccessDenied as refusal:
@@ -127,8 +131,8 @@ class Guard:
     def _allowed(self, identity: Identity, rights: Rights, what: str) -> Actor:
         reach = reach_of(identity.person.roles, rights)
         if reach is None:
-            needed = ", ".join(sorted(role.value for role in rights)) or "no role there is"
-            raise AccessDenied(what, f"{identity.person.user_id!r} has no role that may; it needs: {needed}")
+            needed = ", ".join(sorted(role.value for role in rights)) or "there is none"
+            raise AccessDenied(what, f"{identity.person.user_id!r} needs a role with access: {needed}")
         return Actor(identity, reach)
 
     def _refused(self, scope: Scope, refusal: SignoffError) -> Response:
@@ -147,10 +151,10 @@ class Guard:
         return answer
 
     def _check_site(self, headers: Headers) -> None:
-        """Refuse what a page of another site sends with the cookies that people have for the proxy.
+        """Refuse requests that a page of another site sends with a user's cookies for the proxy.
 
         Raises:
-            AccessDenied: The browser says that a page of elsewhere sends it. Programs say nothing of the sort.
+            AccessDenied: The browser reports another site. Programs other than browsers do not send these headers.
         """
         if (origins := headers.getlist("origin")) and all(origin in self._origins for origin in origins):
             return
@@ -160,5 +164,5 @@ class Guard:
 
 
 def _is_page(scope: Scope) -> bool:
-    """Whether a browser asks for a page that somebody will look at."""
+    """Whether a browser requests a page."""
     return scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", "")

@@ -1,4 +1,4 @@
-"""The way of people to the identity provider and back."""
+"""Sign-in through an identity provider (OpenID Connect authorization code flow)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
 from signoff.errors import InvalidValue, LoginFailed, ProviderUnavailable
-from signoff.server.auth.login_sessions import Cookie, Logins
+from signoff.server.auth.login_sessions import Cookie, LoginSessions
 from signoff.server.auth.oidc_settings import OpenIdConnect
 from signoff.server.http.problems import problem
 from signoff.stores.contract.store import Store
 
 BEGUN_SECONDS: Final = 600.0
-"""How long somebody may take to sign in at the provider."""
+"""How long a user may take to sign in at the provider."""
 _LONGEST_NEXT: Final = 2000  # characters: it travels in a cookie
 
 _HEADERS: Final = {
@@ -30,12 +30,12 @@ _HEADERS: Final = {
 }
 
 
-class LoginDoor:
-    """Takes people to the provider and back.
+class OidcFlow:
+    """Redirects users to the provider and signs them in when they return.
 
     Args:
-        store: Where it is kept who is signed in.
-        settings: The provider.
+        store: The store of the login sessions.
+        settings: The provider and how to use it.
     """
 
     def __init__(self, store: Store, settings: OpenIdConnect) -> None:
@@ -45,17 +45,17 @@ class LoginDoor:
             hint = "OpenID Connect needs the extra `oidc`: pip install 'signoff[oidc]'"
             raise InvalidValue("openid", hint) from None
 
-        self.logins = Logins(store, settings)
+        self.logins = LoginSessions(store, settings)
         self._provider = Provider(settings, store.clock)
         self._settings = settings
         self._clock = store.clock
         self._begun = Cookie("signoff-login", settings.is_secure)
-        # servers that share the client's secret take each other's
+        # servers that share the client secret accept each other's cookies
         own = settings.client_secret or secrets.token_urlsafe(32)
         self._key = hmac.digest(own.encode(), b"signoff: who has begun to sign in", "sha256")
 
     async def begin(self, back_to: str) -> Response:
-        """Send somebody to the provider. Raises ProviderUnavailable."""
+        """Return a redirect to the provider. Raises ProviderUnavailable."""
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         answer = RedirectResponse(await self._provider.login_url(state, nonce, verifier), 303, _HEADERS)
         begun = [state, nonce, verifier, back_to, self._clock.now() + BEGUN_SECONDS]
@@ -63,14 +63,14 @@ class LoginDoor:
         return answer
 
     async def finish(self, request: Request) -> Response:
-        """Sign in whom the provider has sent back. Raises LoginFailed, ProviderUnavailable."""
+        """Sign in a user whom the provider sent back. Raises LoginFailed, ProviderUnavailable."""
         state, nonce, verifier, back_to = self._read_begun(request)
         said = request.query_params
         if not hmac.compare_digest(said.get("state", "").encode(), state.encode()):
-            raise LoginFailed("the answer belongs to another attempt, perhaps in another tab")
+            raise LoginFailed("the provider's response belongs to another attempt, perhaps in another tab")
         await self._provider.check_sender(said.get("iss"))
         if "error" in said:
-            raise LoginFailed(f"the provider says {said['error'][:100]!r}")
+            raise LoginFailed(f"the provider reports {said['error'][:100]!r}")
         if not said.get("code"):
             raise LoginFailed("the provider sent no code")
         claims = await self._provider.redeem(said["code"], verifier, nonce)
@@ -84,16 +84,16 @@ class LoginDoor:
         await self._provider.close()
 
     def failed(self, request: Request, error: LoginFailed | ProviderUnavailable) -> Response:
-        """Return what says that it did not work: a page for people, a problem for programs."""
-        told = problem(error)
+        """Return the error as a page for browsers, or as a problem for programs."""
+        refusal = problem(error)
         if "text/html" not in request.headers.get("accept", ""):
-            return told
-        answer = page("Not signed in", str(error), told.status_code, request.scope.get("root_path", ""))
-        if "retry-after" in told.headers:
-            answer.headers["retry-after"] = told.headers["retry-after"]
+            return refusal
+        answer = page("Not signed in", str(error), refusal.status_code, request.scope.get("root_path", ""))
+        if "retry-after" in refusal.headers:
+            answer.headers["retry-after"] = refusal.headers["retry-after"]
         return answer
 
-    # What a browser keeps meanwhile: what it says is no secret to its owner, but nobody else may have written it
+    # The state of an attempt, in a cookie: not secret from the user, but signed so that it cannot be forged
 
     def _sealed(self, text: str) -> str:
         return f"{text.encode().hex()}.{hmac.new(self._key, text.encode(), 'sha256').hexdigest()}"
@@ -106,7 +106,7 @@ class LoginDoor:
         except ValueError:
             text = ""
         if not hmac.compare_digest(self._sealed(text).rpartition(".")[2].encode(), mac.encode()):
-            raise LoginFailed("this browser has not begun to sign in, or has finished already")
+            raise LoginFailed("this browser has not started to sign in, or has finished already")
         state, nonce, verifier, back_to, until = json.loads(text)
         if self._clock.now() >= until:
             raise LoginFailed("it took too long")
@@ -114,9 +114,9 @@ class LoginDoor:
 
 
 def own_path(next: str, root: str) -> str:
-    """Return where to go after signing in: a path of this server, or its first page for what could lead elsewhere.
+    """Return the path to open after signing in: ``next``, or the first page if ``next`` could lead to another site.
 
-    Browsers take a backslash for a slash and leave out tabs and line ends, so ``/\\evil.example`` is another site.
+    Browsers read a backslash as a slash and drop tabs and line breaks, so ``/\\evil.example`` is another site.
     """
     leads_here = re.fullmatch(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*", next) is not None
     is_below = next.startswith(f"{root}/")
@@ -124,7 +124,7 @@ def own_path(next: str, root: str) -> str:
 
 
 def page(title: str, text: str, status: int, root: str) -> Response:
-    """Return a page of a few words, of a server under a prefix or none."""
+    """Return a short page with a sign-in link below the server's root path."""
     html = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title><main><h1>{escape(title)}</h1><p>{escape(text)}</p>"

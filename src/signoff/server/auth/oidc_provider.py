@@ -1,4 +1,4 @@
-"""Asking an OpenID Connect provider: where its doors are, what it signs with, and whom a code stands for."""
+"""Client of an OpenID Connect provider: discovery, signing keys, and exchange of codes for claims."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from signoff.wire.http import new_client
 
 ANSWER_SECONDS: Final = 10.0
 KEPT_SECONDS: Final = 3600.0
-"""How long what the provider says of itself is believed: a key that it withdraws counts no longer then."""
+"""How long the provider's metadata and keys are cached. A key that it withdraws is accepted until then."""
 REFETCH_SECONDS: Final = 30.0
-"""How soon keys are asked for again when a token is signed with one that is not known."""
+"""Least age of the cached keys before an unknown key id makes them be fetched again."""
 RETRY_SECONDS: Final = 5.0
-"""How soon it is asked again who it is after it gave no answer: whoever waits then shares the one attempt."""
+"""Pause after a failed fetch. Callers that need the same URL meanwhile get the same failure."""
 LEEWAY_SECONDS: Final = 60
-"""How far the provider's clock may be off."""
+"""Allowed difference between the provider's clock and ours."""
 _LONGEST: Final = 1024 * 1024  # bytes
 _KEY_TYPES: Final = ("RSA", "EC")
 
 
 class Provider:
-    """An OpenID Connect provider. What it says of itself is kept for an hour, and fetched when somebody signs in.
+    """An OpenID Connect provider. Its metadata and keys are fetched when a user signs in, and cached for an hour.
 
     Args:
-        settings: Which one, and who we are to it.
-        clock: By which tokens expire.
+        settings: The provider, and this server's registration with it.
+        clock: The clock for the expiry of tokens.
     """
 
     def __init__(self, settings: OpenIdConnect, clock: Clock) -> None:
@@ -51,7 +51,9 @@ class Provider:
         self._about_at = 0.0
         self._keys: KeySet | None = None
         self._keys_at = 0.0
-        self._failures: dict[str, tuple[float, str]] = {}  # by URL: until when it is not asked again, and why
+        self._failures: dict[
+            str, tuple[float, str]
+        ] = {}  # by URL: when it may be fetched again, and the reason
 
     async def close(self) -> None:
         """Close its connections."""
@@ -59,15 +61,15 @@ class Provider:
             await self._http.aclose()
 
     async def login_url(self, state: str, nonce: str, verifier: str) -> str:
-        """Return where somebody signs in.
+        """Return the URL at which a user signs in.
 
         Args:
-            state: What the provider sends back as it is.
-            nonce: What the ID token will say.
-            verifier: The secret that only who began can redeem the code with.
+            state: A value that the provider sends back unchanged.
+            nonce: A value that the ID token must contain.
+            verifier: The PKCE secret, which is needed to redeem the code.
 
         Raises:
-            ProviderUnavailable: It does not say where.
+            ProviderUnavailable: The provider's metadata cannot be fetched.
         """
         about = await self._discovered()
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
@@ -88,33 +90,33 @@ class Provider:
         )
 
     async def check_sender(self, iss: str | None) -> None:
-        """Make sure that an answer is this provider's: another one could pass its codes on as ours.
+        """Check that a response comes from this provider (mix-up attack, RFC 9207).
 
         Raises:
-            LoginFailed: It says that it is another's, or nothing although this one always says.
-            ProviderUnavailable: It cannot be asked.
+            LoginFailed: ``iss`` names another provider, or is missing although this provider always sends it.
+            ProviderUnavailable: The provider's metadata cannot be fetched.
         """
         about = await self._discovered()
         always = about.get("authorization_response_iss_parameter_supported") is True
         if iss != self._settings.issuer and (iss is not None or always):
-            raise LoginFailed("the answer is another provider's")
+            raise LoginFailed("the response comes from another provider")
 
     async def redeem(self, code: str, verifier: str, nonce: str) -> dict[str, Any]:
-        """Return the claims of whoever signed in.
+        """Exchange a code for the claims of the user who signed in.
 
         Args:
-            code: What the provider sent them back with.
+            code: The code that the provider sent back.
             verifier: As in ``login_url``.
             nonce: As in ``login_url``.
 
         Raises:
-            LoginFailed: The provider does not take the code, or its ID token is not valid, or not for us.
-            ProviderUnavailable: It gives no answer of use.
+            LoginFailed: The provider rejects the code, or its ID token is not valid or not for this server.
+            ProviderUnavailable: The provider gives no usable response.
         """
         answer = await self._exchange(code, verifier)
         token = answer.get("id_token")
         if not isinstance(token, str):
-            raise ProviderUnavailable(self._settings.issuer, "its answer to a code has no id_token")
+            raise ProviderUnavailable(self._settings.issuer, "its token response has no id_token")
         asked_at = self._clock.now()
         try:
             return self._read(token, await self._signing_keys(), nonce)
@@ -131,7 +133,7 @@ class Provider:
             ) from None
 
     def _read(self, token: str, keys: KeySet, nonce: str) -> dict[str, Any]:
-        """Raises LoginFailed, or InvalidKeyIdError for a key that is not known."""
+        """Return the claims of an ID token. Raises LoginFailed, or InvalidKeyIdError for an unknown key."""
         settings = self._settings
         claims_wanted = JWTClaimsRegistry(
             int(self._clock.now()),
@@ -154,7 +156,7 @@ class Provider:
             raise LoginFailed(f"the ID token is not valid: {error}") from None
         several = isinstance(claims["aud"], list) and len(cast("list[object]", claims["aud"])) > 1
         if claims.get("azp", None if several else settings.client_id) != settings.client_id:
-            raise LoginFailed("the ID token was issued to somebody else")
+            raise LoginFailed("the ID token was issued to another client")
         return claims
 
     async def _exchange(self, code: str, verifier: str) -> dict[str, Any]:
@@ -178,11 +180,11 @@ class Provider:
         status, answer = await self._ask("POST", about["token_endpoint"], data=form, headers=headers)
         if 400 <= status < 500:
             reason = str(answer.get("error", status))
-            raise LoginFailed(f"the provider does not take what it sent you with: {reason[:100]!r}")
+            raise LoginFailed(f"the provider rejects its own code: {reason[:100]!r}")
         return self._expected(status, answer)
 
     async def _discovered(self) -> Mapping[str, Any]:
-        """Return what the provider says of itself. An old answer is better than none while it is away."""
+        """Return the provider's metadata. While the provider is unavailable, the cached metadata stays in use."""
         async with self._fetching:
             if self._about is None or self._clock.now() - self._about_at >= KEPT_SECONDS:
                 try:
@@ -199,9 +201,11 @@ class Provider:
         if about.get("issuer") != self._settings.issuer:
             raise ProviderUnavailable(self._settings.issuer, f"it calls itself {about.get('issuer')!r}")
         scheme = httpx.URL(self._settings.issuer).scheme
-        for door in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
-            if not str(about.get(door)).startswith(f"{scheme}://"):
-                raise ProviderUnavailable(self._settings.issuer, f"its {door} is no {scheme} URL")
+        for endpoint in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
+            if not str(about.get(endpoint)).startswith(f"{scheme}://"):
+                raise ProviderUnavailable(
+                    self._settings.issuer, f"its {endpoint} is not a valid {scheme} URL"
+                )
         return about
 
     async def _signing_keys(self, newer_than: float | None = None) -> KeySet:
@@ -215,7 +219,7 @@ class Provider:
             return self._keys
 
     async def _fetch(self, url: str) -> dict[str, Any]:
-        """Return what it publishes. Whoever waited while an attempt failed makes none of their own."""
+        """Return the JSON object at a URL. After a failure, callers get the same error for ``RETRY_SECONDS``."""
         failed_until, reason = self._failures.get(url, (0.0, ""))
         if self._clock.now() < failed_until:
             raise ProviderUnavailable(self._settings.issuer, reason)
@@ -228,7 +232,7 @@ class Provider:
         return found
 
     async def _ask(self, method: str, url: str, **sent: Any) -> tuple[int, dict[str, Any]]:
-        """Return the status and the JSON object of an answer, or an empty one. Redirects are not followed."""
+        """Return the status of a response and its JSON object, empty if it has none. Redirects are not followed."""
         issuer = self._settings.issuer
         if self._http is None:
             self._http = new_client(httpx.URL(issuer), answer_seconds=ANSWER_SECONDS)
@@ -238,7 +242,7 @@ class Provider:
                 async for part in response.aiter_bytes():
                     body += part
                     if len(body) > _LONGEST:
-                        raise ProviderUnavailable(issuer, "its answer has no end")
+                        raise ProviderUnavailable(issuer, "its response is too large")
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             raise ProviderUnavailable(issuer, str(error) or type(error).__name__) from error
         try:
@@ -249,12 +253,14 @@ class Provider:
 
     def _expected(self, status: int, answer: dict[str, Any]) -> dict[str, Any]:
         if status != 200 or not answer:
-            raise ProviderUnavailable(self._settings.issuer, f"it answers {status}, not as a provider does")
+            raise ProviderUnavailable(
+                self._settings.issuer, f"it answers {status} without the expected JSON object"
+            )
         return answer
 
 
 def _usable(found: object) -> list[Key]:
-    """Return the keys that can sign an ID token: one that nobody can read harms no other."""
+    """Return the keys that can sign ID tokens. Unreadable keys are skipped."""
     keys: list[Key] = []
     for data in cast("list[object]", found if isinstance(found, list) else []):
         described = cast("dict[str, Any]", data if isinstance(data, dict) else {})

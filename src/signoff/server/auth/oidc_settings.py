@@ -1,4 +1,4 @@
-"""Who people are, by the word of an OpenID Connect provider: how it is reached, and what its claims say of somebody."""
+"""Settings for an OpenID Connect provider, and the mapping of its claims to users, groups and roles."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ HALF_A_DAY: Final = 12 * 3600.0  # seconds
 
 @dataclass(frozen=True)
 class OpenIdConnect:
-    """A provider that signs people in, by the authorization code flow with PKCE, and what its claims mean here.
+    """A provider that signs users in by the authorization code flow with PKCE, and the meaning of its claims.
 
     Attributes:
-        issuer: The provider, exactly as it calls itself, such as ``https://login.example.com/realms/acme``.
-        client_id: What it calls this server.
-        public_url: How browsers reach this server. ``/login/callback`` below it must be registered with the provider.
-            Cookies are the whole host's: what else is on it gets them, too.
-        client_secret: What this server proves itself by; None for a public client.
-        scopes: What is asked for, besides ``openid``.
-        user_claim: The claim that is their name here. ``email`` counts only if ``email_verified`` is
-            the JSON value ``true``.
-        groups_claim: The claim with their groups; dots lead into objects. None: they have none.
-        roles_claim: The claim with their roles, likewise. ``viewer``, ``responder``, ``operator`` and ``admin`` say
-            what they may do, and any role may be an assignee.
-        default_role: A role that everybody has besides.
-        lifetime_seconds: How long somebody stays signed in.
-        idle_seconds: How long they may do nothing meanwhile.
-        algorithms: How ID tokens may be signed, of RS, PS and ES with 256, 384 or 512.
+        issuer: The provider's issuer, exactly as its metadata has it, such as
+            ``https://login.example.com/realms/acme``.
+        client_id: This server's client id at the provider.
+        public_url: The URL by which browsers reach this server. ``/login/callback`` below it must be registered with
+            the provider. Cookies are set for the whole host, so other applications on it receive them, too.
+        client_secret: This server's client secret; None for a public client.
+        scopes: The requested scopes besides ``openid``.
+        user_claim: The claim with the user's name. ``email`` counts only if ``email_verified`` is the JSON value
+            ``true``.
+        groups_claim: The claim with the user's groups; dots lead into objects. None: users have no groups.
+        roles_claim: The claim with the user's roles, likewise. ``viewer``, ``responder``, ``operator`` and ``admin``
+            grant rights, and any role may be an assignee.
+        default_role: A role that every user has besides.
+        lifetime_seconds: How long a login lasts.
+        idle_seconds: How long a login lasts without requests.
+        algorithms: The accepted signature algorithms of ID tokens: RS, PS and ES with 256, 384 or 512.
 
     Example:
         Server(store, openid=OpenIdConnect("https://login.example.com", "signoff", "https://signoff.example.com",
@@ -62,52 +63,52 @@ class OpenIdConnect:
         _check_url("public_url", self.public_url)
         if not self.client_id or self.client_secret == "":
             raise InvalidValue(
-                "client_id", "the provider's name for this server, and its secret, are not empty"
+                "client_id", "the client id, and the client secret if there is one, must not be empty"
             )
         if not self.algorithms or not _SIGNED.issuperset(self.algorithms):
-            raise InvalidValue("algorithms", f"choose of {', '.join(sorted(_SIGNED))}")
+            raise InvalidValue("algorithms", f"choose from {', '.join(sorted(_SIGNED))}")
         if not 60 <= self.idle_seconds <= self.lifetime_seconds <= 400 * 86400:
             raise InvalidValue(
-                "idle_seconds", "a minute at least, and no more than lifetime_seconds (400 days)"
+                "idle_seconds", "it must be from 60 up to lifetime_seconds, which is at most 400 days"
             )
 
     @property
     def host(self) -> str:
-        """The name that browsers reach this server by."""
+        """The host name by which browsers reach this server."""
         return server_url(self.public_url).host
 
     @property
     def is_secure(self) -> bool:
-        """Whether browsers come by https, so that cookies can be bound to that."""
+        """Whether browsers connect by https, so that cookies can be restricted to https."""
         return server_url(self.public_url).scheme == "https"
 
     @property
     def callback_url(self) -> str:
-        """Where the provider sends people back to."""
+        """The URL to which the provider sends users back."""
         return f"{self.public_url.rstrip('/')}/login/callback"
 
     def person_of(self, claims: Mapping[str, Any]) -> Responder:
-        """Return whom the claims of a valid ID token describe.
+        """Return the user whom the claims of a valid ID token describe.
 
         Raises:
-            LoginFailed: They name nobody, or what they name is no name.
+            LoginFailed: The claims name no user, or a name is not valid.
         """
         user = claims.get(self.user_claim)
         if not isinstance(user, str) or not user:
             raise LoginFailed(
-                f"the provider says no {self.user_claim!r} of you; have it do so, or choose a claim"
+                f"the provider sends no claim {self.user_claim!r}; configure it there, or choose another claim"
             )
         if self.user_claim == "email" and claims.get("email_verified") is not True:
-            raise LoginFailed(f"the provider does not say that {user!r} is verified to be yours")
+            raise LoginFailed(f"the provider has not verified that {user!r} is your address")
         if user.lower().startswith(RESERVED):
-            raise LoginFailed(f"{user!r} is nobody's name")
+            raise LoginFailed(f"{user!r} is a reserved name")
         groups, roles = _names(claims, self.groups_claim), _names(claims, self.roles_claim)
         if self.default_role is not None:
             roles |= {self.default_role.value}
         if len(groups) + len(roles) > MOST_NAMES:
             raise LoginFailed(
                 f"{len(groups)} groups and {len(roles)} roles are more than {MOST_NAMES}: "
-                "have the provider name those that questions are for"
+                "configure the provider to send only those that questions are assigned to"
             )
         try:
             return Responder(user, groups, roles)
@@ -116,10 +117,10 @@ class OpenIdConnect:
 
 
 def _check_url(path: str, url: str) -> None:
-    """Raise InvalidValue for what others on the way could read or alter."""
+    """Raise InvalidValue for a URL that is not https (except on this machine), or has a query or user info."""
     parsed = server_url(url)
     if parsed.scheme != "https" and not is_loopback(parsed.host):
-        raise InvalidValue(path, f"{url!r} must begin with https://; http is for this machine itself")
+        raise InvalidValue(path, f"{url!r} must start with https://; http is accepted on this machine only")
     if parsed.query or parsed.fragment or parsed.userinfo:
         raise InvalidValue(
             path, f"{parsed.copy_with(userinfo=b'', query=None)} must have no query and no user"
@@ -127,20 +128,22 @@ def _check_url(path: str, url: str) -> None:
 
 
 def _names(claims: Mapping[str, Any], claim: str | None) -> frozenset[str]:
-    """Return a claim's names: of a list of texts, or of one text. Raises LoginFailed."""
+    """Return the names in a claim, which is a list of strings or one string. Raises LoginFailed."""
     if claim is None:
         return frozenset()
     if claim in claims.get("_claim_names", ()):
-        raise LoginFailed(f"you have so many {claim} that the provider leaves them out; have it name fewer")
+        raise LoginFailed(
+            f"you have so many {claim} that the provider leaves them out; configure it to send fewer"
+        )
     said = _found(claims, claim)
     names = cast("list[object]", said if isinstance(said, list) else [] if said is None else [said])
     if not all(isinstance(name, str) for name in names):
-        raise LoginFailed(f"the claim {claim!r} is no list of names")
+        raise LoginFailed(f"the claim {claim!r} is not a list of names")
     return frozenset(cast("list[str]", names)) - {""}
 
 
 def _found(claims: Mapping[str, Any], claim: str) -> object:
-    """Return a claim, which may be called so or lie deeper: Keycloak says ``realm_access.roles``."""
+    """Return a claim by its name, or by a dotted path such as Keycloak's ``realm_access.roles``."""
     if claim in claims:
         return claims[claim]
     found: object = claims

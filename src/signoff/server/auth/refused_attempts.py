@@ -1,4 +1,4 @@
-"""What somebody wanted of a question and has no role for: kept in its audit trail, as other refusals are."""
+"""Records refused operations on a question in its audit trail, where the user lacked the role."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ ATTEMPTS: Final = {
     "deadline": "move_deadline",
     "links": "link",
 }
-"""What a trail calls what is wanted, by how the route ends."""
+"""The audit trail's name of an operation, by the last part of its route; None for an answer."""
 
 _QUESTION: Final = re.compile(rf"/v1/questions/([^/]+)/({'|'.join(ATTEMPTS)})")
 
 
 async def keep_refusal(scope: Scope, identity: Identity, refusal: AccessDenied) -> None:
-    """Record that somebody who is known has no role for what they send, if it is about a question that is there."""
+    """Record that an authenticated user lacks the role for a request, if it concerns an existing question."""
     found = _QUESTION.fullmatch(path_of(scope))
     if found is None or scope["method"] != "POST":
         return
     services: Services = scope["app"].state.services
     origin = Actor(identity).origin(services.address_of(scope))
-    store = services.within(identity.namespace).coming_from(origin).store
+    store = services.within(identity.namespace).with_origin(origin).store
     try:
         question = await get_question(store, storable(unquote(found[1])))
     except (NotFound, ValueError):
         return
     except SignoffError as trouble:
-        log.warning("a refusal at question %s could not be recorded: %s", found[1], trouble)
+        log.warning("a refusal for question %s could not be recorded: %s", found[1], trouble)
         return
     await record_refusal(store, question, identity.person.user_id, refusal, attempt=ATTEMPTS[found[2]])

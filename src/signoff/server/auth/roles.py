@@ -1,4 +1,4 @@
-"""Which role may use which route: one table. What is not in it is refused."""
+"""The roles that may use each route, in one table. Routes that are not in the table are refused."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from signoff.stores.contract.operations import CHANGES_PATH, PATH
 
 
 class Role(Enum):
-    """What a person may do here.
+    """A role that grants rights on the server.
 
     Attributes:
         VIEWER: See everything, and change nothing.
-        RESPONDER: See and answer what they are asked, and nothing else.
-        OPERATOR: See everything, answer what they are asked, and look after runs, groups and schedules.
-        ADMIN: All of that, and make and revoke keys.
+        RESPONDER: See and answer the questions assigned to the user, and nothing else.
+        OPERATOR: See everything, answer assigned questions, and manage runs, groups and schedules.
+        ADMIN: All of that, and create and revoke keys.
     """
 
     VIEWER = "viewer"
@@ -31,9 +31,9 @@ class Role(Enum):
 
 
 class Reach(IntEnum):
-    """How much of what a route shows is shown; the larger one counts for whoever has two roles."""
+    """How much of a route's data a role sees. The larger reach counts if a user has two roles."""
 
-    ASKED = 1  # questions that they are asked, and what belongs to these
+    ASKED = 1  # the user's own questions, and what belongs to them
     ALL = 2
 
 
@@ -45,8 +45,8 @@ _READ: Final[Rights] = {**_WORK, Role.VIEWER: Reach.ALL}
 _ASKED_READ: Final[Rights] = {**_READ, Role.RESPONDER: Reach.ASKED}
 _ASKED_WORK: Final[Rights] = {**_WORK, Role.RESPONDER: Reach.ASKED}
 _ANY_ROLE: Final[Rights] = dict.fromkeys(Role, Reach.ALL)
-_NOBODY_IN_PARTICULAR: Final = None
-"""No person is needed: such a route tells nothing that is theirs, or sees to its callers itself."""
+_PUBLIC: Final = None
+"""The route needs no authentication: it shows nothing that is private, or it authenticates callers itself."""
 
 RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("POST", "/v1/runs"): _WORK,
@@ -129,7 +129,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("GET", "/deliveries"): _ANY_ROLE,
     ("GET", "/start"): _ANY_ROLE,
     ("GET", "/start/{place}"): _ANY_ROLE,
-    ("GET", "/assets/{asset}"): _NOBODY_IN_PARTICULAR,  # the same for everybody who has the package
+    ("GET", "/assets/{asset}"): _PUBLIC,  # part of the published package
     ("GET", "/openapi.json"): _ANY_ROLE,
     ("GET", "/docs"): _ANY_ROLE,
     ("GET", "/docs/{asset}"): _ANY_ROLE,
@@ -138,48 +138,48 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("POST", "/v1/keys/{key_id}/rotate"): _ADMIN,
     ("POST", "/v1/keys/{key_id}/revoke"): _ADMIN,
     ("GET", "/v1/me"): _ANY_ROLE,
-    ("GET", "/login"): _NOBODY_IN_PARTICULAR,  # to become somebody
-    ("GET", "/login/callback"): _NOBODY_IN_PARTICULAR,
-    ("POST", "/logout"): _NOBODY_IN_PARTICULAR,
-    ("POST", "/v1/slack/{channel}/actions"): _NOBODY_IN_PARTICULAR,  # Slack's signature
-    ("GET", PATH): _NOBODY_IN_PARTICULAR,  # worker keys
-    ("POST", PATH): _NOBODY_IN_PARTICULAR,
-    ("GET", CHANGES_PATH): _NOBODY_IN_PARTICULAR,
-    ("GET", f"{LINKS_PATH}/{{secret}}"): _NOBODY_IN_PARTICULAR,  # the secret says for whom it is
-    ("POST", f"{LINKS_PATH}/{{secret}}"): _NOBODY_IN_PARTICULAR,
+    ("GET", "/login"): _PUBLIC,  # starts the sign-in
+    ("GET", "/login/callback"): _PUBLIC,
+    ("POST", "/logout"): _PUBLIC,
+    ("POST", "/v1/slack/{channel}/actions"): _PUBLIC,  # Slack's signature
+    ("GET", PATH): _PUBLIC,  # worker keys
+    ("POST", PATH): _PUBLIC,
+    ("GET", CHANGES_PATH): _PUBLIC,
+    ("GET", f"{LINKS_PATH}/{{secret}}"): _PUBLIC,  # the secret identifies the user
+    ("POST", f"{LINKS_PATH}/{{secret}}"): _PUBLIC,
     (
         "GET",
         f"{CALLBACKS_PATH}/{{secret}}",
-    ): _NOBODY_IN_PARTICULAR,  # the secret says which question it answers
-    ("POST", f"{CALLBACKS_PATH}/{{secret}}"): _NOBODY_IN_PARTICULAR,
-    ("GET", "/health"): _NOBODY_IN_PARTICULAR,
-    ("GET", "/ready"): _NOBODY_IN_PARTICULAR,
-    ("GET", "/metrics"): _NOBODY_IN_PARTICULAR,
+    ): _PUBLIC,  # the secret identifies the question
+    ("POST", f"{CALLBACKS_PATH}/{{secret}}"): _PUBLIC,
+    ("GET", "/health"): _PUBLIC,
+    ("GET", "/ready"): _PUBLIC,
+    ("GET", "/metrics"): _PUBLIC,
 }
 
 NEVER_OPEN: Final = ("/v1/audit", "/v1/keys")
-"""What is closed without a key even where everything else is open. ``/v1/store`` sees to that itself."""
+"""Paths that need a key even where everything else is open. ``/v1/store`` checks its keys itself."""
 
-_NOBODY: Final[Rights] = {}
+_NO_ROLE: Final[Rights] = {}
 
 _ROWS: Final = [(method, compile_path(path)[0], rights) for (method, path), rights in RIGHTS.items()]
 
 
 def rights_on(method: str, path: str) -> Rights | None:
-    """Return who may send a request; None if no person is needed, and nobody's rights for what is not in the table.
+    """Return the rights on a route: None if it needs no authentication, empty if it is not in the table.
 
     Args:
-        method: Such as ``GET``; ``HEAD`` is the same.
-        path: As it was sent, percent-encoded.
+        method: The method, such as ``GET``; ``HEAD`` counts as ``GET``.
+        path: The path as it was sent, percent-encoded.
     """
     asked = "GET" if method == "HEAD" else method
     found: dict[str, Rights | None] = {}
     for row_method, pattern, rights in _ROWS:
         if pattern.match(path):
-            found.setdefault(row_method, rights)  # routes are found in this order, too
+            found.setdefault(row_method, rights)  # routes are matched in this order, too
     if asked not in found and None in found.values():
-        return None  # an open route has nothing to hide: it answers 405
-    return found.get(asked, _NOBODY)
+        return None  # a public path with another method: the router answers 405
+    return found.get(asked, _NO_ROLE)
 
 
 def never_open(path: str) -> bool:
@@ -188,16 +188,16 @@ def never_open(path: str) -> bool:
 
 
 def methods_on(path: str) -> list[str]:
-    """Return the methods that there are for a path, as it was sent."""
+    """Return the methods of a path, given as it was sent."""
     return sorted({method for method, pattern, _ in _ROWS if pattern.match(path)})
 
 
 def path_of(scope: Scope) -> str:
-    """Return the path that routes are found by: without what the app is mounted under."""
+    """Return the path that routes are matched by: without the root path."""
     path, root = scope["path"], scope.get("root_path", "")
     return path.removeprefix(root) if root and path.startswith(f"{root}/") else path
 
 
 def reach_of(roles: Collection[str], rights: Rights) -> Reach | None:
-    """Return how much somebody of these roles may see and do; None if nothing."""
+    """Return the reach of a user with these roles; None if they have no access."""
     return max((reach for role, reach in rights.items() if role.value in roles), default=None)

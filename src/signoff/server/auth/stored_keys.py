@@ -1,4 +1,4 @@
-"""Keys that the store keeps: making, listing, rotating and revoking them while servers run."""
+"""Stored keys of services and workers: creates, lists, rotates and revokes them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from signoff.stores.contract.store import Store
 from signoff.stores.tokens import new_token
 
 GRACE_SECONDS: Final = 86400.0
-"""How long a key that is rotated goes on to open what it opened."""
+"""How long a rotated key stays valid."""
 LONGEST_SECONDS: Final = 10 * 366 * 86400.0
 _KINDS: Final = (TokenKind.API_KEY, TokenKind.WORKER_KEY)
 
 
 @dataclass(frozen=True)
 class KeyScope:
-    """What a key opens.
+    """The access that a key grants.
 
     Attributes:
-        roles: What a service may do; a worker has none.
-        groups: The groups that a service starts runs in, or whose runs a worker works on; None: all.
-        act_as: Whether a service may say for which person it acts.
+        roles: The roles of a service; empty for a worker.
+        groups: The groups that a service may start runs in, or whose runs a worker may execute; None: all.
+        act_as: Whether a service may name the user it acts for.
     """
 
     roles: frozenset[Role] = frozenset()
@@ -38,7 +38,7 @@ class KeyScope:
 
     @classmethod
     def of(cls, token: Token) -> KeyScope:
-        """Read what a token opens. A role that this version does not know opens nothing."""
+        """Return the scope of a token. Roles that this version does not know are ignored."""
         data: dict[str, Any] = json.loads(token.data or "{}")
         known = {role.value: role for role in Role}
         groups = data.get("groups")
@@ -49,7 +49,7 @@ class KeyScope:
         )
 
     def to_json(self) -> str:
-        """Write it for a token."""
+        """Return it as a token's JSON data."""
         return json.dumps(
             {
                 "roles": sorted(role.value for role in self.roles),
@@ -59,7 +59,7 @@ class KeyScope:
         )
 
 
-class IssuedKeys:
+class StoredKeys:
     """The keys of services and workers of one namespace.
 
     Args:
@@ -79,21 +79,21 @@ class IssuedKeys:
         lifetime_seconds: float | None = None,
         created_by: str | None = None,
     ) -> tuple[str, Token]:
-        """Make an API key.
+        """Create an API key.
 
         Args:
-            name: Of the service, which is known as ``service:NAME``.
-            roles: What it may do.
-            start_groups: The groups that it starts runs in; None: all.
-            act_as: Whether it may say for which person it acts.
-            lifetime_seconds: After so long it opens nothing; None: never.
-            created_by: Who makes it.
+            name: The name of the service, which is then known as ``service:NAME``.
+            roles: Its roles.
+            start_groups: The groups that it may start runs in; None: all.
+            act_as: Whether it may name the user it acts for.
+            lifetime_seconds: How long the key is valid; None: until it is revoked.
+            created_by: The user who creates it.
 
         Returns:
-            The secret, which nobody can be told again, and what is known of it.
+            The secret, which is returned this once, and its token.
 
         Raises:
-            InvalidValue: A name is none, there is no role or no group, or the lifetime is none.
+            InvalidValue: A name or the lifetime is not valid, or the roles or groups are empty.
         """
         check_user("name", SERVICE + check_part("name", name))
         if not roles:
@@ -109,48 +109,50 @@ class IssuedKeys:
         lifetime_seconds: float | None = None,
         created_by: str | None = None,
     ) -> tuple[str, Token]:
-        """Make a worker key.
+        """Create a worker key.
 
         Args:
-            name: What people call it.
-            groups: The groups whose runs it opens; None: all.
-            lifetime_seconds: After so long it opens nothing; None: never.
-            created_by: Who makes it.
+            name: Its name.
+            groups: The groups whose runs its workers may execute; None: all.
+            lifetime_seconds: How long the key is valid; None: until it is revoked.
+            created_by: The user who creates it.
 
         Returns:
-            The secret, which nobody can be told again, and what is known of it.
+            The secret, which is returned this once, and its token.
 
         Raises:
-            InvalidValue: A name is none, there is no group, or the lifetime is none.
+            InvalidValue: A name or the lifetime is not valid, or the groups are empty.
         """
         scope = KeyScope(groups=_groups("groups", groups))
         subject = check_part("name", name)
         return await self._create(TokenKind.WORKER_KEY, subject, scope, lifetime_seconds, created_by)
 
     async def list_keys(self, kind: TokenKind, *, after: str | None = None, limit: int = 100) -> Page[Token]:
-        """List keys of services (``API_KEY``) or workers (``WORKER_KEY``), oldest first, also those that ended."""
+        """List keys of services (``API_KEY``) or workers (``WORKER_KEY``), oldest first, ended ones included."""
         return await self._store.list_tokens(TokenFilter(kind), after=after, limit=limit)
 
     async def rotate(
         self, key_id: str, *, grace_seconds: float = GRACE_SECONDS, created_by: str | None = None
     ) -> tuple[str, Token]:
-        """Make another key that opens the same for as long, and have the old one end.
+        """Create another key with the same scope and lifetime, and let the old one expire.
 
         Args:
-            key_id: The old one.
-            grace_seconds: How long the old one still opens something.
-            created_by: Who does it.
+            key_id: The old key.
+            grace_seconds: How long the old key stays valid.
+            created_by: The user who rotates it.
 
         Returns:
-            The new secret and what is known of it.
+            The new secret and its token.
 
         Raises:
             NotFound: There is no such key.
-            InvalidState: It has ended.
-            InvalidValue: The seconds are none.
+            InvalidState: The key has expired or was revoked.
+            InvalidValue: ``grace_seconds`` is not valid.
         """
         if not 0 <= grace_seconds <= LONGEST_SECONDS:
-            raise InvalidValue("grace_seconds", f"{grace_seconds} is no number of seconds from 0 on")
+            raise InvalidValue(
+                "grace_seconds", f"{grace_seconds} is not a number of seconds from 0 to ten years"
+            )
         old = await self._get(key_id)
         now = self._store.clock.now()
         if not old.is_open(now):
@@ -162,7 +164,7 @@ class IssuedKeys:
         return made
 
     async def revoke(self, key_id: str) -> Token:
-        """Have a key open nothing any more. Raises NotFound."""
+        """Revoke a key. Raises NotFound."""
         return await self._store.revoke_token((await self._get(key_id)).id)
 
     async def _get(self, key_id: str) -> Token:
@@ -181,7 +183,8 @@ class IssuedKeys:
     ) -> tuple[str, Token]:
         if lifetime_seconds is not None and not 0 < lifetime_seconds <= LONGEST_SECONDS:
             raise InvalidValue(
-                "lifetime_seconds", f"{lifetime_seconds} is no number of seconds, up to ten years"
+                "lifetime_seconds",
+                f"{lifetime_seconds} is not a number of seconds above 0, up to ten years",
             )
         expires_at = None if lifetime_seconds is None else self._store.clock.now() + lifetime_seconds
         secret, new = new_token(
@@ -191,9 +194,9 @@ class IssuedKeys:
 
 
 def key_to_wire(token: Token) -> dict[str, Any]:
-    """Return what may be told of a key, as plain JSON data."""
+    """Return a key's public data as plain JSON data."""
     scope = KeyScope.of(token)
-    told: dict[str, Any] = {
+    members: dict[str, Any] = {
         "id": token.id,
         "kind": "service" if token.kind is TokenKind.API_KEY else "worker",
         "name": token.subject.removeprefix(SERVICE),
@@ -203,7 +206,7 @@ def key_to_wire(token: Token) -> dict[str, Any]:
         "act_as": scope.act_as,
     }
     times = ("created_at", "created_by", "expires_at", "revoked_at", "used_at")
-    return {**told, **{name: getattr(token, name) for name in times}}
+    return {**members, **{name: getattr(token, name) for name in times}}
 
 
 def _groups(path: str, groups: Collection[str] | None) -> frozenset[str] | None:

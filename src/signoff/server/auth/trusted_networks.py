@@ -1,4 +1,4 @@
-"""Addresses that are trusted, and the networks that these are in."""
+"""Trusted addresses and networks."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Networks:
-    """Some addresses.
+    """A set of networks.
 
     Args:
         written: Addresses, and networks such as ``10.0.0.0/8``.
 
     Raises:
-        InvalidValue: One is none, or there is none.
+        InvalidValue: An address is not valid, or there is none.
     """
 
     def __init__(self, written: Sequence[str]) -> None:
         if not written or isinstance(written, str):
-            raise InvalidValue("addresses", "list where the proxy connects from")
+            raise InvalidValue("addresses", "list the addresses that the proxy connects from")
         try:
             self._networks = tuple(map(ipaddress.ip_network, written))
         except ValueError as error:
@@ -36,7 +36,7 @@ class Networks:
 
 
 def address(text: str) -> Address | None:
-    """Read an address, one of IPv4 that is written as one of IPv6 as what it is; None if it is none."""
+    """Parse an address; None if it is not valid. An IPv4-mapped IPv6 address becomes the IPv4 address."""
     try:
         found = ipaddress.ip_address(text)
     except ValueError:

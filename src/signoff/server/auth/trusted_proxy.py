@@ -1,4 +1,4 @@
-"""Who people are, by the word of a proxy that has signed them in: headers that it adds to each request."""
+"""Authentication by a trusted proxy that signs users in and names them in headers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from signoff.server.auth.roles import Role
 from signoff.server.auth.trusted_networks import LOOPBACK, Networks, address
 
 MOST_NAMES: Final = 200
-"""How many groups and roles a person has at most: an inbox asks for each of them."""
+"""The most groups and roles that a user may have: the inbox query names each of them."""
 LONGEST_NAME: Final = 256  # characters
 LONGEST_BYTES: Final = LONGEST_PERSON_BYTES - len("group:")
 
@@ -33,17 +33,17 @@ RESERVED: Final = ("signoff:", "user:", "group:", "role:", SERVICE)
 
 @dataclass(frozen=True)
 class TrustedProxy:
-    """A proxy that signs people in, and what it says of them in each request that it passes on.
+    """A proxy that signs users in and names them in headers of each request that it forwards.
 
-    It must remove these headers from what people send themselves, also those that it does not set.
+    It must remove these headers from clients' requests, including those that it does not set itself.
 
     Attributes:
-        user_header: The header that says who somebody is.
-        groups_header: The header with their groups, separated by commas; None: they have none.
-        roles_header: The header with their roles, likewise. ``viewer``, ``responder``, ``operator`` and ``admin``
-            say what they may do, and any role may be an assignee.
-        addresses: Where the proxy connects from: addresses, and networks such as ``10.0.0.0/8``.
-        default_role: A role that everybody has besides.
+        user_header: The header with the user's name.
+        groups_header: The header with the user's groups, separated by commas; None: users have no groups.
+        roles_header: The header with the user's roles, likewise. ``viewer``, ``responder``, ``operator`` and ``admin``
+            grant rights, and any role may be an assignee.
+        addresses: The addresses of the proxy, and networks such as ``10.0.0.0/8``.
+        default_role: A role that every user has besides.
 
     Example:
         Server(store, proxy=TrustedProxy("X-Forwarded-User", groups_header="X-Forwarded-Groups"))
@@ -57,7 +57,7 @@ class TrustedProxy:
     _networks: Networks = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Raises InvalidValue: a header or an address is none, or one header is to say two things."""
+        """Raise InvalidValue if a header or an address is not valid, or one header has two meanings."""
         named = [
             name.lower()
             for name in (self.user_header, self.groups_header, self.roles_header)
@@ -65,38 +65,40 @@ class TrustedProxy:
         ]
         for name in named:
             if _HEADER.fullmatch(name) is None:
-                raise InvalidValue("header", f"{name!r} is no header: letters, digits and hyphens")
+                raise InvalidValue(
+                    "header", f"{name!r} is not a valid header name: use letters, digits and hyphens"
+                )
             if name in _MEANS_ELSE or named.count(name) > 1:
-                raise InvalidValue("header", f"{name!r} says something else already")
+                raise InvalidValue("header", f"{name!r} already has another meaning; choose another header")
         object.__setattr__(self, "_networks", Networks(self.addresses))
 
     def trusts(self, host: str) -> bool:
-        """Whether a connection from an address is the proxy's."""
+        """Whether an address is the proxy's."""
         peer = address(host)
         return peer is not None and peer in self._networks
 
     async def identify(self, scope: Scope) -> Identity:
-        """Return whose request it is. Raises NotAuthenticated, as ``person_of`` does."""
+        """Return the identity that the proxy names. Raises NotAuthenticated, as ``person_of`` does."""
         return Identity(self.person_of(scope), "proxy")
 
     def person_of(self, scope: Scope) -> Responder:
-        """Return the person whom the proxy has sent a request for.
+        """Return the user whom the proxy names in a request.
 
         Raises:
-            NotAuthenticated: It does not come from the proxy, names nobody, or what it names is no name.
+            NotAuthenticated: The request does not come from the proxy, names no user, or a name is not valid.
         """
         host, port = scope.get("client") or ("", None)
         if port == 0:
             raise NotAuthenticated(
-                "the ASGI server tells a forwarded address, not the peer's: start it without proxy headers"
+                "the ASGI server reports a forwarded address, not the peer's: start it without proxy headers"
             )
         if not self.trusts(host):
             raise NotAuthenticated(
-                f"{host or 'the peer'} is not the proxy that signs people in; go through that"
+                f"{host or 'the peer'} is not the trusted proxy; connect through the proxy"
             )
         user = _value(scope, self.user_header)
         if user is None:
-            raise NotAuthenticated(f"the proxy names nobody: there is no {self.user_header}")
+            raise NotAuthenticated(f"the proxy names no user: the header {self.user_header} is missing")
         _check_user(self.user_header, user)
         groups, roles = _names(scope, self.groups_header), _names(scope, self.roles_header)
         if self.default_role is not None:
@@ -104,29 +106,29 @@ class TrustedProxy:
         if len(groups) + len(roles) > MOST_NAMES:
             raise NotAuthenticated(
                 f"{len(groups)} groups and {len(roles)} roles are more than {MOST_NAMES}: "
-                "have the proxy name those that questions are for"
+                "configure the proxy to send only those that questions are assigned to"
             )
         return Responder(user, groups, roles)
 
 
 def _value(scope: Scope, header: str) -> str | None:
-    """Return what a header says; None if it is not there or says nothing.
+    """Return a header's value; None if it is missing or empty.
 
     Raises:
-        NotAuthenticated: It is there twice, so that one of them may be forged, or it is no text.
+        NotAuthenticated: The header occurs twice, so one may be forged, or its value is not plain text.
     """
     name = header.lower().encode()
     values: list[bytes] = [value for key, value in scope["headers"] if key == name]
     if len(values) > 1:
         raise NotAuthenticated(
-            f"there are {len(values)} headers {header}: the proxy must remove what people send"
+            f"there are {len(values)} headers {header}: the proxy must remove those of clients"
         )
     try:
         text = values[0].decode().strip(" \t") if values else ""
     except UnicodeDecodeError:
         raise NotAuthenticated(f"{header} is not UTF-8") from None
     if not text.isprintable() or not unicodedata.is_normalized("NFC", text):
-        raise NotAuthenticated(f"{header} has characters that look like others or like nothing")
+        raise NotAuthenticated(f"{header} has characters that are invisible or look like others")
     return text or None
 
 
@@ -141,10 +143,10 @@ def _check_user(header: str, user: str) -> None:
     _check_lengths(header, [user])
     if "," in user:
         raise NotAuthenticated(
-            f"{header} has a comma, so it may be two: the proxy must remove what people send"
+            f"{header} has a comma, so it may be two merged headers: the proxy must remove those of clients"
         )
     if user.lower().startswith(RESERVED):
-        raise NotAuthenticated(f"{header}: {user!r} is nobody's name")
+        raise NotAuthenticated(f"{header}: {user!r} is a reserved name")
 
 
 def _check_lengths(header: str, names: Iterable[str]) -> None:

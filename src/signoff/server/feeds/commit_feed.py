@@ -1,4 +1,4 @@
-"""Telling remote stores of commits, as server-sent events that can be resumed."""
+"""Feeds that report commits to remote stores, as server-sent events that can be resumed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Feed:
         self._thread = threading.get_ident()
         self._name = uuid.uuid4().hex[
             :8
-        ]  # ids of another server's feed, or of one before a restart, are not ours
+        ]  # distinguishes the ids of this feed from those of another server, or of one before a restart
         self._last = 0
         self._kept: deque[bytes] = deque(maxlen=KEPT)
         self._readers: set[asyncio.Event] = set()
@@ -40,7 +40,7 @@ class Feed:
         if threading.get_ident() == self._thread:
             self._add(change)
         else:
-            with suppress(RuntimeError):  # the server's loop is closed: nobody listens
+            with suppress(RuntimeError):  # the server's loop is closed: there are no listeners
                 self._loop.call_soon_threadsafe(self._add, change)
 
     def _add(self, change: Change) -> None:
@@ -57,26 +57,26 @@ class Feed:
     async def events(
         self, last_id: str | None, wait: Callable[[asyncio.Event], Awaitable[bool]]
     ) -> AsyncGenerator[bytes, None]:
-        """Yield events after ``last_id``; where there is a gap, an event ``gap`` first.
+        """Yield the events after ``last_id``, with an event ``gap`` in place of events that are no longer kept.
 
         Args:
-            last_id: The last event that the reader knows.
-            wait: Waits for an event, for a while; False ends the stream.
+            last_id: The id of the last event that the reader received.
+            wait: Waits for an event up to a time limit; returns False to end the stream.
         """
         added = asyncio.Event()
         self._readers.add(added)
         try:
-            told = self._number(last_id)
-            if told is None:
-                told = self._last
+            sent = self._number(last_id)
+            if sent is None:
+                sent = self._last
                 yield b"id: %b\nevent: gap\ndata: {}\n\n" % self._id
             while True:
-                missed = self._last - told
+                missed = self._last - sent
                 if missed > len(self._kept):
                     yield b"id: %b\nevent: gap\ndata: {}\n\n" % self._id
                 elif missed:
                     yield b"".join(list(self._kept)[-missed:])
-                told = told + missed
+                sent = sent + missed
                 added.clear()
                 if not await wait(added):
                     return
@@ -86,7 +86,7 @@ class Feed:
             self._readers.discard(added)
 
     def _number(self, id: str | None) -> int | None:
-        """Return how many changes the reader knows of, or None if they are not of this feed."""
+        """Return the number of the event with this id, or None if the id is not of this feed."""
         name, _, number = (id or "").partition(".")
         if name != self._name or not number.isdecimal() or int(number) > self._last:
             return None
@@ -94,7 +94,7 @@ class Feed:
 
 
 class Feeds:
-    """The feeds of all namespaces that remote stores have listened to.
+    """The commit feeds of a server, by namespace. Each is created on first use.
 
     Args:
         store: An open store.

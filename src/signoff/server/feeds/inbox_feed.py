@@ -1,4 +1,4 @@
-"""Telling people of changes of their inboxes: one reader of the audit trail for all who listen to a server."""
+"""Feeds that report inbox changes to users. One reader of the audit trail serves all listeners of a server."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from signoff.stores.contract.store import Store
 
 log = own_logger("signoff.server")
 
-KEPT: Final = 1000  # changes, for those who resume or are slow
+KEPT: Final = 1000  # changes, for listeners that resume or are slow
 KEPT_BYTES: Final = 4 * 1024 * 1024  # of a namespace
 RESUMED: Final = 200
-"""How far back a server looks that has just begun, for those whom another one told before."""
+"""How many audit events a newly started server reads back, for listeners that resume from another server."""
 AT_ONCE: Final = 100
 
 _NO_CHANGE: Final = frozenset({AuditKind.VIEWED, AuditKind.REFUSED})
@@ -35,40 +35,41 @@ _NO_CHANGE: Final = frozenset({AuditKind.VIEWED, AuditKind.REFUSED})
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """What the trail says of a question, with the question as it is.
+    """An inbox change: an event of the audit trail, with the current question.
 
     Attributes:
-        seq: Its place in the chain.
+        seq: The event's position in the audit chain.
         question: The question, without its payloads.
-        case: What its policy says; None if this version cannot read it: then only users with full access are notified.
-        former: As it was asked before it went to others; None if it did not.
-        told: The event for whoever sees the question.
+        case: The question's policy state; None if this version cannot read it: then only users with full access are
+            notified.
+        former: The state before the question was reassigned; None if it was not.
+        message: The server-sent event for users who see the question.
     """
 
     seq: int
     question: Promise
     case: Case | None
     former: Case | None
-    told: bytes
+    message: bytes
 
     @classmethod
     def of(cls, seal: Seal, event: AuditEvent, question: Promise, shown: Promise) -> Happening:
-        """Make one of an event of the trail, with the question as it is and as it is shown."""
+        """Create one from an event of the audit trail, the question, and the question as it is shown."""
         name = "changed" if question.state is PromiseState.PENDING else "settled"
         if name == "changed" and event.kind is AuditKind.ASKED:
             name = "asked"
-        told = b"id: %d\nevent: %b\ndata: %b\n\n" % (seal.seq, name.encode(), written_json(shown))
-        return cls(seal.seq, _outline(question), _case(question), _former(event, question), told)
+        message = b"id: %d\nevent: %b\ndata: %b\n\n" % (seal.seq, name.encode(), written_json(shown))
+        return cls(seal.seq, _outline(question), _case(question), _former(event, question), message)
 
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """Whose inbox is listened to.
+    """A listener's filter.
 
     Attributes:
-        actor: Who listens.
-        names: Assignees whose questions they want, as ``Actor.inbox`` gives them; None: all that they see.
-        run_id: The run whose questions they want; None: all.
+        actor: The listener.
+        names: The assignees whose questions to report, as ``Actor.inbox`` returns them; None: all that the actor sees.
+        run_id: The run whose questions to report; None: all.
     """
 
     actor: Actor
@@ -76,19 +77,19 @@ class Interest:
     run_id: str | None
 
     def event(self, happening: Happening) -> bytes | None:
-        """Return what they are told of a change, if anything."""
+        """Return the server-sent event for a change, or None if it does not concern the listener."""
         if self.run_id is not None and happening.question.run_id != self.run_id:
             return None
         if self._has(happening.case) or (happening.case is None and self._has_unreadable(happening.question)):
-            return happening.told
+            return happening.message
         if happening.former is not None and self._has(happening.former):
             gone = to_json({"id": happening.question.id})
             return b"id: %d\nevent: gone\ndata: %b\n\n" % (happening.seq, gone)
         return None
 
     def _has_unreadable(self, question: Promise) -> bool:
-        """Whether the list has a question that cannot be read: those who see all may withdraw it."""
-        if self.actor.reach is not Reach.ALL:  # its policy is not kept here, and says nothing of them
+        """Whether the listener's inbox has an unreadable question. It is shown to users with full access only."""
+        if self.actor.reach is not Reach.ALL:  # without its policy, the other users who see it are unknown
             return False
         return self.names is None or not question.assignees or not self.names.isdisjoint(question.assignees)
 
@@ -100,11 +101,11 @@ class Interest:
 
 
 class Inbox:
-    """The changes of a namespace's questions, in the order of its audit trail's chain.
+    """The inbox feed of a namespace: changes of its questions, in the order of the audit chain.
 
     Args:
         store: An open store, bound to the namespace.
-        redaction: What is hidden of questions.
+        redaction: The redaction rules.
     """
 
     def __init__(self, store: Store, redaction: Redaction) -> None:
@@ -117,7 +118,7 @@ class Inbox:
         self._opening = asyncio.Lock()
 
     async def look(self) -> None:
-        """Read what was sealed since, if anybody listens."""
+        """Read newly sealed audit events, if there are listeners."""
         async with self._opening:
             if not self._readers:
                 self._is_open = False
@@ -127,41 +128,41 @@ class Inbox:
     async def events(
         self, interest: Interest, last_seq: int | None, wait: Callable[[asyncio.Event], Awaitable[bool]]
     ) -> AsyncGenerator[bytes, None]:
-        """Yield events after ``last_seq``; an event ``gap`` first if there were more than is known.
+        """Yield the events after ``last_seq``, with an event ``gap`` in place of events that are no longer kept.
 
         Args:
-            interest: Whose inbox.
-            last_seq: The last place in the chain that the listener knows of; None: begin now.
-            wait: Waits for an event, for a while; False ends the stream.
+            interest: The listener's filter.
+            last_seq: The last position in the audit chain that the listener received; None: start now.
+            wait: Waits for an event up to a time limit; returns False to end the stream.
         """
         added = asyncio.Event()
         self._readers.add(added)
         try:
             await self._open(resumes=last_seq is not None)
-            told = self._end if last_seq is None else last_seq
-            is_known = self._since <= told <= self._end
+            sent = self._end if last_seq is None else last_seq
+            is_known = self._since <= sent <= self._end
             if is_known:
-                yield b"id: %d\n\n" % told  # an id without data is remembered, and is no event
+                yield b"id: %d\n\n" % sent  # the reader keeps an id without data, and raises no event for it
             while True:
                 if not is_known:
-                    told = self._end
-                    yield b"id: %d\nevent: gap\ndata: {}\n\n" % told
+                    sent = self._end
+                    yield b"id: %d\nevent: gap\ndata: {}\n\n" % sent
                 added.clear()
-                end, events = self._end, self._after(told, interest)
+                end, events = self._end, self._after(sent, interest)
                 for event in events:
                     yield event
-                told = end
+                sent = end
                 if not await wait(added):
                     return
                 if not added.is_set():
-                    yield b"id: %d\n\n" % told
-                is_known = self._since <= told
+                    yield b"id: %d\n\n" % sent
+                is_known = self._since <= sent
         finally:
             self._readers.discard(added)
 
     def _after(self, seq: int, interest: Interest) -> list[bytes]:
-        told = (interest.event(happening) for happening in self._kept if happening.seq > seq)
-        return [event for event in told if event is not None]
+        events = (interest.event(happening) for happening in self._kept if happening.seq > seq)
+        return [event for event in events if event is not None]
 
     async def _open(self, *, resumes: bool) -> None:
         async with self._opening:
@@ -186,10 +187,10 @@ class Inbox:
                 reader.set()
 
     def _forget(self) -> None:
-        size = sum(len(happening.told) for happening in self._kept)
+        size = sum(len(happening.message) for happening in self._kept)
         while len(self._kept) > KEPT or size > KEPT_BYTES:
             oldest = self._kept.popleft()
-            size -= len(oldest.told)
+            size -= len(oldest.message)
             self._since = oldest.seq
 
     async def _happening(self, seal: Seal, event: AuditEvent) -> Happening | None:
@@ -197,7 +198,9 @@ class Inbox:
         if event.kind in _NO_CHANGE:
             return None
         question = await self._question(event.question_id)
-        if question is None or event.at < question.created_at:  # of an earlier one of that id
+        if (
+            question is None or event.at < question.created_at
+        ):  # the event is of an earlier question with the same id
             return None
         try:
             return Happening.of(seal, event, question, await self._redactor.shown(question))
@@ -209,14 +212,14 @@ class Inbox:
         try:
             return await self._store.get_promise(question_id)
         except NotFound:
-            return None  # deleted with its run, long after its end
+            return None  # deleted with its run by retention
 
 
 async def begun(events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Have a stream find its place, and return all of its events.
+    """Wait for a stream's first event, so that it fails early, and return all of its events.
 
     Raises:
-        StoreUnavailable: The store cannot say where the stream begins.
+        StoreUnavailable: The store is unavailable when the stream starts.
     """
     first = await anext(events)
 
@@ -230,11 +233,11 @@ async def begun(events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, No
 
 
 class Inboxes:
-    """The inboxes of all namespaces that anybody has listened to.
+    """The inbox feeds of a server, by namespace. Each is created on first use.
 
     Args:
         store: An open store.
-        redaction: What is hidden of questions.
+        redaction: The redaction rules.
     """
 
     def __init__(self, store: Store, redaction: Redaction) -> None:
@@ -243,30 +246,28 @@ class Inboxes:
         self._inboxes: dict[str, Inbox] = {}
 
     def of(self, namespace: str) -> Inbox:
-        """Return the inbox of a namespace."""
+        """Return the inbox feed of a namespace."""
         if namespace not in self._inboxes:
             self._inboxes[namespace] = Inbox(self._store.within(namespace), self._redaction)
         return self._inboxes[namespace]
 
     async def look(self, _: Store) -> None:
-        """Read what was sealed since: a duty of the timers, after the sealing."""
+        """Read newly sealed audit events: a periodic job, which runs after the sealing."""
         for namespace, inbox in list(self._inboxes.items()):
             try:
                 await inbox.look()
-            except Exception:  # of one namespace, which is to keep no other from being told
-                log.exception(
-                    "whoever listens to the inbox of namespace %r is told nothing for now", namespace
-                )
+            except Exception:  # a failure in one namespace must not stop the feeds of others
+                log.exception("inbox events of namespace %r are delayed", namespace)
 
 
 class _Moved(BaseModel):
-    """What the trail has of a question that went to others."""
+    """Audit details of a question that was reassigned."""
 
     before: list[str] = Field(alias="from")
 
 
 def _former(event: AuditEvent, question: Promise) -> Case | None:
-    """Return a question as it was asked before it went to others; None if it did not."""
+    """Return a question's state before it was reassigned; None if it was not."""
     try:
         moved = _Moved.model_validate_json(event.details or "null")
     except ValidationError:
@@ -283,5 +284,5 @@ def _case(question: Promise) -> Case | None:
 
 
 def _outline(question: Promise) -> Promise:
-    """Return a question without its payloads: thousands are kept."""
+    """Return a question without its payloads, to save memory: thousands are kept."""
     return replace(question, data=None, value=None, note=None, progress=None)

@@ -1,4 +1,4 @@
-"""Pages of other sites that may read and write here, because whoever runs the server has said so."""
+"""CORS: other sites whose pages the operator allows to read and write here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def check_origins(origins: Iterable[str]) -> frozenset[str]:
     """Return origins as browsers write them.
 
     Raises:
-        InvalidValue: One is none, such as ``*``: whoever is meant is named.
+        InvalidValue: An origin is not valid. ``*`` is not: each site must be named.
     """
     found = frozenset(origin.lower() for origin in origins)
     for origin in found:
@@ -28,7 +28,7 @@ def check_origins(origins: Iterable[str]) -> frozenset[str]:
 
 
 def cross_origin_options(origins: frozenset[str]) -> dict[str, Any]:
-    """Return what Starlette's ``CORSMiddleware`` is told: people's cookies come along, for the proxy."""
+    """Return the options of Starlette's ``CORSMiddleware``. Credentials are allowed: proxies need users' cookies."""
     return {
         "allow_origins": sorted(origins),
         "allow_methods": ["GET", "POST"],

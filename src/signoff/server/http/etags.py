@@ -1,4 +1,4 @@
-"""Entity tags: who knows a reply already is told so in few bytes."""
+"""ETags: a client that already has a response gets a short 304 instead."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_LENGTH: Final = 16  # bytes: no two replies to one question have one tag by chance
+_LENGTH: Final = 16  # bytes: enough to rule out that two responses to a request share a tag by chance
 
 
-class EntityTags:
-    """Gives each JSON document that is read an ``ETag``, made of its very bytes, and answers 304 if that is known.
+class ETags:
+    """Adds an ``ETag``, a hash of the body, to JSON responses to GET, and answers 304 if the client sent the same tag.
 
     Args:
-        app: What comes next.
+        app: The next ASGI app.
     """
 
     def __init__(self, app: ASGIApp) -> None:

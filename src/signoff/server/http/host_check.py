@@ -1,4 +1,4 @@
-"""Refusing what a web page of another site can make a browser send: by DNS rebinding, or by a form."""
+"""Refuses requests that another site's page can make a browser send, by DNS rebinding or with a form."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 _PORTS = {"http": ":80", "https": ":443"}
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Methods that change nothing."""
+"""Methods that change no data."""
 
 
 class HostCheck:
-    """Lets a request pass if its ``Host`` is this server's, it comes from no other site, and its body is JSON.
+    """Refuses requests with a foreign ``Host``, writes from other sites, and bodies that are not JSON.
 
     Args:
-        app: What comes next.
+        app: The next ASGI app.
         allowed_hosts: Names besides the local ones, without ports.
-        forms: How paths begin that take forms, of whatever origin: their routes see to who sends them, by a secret in
-            the path or a signature, and browsers say no origin of a page that lets no address be told.
-        hooks: Likewise, of paths that take any body.
+        forms: Prefixes of paths that take forms from any origin. Their routes authenticate the sender by a secret in
+            the path or a signature. Browsers send no origin from a page with the policy ``no-referrer``.
+        hooks: Prefixes of paths that take any body from any origin, likewise.
         allowed_origins: Other sites whose pages may write.
     """
 
@@ -61,7 +61,7 @@ class HostCheck:
             named = ", ".join(hosts) or "nothing"
             return InvalidValue(
                 "Host",
-                f"this server does not go by {named!r}; start it with that name: signoff server --allow-host",
+                f"this server has no host name {named!r}; allow it with signoff server --allow-host",
             ), 421
         if method in SAFE or path.startswith(self._hooks):
             return None
@@ -70,8 +70,8 @@ class HostCheck:
             if not self._may_write(origin, hosts[0]):
                 return InvalidValue(
                     "Origin",
-                    f"pages of {origin!r} may not write here, which is {hosts[0]!r}; have a proxy pass on Host, or "
-                    "name what people call this server with --allow-host, or another site with --allow-origin",
+                    f"pages of {origin!r} may not write to {hosts[0]!r}; let the proxy pass on Host, allow this "
+                    "server's public name with --allow-host, or allow the other site with --allow-origin",
                 ), 403
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         needed = "application/x-www-form-urlencoded" if takes_forms else "application/json"
@@ -83,7 +83,7 @@ class HostCheck:
         return host_of(host) in self._allowed
 
     def _may_write(self, origin: str, host: str) -> bool:
-        """Whether a page is this server's own. Another port of this machine is another program, so another site."""
+        """Whether a page may write. Another port of this machine is another program, and so another site."""
         if origin in self._origins:
             return True
         try:
@@ -96,6 +96,6 @@ class HostCheck:
 
 
 def bracketed(host: str) -> str:
-    """Write a host as it stands in a URL."""
+    """Return a host as it is written in a URL: an IPv6 address gets brackets."""
     host = host.lower()
     return f"[{host}]" if ":" in host and not host.startswith("[") else host

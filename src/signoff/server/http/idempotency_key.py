@@ -1,4 +1,4 @@
-"""The header ``Idempotency-Key``: what makes a repetition of a request known, mapped to the ids that there are."""
+"""The header ``Idempotency-Key``, mapped to request ids and run ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RUNS: Final = uuid.UUID("5f0d2b52-6d0a-4a35-9d0e-3c1a5c3f9b11")
 
 _HEADER: Final = Header(
     alias="Idempotency-Key",
-    description='A text that is new for each new request, such as `"8e03978e-40d5"`: a repetition is done once',
+    description='A unique string for each new request, such as `"8e03978e-40d5"`: a repeated request takes effect once',
 )
 
 
@@ -31,28 +31,28 @@ async def _key(request: Request, key: Annotated[str | None, _HEADER] = None) -> 
     text = "" if found is None else found[1] or found[2]
     if not 0 < len(text) <= LONGEST_KEY:
         raise InvalidValue(
-            "Idempotency-Key", f"it is not one text in quotes, of 1 to {LONGEST_KEY} ASCII characters"
+            "Idempotency-Key", f"it must be one string in quotes, of 1 to {LONGEST_KEY} ASCII characters"
         )
     return text
 
 
 KeyOf = Annotated[str | None, Depends(_key)]
-"""A route's parameter that gets the key."""
+"""Route parameter: the key."""
 
 
 def request_id_of(key: str | None, said: str | None) -> str | None:
-    """Return by what a repetition is known: the key, or what the body says.
+    """Return the request id: the key, or the one in the body.
 
     Raises:
-        InvalidValue: They are not the same.
+        InvalidValue: Both are given, and they differ.
     """
     if key is not None and said is not None and key != said:
-        raise InvalidValue("request_id", "the header Idempotency-Key is another one; give one of them")
+        raise InvalidValue("request_id", "it differs from the header Idempotency-Key; send only one of them")
     return said if key is None else key
 
 
 def run_id_of(key: str | None, actor: Actor) -> str:
-    """Return the id of a run that is started without one: always the same for a key of the same person."""
+    """Return the id for a run started without one: random, or derived from the user and the key if there is a key."""
     if key is None:
         return str(uuid.uuid4())
     user = "" if actor.person is None else actor.person.user

@@ -1,4 +1,4 @@
-"""Ids in paths: any printable characters, slashes too, each percent-encoded by the caller."""
+"""Ids in paths. They may have any printable characters, slashes too; the caller percent-encodes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from signoff.server.http.request_bodies import storable
 
 Id = Annotated[
     str,
-    Path(min_length=1, description="Percent-encoded, slashes too"),
+    Path(min_length=1, description="Percent-encoded, slashes included"),
     AfterValidator(unquote),
     AfterValidator(storable),
 ]
@@ -21,10 +21,10 @@ Id = Annotated[
 
 
 class EncodedPaths:
-    """Has paths matched as they were sent: an encoded slash is part of an id, not the end of it.
+    """Matches routes against the path as it was sent: an encoded slash is part of an id, not a separator.
 
     Args:
-        app: What comes next.
+        app: The next ASGI app.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -1,4 +1,4 @@
-"""Errors as ``application/problem+json`` with their status."""
+"""Errors as ``application/problem+json`` responses, and their status codes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ RETRY_AFTER_SECONDS = 1
 
 
 def problem(error: SignoffError, status: int | None = None) -> Response:
-    """Return the response for an error, with its own status unless another is given."""
+    """Return the response for an error. ``status`` overrides the error's own status."""
     found = status or status_of(type(error))
     response = _response(to_body(found, error))
     if isinstance(error, TooManyRequests):
@@ -86,27 +86,27 @@ def problem(error: SignoffError, status: int | None = None) -> Response:
 
 
 def status_of(kind: type[SignoffError]) -> int:
-    """Return the status that an error is answered with."""
+    """Return the HTTP status of an error class."""
     return next((STATUS[each] for each in kind.__mro__ if each in STATUS), 500)
 
 
 def to_body(status: int, error: SignoffError) -> dict[str, Any]:
-    """Return what is said of an error."""
+    """Return the problem document of an error."""
     return {**to_problem(error), "status": status}
 
 
 def plain_body(status: int, detail: str) -> dict[str, Any]:
-    """Return what is said of what HTTP itself has a name for."""
+    """Return the problem document of a plain HTTP error (``about:blank``)."""
     return {**_plain(status, detail), "status": status}
 
 
 def plain_problem(status: int, detail: str) -> Response:
-    """Return the response for what HTTP itself has a name for."""
+    """Return the response for a plain HTTP error."""
     return _response(plain_body(status, detail))
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Have the application answer errors with problems."""
+    """Register the handlers that turn errors into problem responses."""
     app.add_exception_handler(SignoffError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -116,7 +116,9 @@ def add_handlers(app: FastAPI) -> None:
 
 async def _ours(_: Request, error: Exception) -> Response:
     assert isinstance(error, SignoffError)
-    clear_frames(error.__traceback__)  # what was read is in there, and they are a circle with the error
+    clear_frames(
+        error.__traceback__
+    )  # frames hold the data that was read, and form a reference cycle with the error
     return problem(error)
 
 
@@ -129,13 +131,13 @@ async def _invalid(_: Request, error: Exception) -> Response:
 
 def _field(location: tuple[str | int, ...]) -> str:
     if not all(isinstance(part, str) for part in location[:2]):
-        return str(location[0])  # no JSON at all: the position is in the message
+        return str(location[0])  # not JSON: the position is in the message
     return ".".join(str(part) for part in location[1:]) or str(location[0])
 
 
 def _message(problem: dict[str, Any]) -> str:
     if problem["type"] == "json_invalid":
-        return f"it is no JSON: {problem['ctx']['error']}"
+        return f"it is not valid JSON: {problem['ctx']['error']}"
     return problem["msg"]
 
 
@@ -144,18 +146,20 @@ async def _http(request: Request, error: Exception) -> Response:
     response = plain_problem(error.status_code, error.detail)
     response.headers.update(error.headers or {})
     if error.status_code == 405 and (methods := methods_on(path_of(request.scope))):
-        response.headers["allow"] = ", ".join(methods)  # of all routes, not of the first one found
+        response.headers["allow"] = ", ".join(
+            methods
+        )  # the methods of all matching routes, not only the first
     return response
 
 
 async def _unexpected(_: Request, error: Exception) -> Response:
     response = _response({**UNEXPECTED, "status": 500})
-    response.headers.update(SAFE_HEADERS)  # it is made outside of what adds them
+    response.headers.update(SAFE_HEADERS)  # this response bypasses the middleware that adds them
     return response
 
 
 async def _gone(_: Request, error: Exception) -> Response:
-    # The client is gone. Without a reply it would be logged as a fault of the server.
+    # The client is gone. Without a response, the error would be logged as a server fault.
     return Response(status_code=400)
 
 
@@ -164,7 +168,7 @@ def _plain(status: int, detail: str) -> dict[str, Any]:
 
 
 UNEXPECTED = _plain(500, "the server's log says more")
-"""What is said of an error that nobody foresaw."""
+"""The problem document of an unexpected error."""
 
 
 def _response(body: dict[str, Any]) -> Response:

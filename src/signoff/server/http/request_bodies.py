@@ -1,4 +1,4 @@
-"""What requests say: bodies are read up to a limit, and what a route does not take is refused."""
+"""Reads request bodies up to a limit, and refuses parameters that a route does not take."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from signoff.server.http.problems import problem
 from signoff.server.limits.long_bodies import LONG_BYTES
 
 LIMIT = MAX_BYTES + 64 * 1024
-"""How long a body may be in bytes: the largest value, and what is around it."""
+"""Maximum bytes of a body: the largest value, and the JSON around it."""
 
 BATCH_LIMIT = 20 * 1024 * 1024
-"""How long a batch of a remote store may be in bytes, if ``long_json`` allows it. What it allows is 15 MiB of ASCII."""
+"""Maximum bytes of a remote store's batch, further limited by ``long_json``, which allows 15 MiB of ASCII."""
 
 SNAPSHOT_LIMIT = 6 * 1024 * 1024
-"""How long a snapshot may be in bytes that is saved or loaded through a server: it is made, and checked, in memory."""
+"""Maximum bytes of a snapshot saved or loaded through a server, which creates and checks it in memory."""
 
 MOST_PARTS = 750_000
-"""How many arrays, objects and members a long body may have: each takes some seventy bytes of memory. No value of
+"""Maximum number of arrays, objects and members in a long body. Each takes about 70 bytes of memory. No value within
 ``MAX_BYTES`` has more.
 """
 
 _PARTS_AT_ONCE = 1_000
 _PARTS = re.compile(rb'(?:(?:[^"\[{,]++|"(?:[^"\\]++|\\.)*+")*+[\[{,]){1,%d}+' % _PARTS_AT_ONCE, re.DOTALL)
-"""The next parts: what separates them, outside of texts."""
+"""Matches the separators of the next parts, outside of strings."""
 
 
 def _unicode(text: str) -> str:
@@ -50,7 +50,7 @@ def _unicode(text: str) -> str:
 
 
 def storable(text: str) -> str:
-    """Return a text if every store can keep it. Raises ValueError."""
+    """Return a string that every store can keep. Raises ValueError for others."""
     _unicode(text)
     if "\0" in text:
         raise ValueError("it has a NUL character, which Postgres cannot keep; leave it out")
@@ -58,26 +58,26 @@ def storable(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(storable)]
-"""A text of a body or a query."""
+"""A string in a body or a query."""
 
 RequestId = Annotated[Text, Field(max_length=LONGEST_REQUEST_ID)]
-"""A text by which a repetition is known."""
+"""A request id, which identifies repeated requests."""
 
 Compared = Annotated[str, AfterValidator(_unicode)]
-"""A text that is compared with another one, and not kept."""
+"""A string that is compared with another one, and not stored."""
 
 
 class Body(BaseModel):
-    """Base of what bodies hold: unknown fields and values of other types are refused."""
+    """Base model of request bodies: refuses unknown fields and values of other types."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class ExactRoute(APIRoute):
-    """A route that refuses what it would have to pass over, or to choose from.
+    """A route that refuses ambiguous requests, and requests of which it would ignore a part.
 
-    That is a query parameter that it does not have, one that is given twice and is not a list, and a body in which an
-    object has one key twice: who passed it on may have read another one.
+    It refuses unknown query parameters, repeated ones that are not lists, and JSON objects with duplicate keys, which
+    a proxy may have read differently.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -101,14 +101,14 @@ def _query_parameters(dependant: Dependant) -> dict[str, bool]:
 
 
 def _is_list(annotation: Any) -> bool:
-    """Whether a type, or one of a union, is a list."""
+    """Whether a type, or a member of a union, is a list."""
     return get_origin(annotation) is list or any(
         _is_list(each) for each in get_args(annotation) if get_origin(annotation) in (Union, UnionType)
     )
 
 
 def _check_query(query: QueryParams, taken: dict[str, bool]) -> None:
-    """Raises RequestValidationError."""
+    """Check query parameters. Raises RequestValidationError."""
     problems: list[dict[str, Any]] = []
     for name, times in Counter(name for name, _ in query.multi_items()).items():
         if name not in taken:
@@ -134,7 +134,7 @@ async def read_batch(request: Request, enter: Callable[[int], Awaitable[None]]) 
 
     Args:
         request: The request.
-        enter: Waits for room for a body of so many bytes; called once it is known to be long.
+        enter: Waits until a body of that many bytes may be read; called once the body is known to be long.
 
     Raises:
         PayloadTooLarge: It is longer than ``BATCH_LIMIT``.
@@ -152,7 +152,7 @@ async def read_batch(request: Request, enter: Callable[[int], Awaitable[None]]) 
 
 
 def check_parts(path: str, text: bytes | bytearray) -> None:
-    """Raise InvalidValue for JSON that would take much more memory than its text does."""
+    """Raise InvalidValue for JSON that would take far more memory than its text."""
     if text.count(b"[") + text.count(b"{") + text.count(b",") <= MOST_PARTS:
         return
     parts = place = 0
@@ -163,11 +163,11 @@ def check_parts(path: str, text: bytes | bytearray) -> None:
 
 
 class BodyLimit:
-    """Reads the body and passes it on whole, or answers 413.
+    """Middleware that reads the whole body before it passes the request on, or answers 413.
 
     Args:
-        app: What comes next.
-        unread: Paths whose bodies are left to their routes, which ask first who sends them.
+        app: The next ASGI app.
+        unread: Paths whose routes read the body themselves, after they authenticate the sender.
         long: Paths whose bodies may be as long as a snapshot.
     """
 

@@ -1,4 +1,4 @@
-"""What every reply says besides: that it is for nobody else's page, and kept by nobody."""
+"""Security headers of every response: other sites may not embed it, and caches may not store it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SAFE_HEADERS: Final[Mapping[str, str]] = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-"""A route may say otherwise; ``strict-transport-security`` is for who ends TLS."""
+"""Defaults, which a route may override. ``strict-transport-security`` is left to the proxy that terminates TLS."""
 
 
 class SafeHeaders:
-    """Adds to each reply the headers that it does not have of its own.
+    """Middleware that adds ``SAFE_HEADERS`` to each response that does not set them itself.
 
     Args:
-        app: What comes next.
+        app: The next ASGI app.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -1,4 +1,4 @@
-"""Responses made of records, and what lists take."""
+"""Responses made from records, and the query parameters of lists."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from signoff.records.paging import Page
 from signoff.server.http.request_bodies import Text
 from signoff.wire.records import Record, to_wire, to_wire_json
 
-After = Annotated[Text | None, Query(description="A former page's `next`")]
-Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most", examples=[100])]
+After = Annotated[Text | None, Query(description="The `next` of the previous page")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items", examples=[100])]
 
-Seq = Annotated[int, Field(ge=-1, lt=2**63, description="A journal entry's seq; -1 is before the first")]
+Seq = Annotated[int, Field(ge=-1, lt=2**63, description="The seq of a journal entry; -1 is before the first")]
 
 
 def reply(content: object, status: int = 200) -> Response:
-    """Return plain JSON data as a response. A number that JSON does not have, such as NaN, is null: one row that holds
-    one keeps no list from being read."""
+    """Return plain JSON data as a response. Numbers that JSON lacks, such as NaN, become null, so that one such row
+    does not make a list unreadable."""
     return Response(to_json(content, inf_nan_mode="null"), status, media_type="application/json")
 
 
 def written(record: Record) -> dict[str, Any]:
-    """Return a record as plain JSON data. Of a question that cannot be read, ``unreadable`` says why."""
+    """Return a record as plain JSON data. In an unreadable question, ``unreadable`` says why."""
     return to_wire(record, _unreadable(record))
 
 
 def written_json(record: Record) -> bytes:
-    """Return the same as JSON, with less memory."""
+    """Return the same as JSON text, which takes less memory."""
     return to_wire_json(record, _unreadable(record))
 
 
@@ -63,7 +63,7 @@ def reply_page(
     | Page[Schedule]
     | Page[WorkflowInfo],
 ) -> Response:
-    """Return part of a list as a response: ``{"items": [...], "next": ... or null}``."""
+    """Return a page as a response: ``{"items": [...], "next": ... or null}``."""
     return reply_items(page.items, page.next)
 
 

@@ -1,4 +1,4 @@
-"""The path under which people reach a server, behind a proxy that serves other things beside it."""
+"""The root path of a server behind a proxy that serves other applications as well."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ _OWN: Final = frozenset(path.split("/")[1] for _, path in RIGHTS)
 
 
 def checked_root_path(root_path: str | None, public_url: str | None) -> str:
-    """Return the path before all paths of a server, empty if there is none.
+    """Return a server's root path, empty if there is none.
 
     Args:
-        root_path: What it is; None: the path of the public URL.
-        public_url: Where people reach the server.
+        root_path: The root path; None: the path of the public URL.
+        public_url: The URL by which people reach the server.
 
     Raises:
-        InvalidValue: It is no path, or begins like a path of the server itself.
+        InvalidValue: The root path is not valid, or collides with a path of the server.
     """
     given = urlsplit(public_url or "").path if root_path is None else root_path
     root = given.rstrip("/")
     if root and _PREFIX.fullmatch(root) is None:
-        raise InvalidValue("root_path", f"{given!r} is not written as /signoff")
+        raise InvalidValue("root_path", f"{given!r} is not a valid path such as /signoff")
     if root and root.split("/")[1] in _OWN:
-        raise InvalidValue("root_path", f"{given!r} begins like a path of the server itself; choose another")
+        raise InvalidValue("root_path", f"{given!r} starts like a path of the server itself; choose another")
     return root
 
 
 def below_root(public_url: str | None, root_path: str) -> str | None:
-    """Return where links to a server begin: a public URL without a path is completed by the root path."""
+    """Return the base URL of links to a server: the public URL, with the root path appended if it has no path."""
     if public_url is None or urlsplit(public_url).path.strip("/"):
         return public_url
     return public_url.rstrip("/") + root_path
 
 
-class Prefix:
-    """Has an app know its prefix, whether the proxy takes it off the paths that it passes on or leaves it.
+class RootPath:
+    """Middleware that sets the root path, whether or not the proxy strips it from the paths that it passes on.
 
     Args:
-        app: What comes next.
-        root_path: The prefix, as ``checked_root_path`` returns it.
+        app: The next ASGI app.
+        root_path: The root path, as ``checked_root_path`` returns it.
     """
 
     def __init__(self, app: ASGIApp, root_path: str) -> None:

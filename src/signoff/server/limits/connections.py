@@ -1,7 +1,7 @@
-"""Limits connections: how many a server holds, and how long one may take to send a request and to read the reply.
+"""Limits the number of connections, and the time to send a request and to read the response.
 
-uvicorn counts no connection that sends nothing. It has a time limit for connections that are idle between requests
-alone, and each byte that arrives ends it.
+uvicorn does not count connections that send nothing. Its only time limit is for connections that are idle between
+requests, and the first byte that arrives ends it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from signoff.runtime.process_limits import connection_limit, handle_limit
 from signoff.server.limits.unread_replies import UnreadReplies
 
 HEAD_SECONDS: Final = 10.0
-"""How long a request's head may take, from the connection or from its first byte on."""
+"""Time limit for a request's head, from the connection or from the head's first byte on."""
 
 BODY_SECONDS: Final = 30.0
-"""How long a request's body may take after its head, and longer the more of it there is."""
+"""Time limit for a request's body after its head. It grows with the bytes received."""
 
 BODY_BYTES_PER_SECOND: Final = 8 * 1024
-"""How many bytes of a body make it a second longer: slower clients are cut off."""
+"""Bytes of a body that extend its time limit by a second. Slower clients are disconnected."""
 
 IDLE_SECONDS: Final = 75
 """How long a connection may be idle between requests.
 
-Longer than any client keeps one: our own for 30 seconds, load balancers for 60 as a rule. Where a server closes first,
-it may do so while the next request is on its way, which then fails.
+It is longer than clients keep an idle connection: ours 30 seconds, load balancers usually 60. A server that closes
+first may do so while the next request is on its way, which then fails.
 """
 
 LOG_SECONDS: Final = 60.0
@@ -45,30 +45,30 @@ _REFUSED: Final = (
 
 _TOO_SLOW: Final = (
     b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
-    b"the body of this request came too slowly\n"
+    b"the body of this request arrived too slowly\n"
 )
 
 LINGER_SECONDS: Final = 1.0
-"""How long a refused client may go on sending: closed at once, it would get a reset and not the refusal."""
+"""How long a refused client may keep sending. If closed at once, it would get a reset instead of the refusal."""
 
 log = own_logger("signoff.server")
 
 _Protocol: Any = AutoHTTPProtocol
-"""That of httptools where it is installed, else that of h11."""
+"""uvicorn's protocol for httptools if that is installed, else the one for h11."""
 
 _open: weakref.WeakSet[BoundedConnections] = weakref.WeakSet()
-"""The connections of all servers of the process, which share its file handles."""
+"""The connections of all servers in the process, which share its file handles."""
 
 
 class BoundedConnections(_Protocol):
-    """uvicorn's protocol, with limits on how long heads and bodies take to arrive, and replies to be read."""
+    """uvicorn's protocol, with time limits for receiving heads and bodies and for sending responses."""
 
     timer: asyncio.TimerHandle | None = None
     is_refused = False
     body_of: Any = None  # the request whose body is waited for
     body_began_at = 0.0
     body_bytes = 0
-    has_begun_head = False  # as httptools' parser says
+    has_begun_head = False  # as httptools' parser reports
     has_begun_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -123,7 +123,7 @@ class BoundedConnections(_Protocol):
         return self.has_begun_head, self.has_begun_body
 
     def _look(self) -> None:
-        """Begin to wait for a head or a body, or have waited for one."""
+        """Start or stop the timer for a head or a body."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             self._look_after_response()
@@ -135,7 +135,7 @@ class BoundedConnections(_Protocol):
             self.timer = self.loop.call_later(BODY_SECONDS, self._end_body)
 
     def _look_after_response(self) -> None:
-        """Wait for the rest of a body that was refused unread, then for as long as between any requests."""
+        """Start the timer for the rest of a body that was refused unread, or else for the next request."""
         has_head, has_body = self._reading()
         if self.body_of is not None:
             if has_body:
@@ -145,7 +145,7 @@ class BoundedConnections(_Protocol):
             if self.timer is None:
                 self.timer = self.loop.call_later(HEAD_SECONDS, self._end_head)
         elif self.timeout_keep_alive_task is None and not self.transport.is_closing():
-            # uvicorn has stopped its own with the last bytes.
+            # uvicorn stopped its own timer when the last bytes arrived.
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
@@ -179,10 +179,10 @@ class BoundedConnections(_Protocol):
 
 
 class AcceptErrors:
-    """Logs connections that could not be accepted for want of a file handle, once a minute and event loop.
+    """Logs connections that could not be accepted for lack of file handles, once a minute per event loop.
 
     asyncio's selector event loop reports the error up to 2,048 times a second, each with a traceback, which leaves no
-    time for anything else. The servers of a loop share one handler.
+    time for other work. The servers of a loop share one handler.
     """
 
     def __init__(self) -> None:
@@ -193,7 +193,7 @@ class AcceptErrors:
 
     @classmethod
     def begin(cls) -> AcceptErrors:
-        """Handle the errors of a server on the running loop, until ``end``."""
+        """Start handling the errors of a server on the running loop, until ``end``."""
         loop = asyncio.get_running_loop()
         errors = _handlers.get(loop)
         if errors is None:
@@ -203,7 +203,7 @@ class AcceptErrors:
         return errors
 
     def end(self) -> None:
-        """Leave the loop as it was, if no other server is left on it."""
+        """Restore the loop's former handler if no other server is left on the loop."""
         self._servers -= 1
         if self._servers == 0:
             del _handlers[self._loop]

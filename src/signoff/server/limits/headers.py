@@ -1,4 +1,4 @@
-"""Heads of requests: refused if they say too much, before anybody reads them."""
+"""Rejects oversized request headers and URLs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from signoff.errors import InvalidValue
 from signoff.server.http.problems import problem
 
 LONGEST_URL: Final = 32 * 1024
-"""Bytes of path and query: the inbox of somebody in 200 groups, with room to spare."""
+"""Bytes of path and query. Enough for the inbox of a user in 200 groups."""
 
 LONGEST_HEADERS: Final = 64 * 1024
 """Bytes of all names and values."""
@@ -18,11 +18,11 @@ LONGEST_HEADERS: Final = 64 * 1024
 MOST_HEADERS: Final = 100
 
 
-class HeadLimit:
-    """Answers 414 or 431 if a request's address or its headers are too long.
+class HeaderLimit:
+    """Middleware that answers 414 or 431 if a request's URL or headers are too long.
 
     Args:
-        app: What comes next.
+        app: The next ASGI app.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -1,4 +1,4 @@
-"""Limits the long bodies that one caller may have read at once. Further ones wait before they are read."""
+"""Limits how many bytes of long bodies the server reads at once for one caller. Further bodies wait."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ LONG_BYTES: Final = 256 * 1024
 """Shorter bodies do not count."""
 
 MOST_BYTES: Final = 8 * 1024 * 1024
-"""How many bytes of one caller are read and worked on at once; a longer body alone."""
+"""Bytes of one caller's bodies that are read and processed at once. A longer body is processed alone."""
 
 
 class LongBodies:
-    """The room that the long bodies of each caller take."""
+    """The memory budget for long bodies, per caller."""
 
     def __init__(self) -> None:
         self._callers: dict[str, _Room] = {}
 
     async def enter(self, caller: str, size: int) -> Place:
-        """Wait for room for a body of ``size`` bytes. It is taken until the place is left."""
+        """Wait until a body of ``size`` bytes fits the caller's budget, and reserve it until the place is left."""
         room = self._callers.setdefault(caller, _Room())
         place = Place(self, caller, min(size, MOST_BYTES))
         if room.waiting or room.taken + place.size > MOST_BYTES:
@@ -33,14 +33,14 @@ class LongBodies:
                     place.leave()
                 else:
                     room.waiting.remove((place, turn))
-                    self._admit(caller)  # those behind it may be smaller
+                    self._admit(caller)  # the next bodies in the queue may be smaller
                 raise
         else:
             room.taken += place.size
         return place
 
     def leave(self, caller: str, size: int) -> None:
-        """Give room back."""
+        """Release a reservation."""
         self._callers[caller].taken -= size
         self._admit(caller)
 
@@ -56,7 +56,7 @@ class LongBodies:
 
 
 class _Room:
-    """The room of one caller: how many bytes are taken, and the bodies that wait for it."""
+    """The budget of one caller: the reserved bytes, and the bodies that wait."""
 
     def __init__(self) -> None:
         self.taken = 0
@@ -64,10 +64,10 @@ class _Room:
 
 
 class Place:
-    """The room that one body has.
+    """The reservation of one body.
 
     Attributes:
-        size: How many bytes.
+        size: The reserved bytes.
     """
 
     def __init__(self, bodies: LongBodies, caller: str, size: int) -> None:
@@ -77,7 +77,7 @@ class Place:
         self._is_left = False
 
     def leave(self) -> None:
-        """Give the room back; once, however often it is called."""
+        """Release the reservation. Further calls do nothing."""
         if not self._is_left:
             self._is_left = True
             self._bodies.leave(self._caller, self.size)

@@ -1,4 +1,4 @@
-"""How much of a run a server saves at once: a snapshot is made in memory, several times over."""
+"""Limits the size of a run that a server saves: a snapshot needs several times its size in memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _AT_ONCE: Final = 64
 
 
 async def check_saved_size(store: Store, run_id: str) -> None:
-    """Check the size of a snapshot before it is made.
+    """Check the size of a snapshot before it is created.
 
     Raises:
         NotFound: There is no such run.
-        SnapshotRefused: It is more than ``SNAPSHOT_LIMIT``.
+        SnapshotRefused: It is larger than ``SNAPSHOT_LIMIT``.
     """
     await _look(store, await store.get_run(run_id), run_id, 0)
 
@@ -55,5 +55,5 @@ def _left_out(sizes: Mapping[str, int] | None) -> int:
 def _checked(run_id: str, size: int) -> int:
     if size > SNAPSHOT_LIMIT:
         why = f"it is more than {SNAPSHOT_LIMIT // 1024 // 1024} MiB; save it with `signoff save --store`"
-        raise SnapshotRefused(run_id, f"{why} where the database is")
+        raise SnapshotRefused(run_id, f"{why} on the machine with the database")
     return size

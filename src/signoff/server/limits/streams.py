@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Streams:
-    """What is open on a server, by kind and caller."""
+    """Counts the open streams and waiting requests of a server, by kind and caller."""
 
     def __init__(self) -> None:
         self._open: Counter[tuple[Kind, str]] = Counter()
@@ -31,19 +31,19 @@ class Streams:
 
     @property
     def by_kind(self) -> Mapping[Kind, int]:
-        """How many of each kind are open."""
+        """The number of open streams of each kind."""
         found: Counter[Kind] = Counter()
         for (kind, _), number in self._open.items():
             found[kind] += number
         return {kind: found[kind] for kind in MOST}
 
     def check(self, kind: Kind, caller: str) -> None:
-        """Raise TooManyRequests if a caller has as many of a kind open as it may."""
+        """Raise TooManyRequests if a caller has reached the limit for a kind."""
         if self._open.get((kind, caller), 0) >= MOST[kind]:
             raise TooManyRequests(RETRY_AFTER_SECONDS)
 
     def room(self, caller: str) -> FollowRoom:
-        """Return the room that all streams of journals of a caller share."""
+        """Return the limit that all journal streams of a caller share."""
         room = self._rooms.get(caller)
         if room is None:
             room = self._rooms[caller] = FollowRoom()
@@ -51,7 +51,7 @@ class Streams:
 
     @contextmanager
     def opened(self, kind: Kind, caller: str) -> Generator[None]:
-        """Count one more within. Raises TooManyRequests."""
+        """Count one more stream within the block. Raises TooManyRequests."""
         self.check(kind, caller)
         self._open[kind, caller] += 1
         try:
@@ -64,7 +64,7 @@ class Streams:
     async def counted(
         self, kind: Kind, caller: str, events: AsyncGenerator[T, None]
     ) -> AsyncGenerator[T, None]:
-        """Yield events, and count the stream as long as it is read."""
+        """Yield events, and count the stream while it is read."""
         with self.opened(kind, caller):
             async with aclosing(events):
                 async for event in events:

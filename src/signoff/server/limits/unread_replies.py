@@ -1,4 +1,4 @@
-"""Ends connections whose clients do not read: what they have not taken of a reply is in the server's memory."""
+"""Closes connections whose clients do not read: the unread part of a response occupies the server's memory."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 from signoff.runtime.loggers import own_logger
 
 UNREAD_SECONDS: Final = 120.0
-"""For how long a client may read nothing. The system takes some megabytes more before a server notices."""
+"""How long a client may read nothing. The system buffers some megabytes more before the server notices."""
 
 UNREAD_BYTES: Final = 64 * 1024 * 1024
-"""What replies may hold that wait for their clients, all together. Beyond that the slowest clients are cut off."""
+"""Maximum bytes of all unread responses together. Beyond it, the slowest clients are disconnected."""
 
 LEAST_SECONDS: Final = 2.0
-"""No client is cut off sooner."""
+"""No client is disconnected sooner."""
 
 READ_BYTES_PER_SECOND: Final = 8 * 1024
-"""How many bytes that a client takes make it a second longer."""
+"""Bytes that a client reads to extend its time limit by a second."""
 
 LOOK_SECONDS: Final = 0.5
 
@@ -29,11 +29,11 @@ log = own_logger("signoff.server")
 @dataclass(slots=True)
 class _Reply:
     size: int
-    since: float  # on the loop's clock; later by what the client has read since
+    since: float  # on the loop's clock; moved forward as the client reads
 
 
 class UnreadReplies:
-    """The connections of one event loop that wait for their clients to read. It is used on that loop."""
+    """The connections of one event loop that wait for their clients to read. Use it on that loop only."""
 
     def __init__(self) -> None:
         self._replies: dict[asyncio.Transport, _Reply] = {}
@@ -41,25 +41,25 @@ class UnreadReplies:
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> UnreadReplies:
-        """Return those of a loop."""
+        """Return the object of a loop."""
         replies = _of_loops.get(loop)
         if replies is None:
             replies = _of_loops[loop] = cls()
         return replies
 
     def wait(self, transport: asyncio.Transport) -> None:
-        """Note that a connection has more to send than its client takes."""
+        """Register a connection that has more to send than its client reads."""
         loop = asyncio.get_running_loop()
         self._replies[transport] = _Reply(transport.get_write_buffer_size(), loop.time())
         if self._timer is None:
             self._timer = loop.call_later(LOOK_SECONDS, self._look)
 
     def end(self, transport: asyncio.Transport) -> None:
-        """Note that a client has taken nearly all, or is gone."""
+        """Remove a connection: its client has read nearly everything, or is gone."""
         self._replies.pop(transport, None)
 
     def _look(self) -> None:
-        """Cut off who has read nothing for too long, and those who have read least while all hold too much."""
+        """Disconnect clients that read too slowly, sooner while all unread responses together are over the limit."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         for transport, reply in self._replies.items():
@@ -74,7 +74,7 @@ class UnreadReplies:
                 break
             held -= reply.size
             del self._replies[transport]
-            log.info("a client is cut off: it has not read %d bytes for %.0f s", reply.size, waited)
+            log.info("a client is disconnected: it has not read %d bytes for %.0f s", reply.size, waited)
             transport.abort()
         self._timer = loop.call_later(LOOK_SECONDS, self._look) if self._replies else None
 

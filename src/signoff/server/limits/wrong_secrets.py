@@ -1,6 +1,6 @@
 """Limits how many wrong secrets one client address may try: keys, answer links and callbacks.
 
-A right secret is never held back: it is looked up before anything is counted.
+A valid secret is never refused: it is looked up before anything is counted.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from signoff.records import Rate
 from signoff.server.auth.client_address import Forwarding, address_of
 
 ALLOWED: Final = Rate(20, 60)
-"""Wrong secrets that one client may try at once, and the seconds in which that allowance is renewed."""
+"""Wrong secrets that one client may try, and the seconds in which the allowance is renewed."""
 
 MOST_CLIENTS: Final = 10_000
-"""Clients that are remembered. The one that was idle longest is forgotten first, so memory is bounded."""
+"""Clients that are remembered. The one idle longest is forgotten first, so memory is bounded."""
 
 NETWORK_BITS: Final = 64
 """An IPv6 client usually has a whole network of this prefix to itself, so its addresses count together."""

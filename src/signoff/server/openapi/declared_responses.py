@@ -1,4 +1,4 @@
-"""What a route says of its replies: ``responses=gives(Run, NotFound)``. What any route may give is added elsewhere."""
+"""Declares the responses of a route: ``responses=gives(Run, NotFound)``. ``document`` adds those of every route."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def gives(
     *errors: type[SignoffError],
     statuses: Mapping[int, str] | None = None,
 ) -> Responses:
-    """Describe a route that replies with a record, or with a model of its own that has an example.
+    """Describe a route that replies with a record, or with a model that has an example.
 
     Args:
-        what: What it replies with.
-        errors: What it may refuse with, besides what any route may; each has an example in ``openapi/examples.py``.
-        statuses: What its statuses mean, if it has others than 200.
+        what: The class of the reply.
+        errors: The errors of this route, besides those of every route. ``openapi/examples.py`` has an example of each.
+        statuses: The descriptions of its statuses, if it has others than 200.
     """
     if issubclass(what, BaseModel):
         return _described(what, _first_example(what), errors, statuses)
@@ -44,7 +44,7 @@ def gives_more(
     *errors: type[SignoffError],
     statuses: Mapping[int, str] | None = None,
 ) -> Responses:
-    """Describe a route that replies with a record and more texts beside its members: their names and examples."""
+    """Describe a route that replies with a record and further string members, given by name with an example."""
     example = {**to_wire(RECORDS[what]), **more}
     return _described(more_than(what, name, tuple(more)), example, errors, statuses)
 
@@ -54,7 +54,7 @@ def gives_page(
     *errors: type[SignoffError],
     after: type[str] | type[int] = str,
 ) -> Responses:
-    """Describe a route that replies with part of a list, whose pages begin after a text or a number."""
+    """Describe a route that replies with a page of a list. Its cursor is a string or a number."""
     if issubclass(what, BaseModel):
         shape, example = what, _first_example(what)
     else:
@@ -63,13 +63,13 @@ def gives_page(
 
 
 def gives_text(media_types: Sequence[str], example: str, *errors: type[SignoffError]) -> Responses:
-    """Describe a route whose reply is no JSON document: a stream of events, JSON lines, metrics."""
+    """Describe a route whose reply is not a JSON document: an event stream, JSON lines, metrics."""
     content = {media_type: {"schema": {"type": "string"}, "example": example} for media_type in media_types}
     return _with_problems({200: {"description": "Successful Response", "content": content}}, errors)
 
 
 def add_problem(responses: dict[Any, dict[str, Any]], status: int | str, kind: type[SignoffError]) -> None:
-    """Add a problem to what an operation may reply with a status."""
+    """Add a problem to an operation's responses with a status."""
     described = responses.setdefault(status, {"description": HTTPStatus(int(status)).phrase})
     content = described.setdefault("content", {}).setdefault(
         PROBLEM, {"schema": {"anyOf": []}, "examples": {}}

@@ -1,4 +1,4 @@
-"""The API's description of itself."""
+"""The OpenAPI document of the API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from signoff.errors import (
     StoreUnavailable,
     TooManyRequests,
 )
-from signoff.server.auth.authenticators import Ways
+from signoff.server.auth.authenticators import Authenticators
 from signoff.server.auth.trusted_proxy import TrustedProxy
 from signoff.server.http.problems import plain_body
 from signoff.server.openapi.declared_responses import PROBLEM, add_problem
@@ -29,22 +29,22 @@ from signoff.server.openapi.examples import PATH_EXAMPLES, PROBLEMS
 from signoff.server.openapi.record_schemas import Plain, problem_of
 
 TAGS: Final = [
-    {"name": "runs", "description": "Executions of workflows, and what happened in them"},
-    {"name": "questions", "description": "What people are asked: the inbox, and answers"},
-    {"name": "links", "description": "Addresses by which a person answers a question once"},
-    {"name": "resume tokens", "description": "Secrets by which a turn's questions are answered once"},
-    {"name": "rules", "description": "What people have approved in their name for some time"},
-    {"name": "promises", "description": "What others settle: addressable durable futures"},
-    {"name": "audit", "description": "What happened to questions, chained by hashes"},
-    {"name": "notifications", "description": "What was sent to people, waits, or was given up"},
-    {"name": "sessions", "description": "Chains of runs, of which one at most is active at a time"},
-    {"name": "snapshots", "description": "Runs as data, to go on in another store"},
-    {"name": "groups", "description": "Where runs are routed to, paused and limited"},
-    {"name": "workers", "description": "The processes that drive runs"},
-    {"name": "workflows", "description": "What workers run, and what it takes"},
-    {"name": "schedules", "description": "Workflows that are started again and again"},
-    {"name": "keys", "description": "What services and workers prove themselves by"},
-    {"name": "login", "description": "Who sends a request"},
+    {"name": "runs", "description": "Workflow executions, and their journals"},
+    {"name": "questions", "description": "Questions for people: the inbox, and answers"},
+    {"name": "links", "description": "Single-use addresses for answering a question"},
+    {"name": "resume tokens", "description": "Single-use secrets for answering a turn's questions"},
+    {"name": "rules", "description": "Standing approvals, given for a limited time"},
+    {"name": "promises", "description": "Addressable durable futures, settled from outside"},
+    {"name": "audit", "description": "The audit trail of questions, chained by hashes"},
+    {"name": "notifications", "description": "Messages to people: sent, waiting or given up"},
+    {"name": "sessions", "description": "Chains of runs, at most one of them active at a time"},
+    {"name": "snapshots", "description": "Runs as data, to continue in another store"},
+    {"name": "groups", "description": "Groups, which route, pause and limit runs"},
+    {"name": "workers", "description": "The processes that execute runs"},
+    {"name": "workflows", "description": "The workflows that workers serve, and their parameters"},
+    {"name": "schedules", "description": "Workflows that are started repeatedly"},
+    {"name": "keys", "description": "The keys of services and workers"},
+    {"name": "login", "description": "Sign-in, and the current user"},
     {"name": "health", "description": "For orchestrators and Prometheus"},
 ]
 
@@ -58,32 +58,34 @@ _IF_NONE_MATCH: Final = {
     "in": "header",
     "required": False,
     "schema": {"type": "string"},
-    "description": "The `ETag` of a reply that is known; if it would come again, 304 comes without it",
+    "description": "The `ETag` of a known response; if it has not changed, the reply is 304 without a body",
 }
 
 
 class DescribedAPI(FastAPI):
-    """An application whose description says what each operation gives, also what no single route knows of.
+    """FastAPI application whose OpenAPI document also has the responses that middleware adds to routes.
 
     Args:
-        ways: How a request says whose it is.
-        proxy: What says who people are.
-        cookie: The name of the cookie of whoever has signed in; None: nobody does.
-        options: What FastAPI takes.
+        authenticators: The server's authenticators.
+        proxy: The trusted proxy, if there is one.
+        cookie: The name of the login cookie; None without an identity provider.
+        options: Further arguments of FastAPI.
     """
 
-    def __init__(self, ways: Ways, proxy: TrustedProxy | None, cookie: str | None, **options: Any) -> None:
+    def __init__(
+        self, authenticators: Authenticators, proxy: TrustedProxy | None, cookie: str | None, **options: Any
+    ) -> None:
         super().__init__(
             title="Signoff",
             description=_SUMMARY,
             openapi_tags=TAGS,
             **options,
         )
-        self._ways = ways
+        self._authenticators = authenticators
         self._schemes = _schemes(proxy, cookie)
 
     def openapi(self) -> dict[str, Any]:
-        """Return the description."""
+        """Return the OpenAPI document."""
         if self.openapi_schema is None:
             described = super().openapi()
             names = self._names()
@@ -100,7 +102,7 @@ class DescribedAPI(FastAPI):
         return self.openapi_schema
 
     def _names(self) -> dict[tuple[str, str], str]:
-        """Return what operations are called: as their functions."""
+        """Return operation ids by path and method: the names of the routes' functions."""
         routes = (route for route in self.routes if isinstance(route, APIRoute))
         return {
             (route.path_format, method.lower()): route.name
@@ -117,9 +119,9 @@ class DescribedAPI(FastAPI):
             add_problem(replies, status, InvalidValue)
         if method == "get" and "application/json" in replies.get("200", {}).get("content", {}):
             replies["200"]["headers"] = {
-                "ETag": {"schema": {"type": "string"}, "description": "Of these very bytes"}
+                "ETag": {"schema": {"type": "string"}, "description": "A hash of the body"}
             }
-            replies["304"] = {"description": "It is as you know it"}
+            replies["304"] = {"description": "Not changed since the given ETag"}
             operation.setdefault("parameters", []).append(_IF_NONE_MATCH)
         if method == "post":
             add_problem(replies, "403", InvalidValue)
@@ -137,8 +139,8 @@ class DescribedAPI(FastAPI):
             add_problem(replies, "401", NotAuthenticated)
             add_problem(replies, "403", AccessDenied)
             add_problem(replies, "429", TooManyRequests)
-            anybody: list[dict[str, list[str]]] = [] if self._ways.required else [{}]
-            operation["security"] = [*({name: []} for name in self._schemes), *anybody]
+            unauthenticated: list[dict[str, list[str]]] = [] if self._authenticators.required else [{}]
+            operation["security"] = [*({name: []} for name in self._schemes), *unauthenticated]
         operation["responses"] = dict(sorted(replies.items()))
 
 
@@ -162,9 +164,9 @@ def _problem_schemas() -> dict[str, Any]:
 def _schemes(proxy: TrustedProxy | None, cookie: str | None) -> dict[str, dict[str, str]]:
     schemes = {"key": {"type": "http", "scheme": "bearer", "description": "The API key of a service"}}
     if cookie is not None:
-        told = "Whoever has signed in at /login, in a browser"
-        schemes["login"] = {"type": "apiKey", "in": "cookie", "name": cookie, "description": told}
+        text = "The login of a user who signed in at /login with a browser"
+        schemes["login"] = {"type": "apiKey", "in": "cookie", "name": cookie, "description": text}
     if proxy is not None:
-        told = "Who somebody is, by the word of the proxy that signs people in. It alone may set this header."
-        schemes["person"] = {"type": "apiKey", "in": "header", "name": proxy.user_header, "description": told}
+        text = "The user, as the trusted proxy names them. Only the proxy may set this header."
+        schemes["person"] = {"type": "apiKey", "in": "header", "name": proxy.user_header, "description": text}
     return schemes

@@ -1,4 +1,4 @@
-"""One story for all examples of the API's description: a refund that somebody in finance must approve."""
+"""Examples of the OpenAPI document. All belong to one story: a refund that a user in finance must approve."""
 
 from __future__ import annotations
 
@@ -266,12 +266,12 @@ RECORDS: Final[Mapping[type[Record], Record]] = {
         active_run_id=RUN_ID,
     ),
 }  # fmt: skip
-"""What replies are made of in the description."""
+"""An example of each record."""
 
 PROBLEMS: Final[Mapping[type[SignoffError], SignoffError]] = {
     type(error): error
     for error in (
-        AccessDenied("POST /v1/runs", "'user:ana' has no role that may; it needs: admin, operator"),
+        AccessDenied("POST /v1/runs", "'user:ana' needs a role with access: admin, operator"),
         AlreadySettled(QUESTION_ID, "resolved", "user:bob", _AT + 70),
         AlreadyVoted(QUESTION_ID, "user:ana"),
         IdConflict(RUN_ID, "it has other arguments"),
@@ -281,7 +281,7 @@ PROBLEMS: Final[Mapping[type[SignoffError], SignoffError]] = {
         LoginFailed("it took too long"),
         InvalidValue("limit", "Input should be less than or equal to 1000"),
         NotAllowed(QUESTION_ID, "user:eve", "it is assigned to others"),
-        NotAuthenticated("the proxy names nobody: there is no X-Forwarded-User"),
+        NotAuthenticated("the proxy names no user: the header X-Forwarded-User is missing"),
         NotFound("run", RUN_ID),
         NotSerializable("args.0", "NaN is not JSON"),
         PayloadTooLarge("body", 2_000_000, 1_114_112),
@@ -301,7 +301,7 @@ PROBLEMS: Final[Mapping[type[SignoffError], SignoffError]] = {
         WrongAnswer(QUESTION_ID, [("approved", '"yes" is not of type "boolean"')]),
     )
 }
-"""What refusals are made of in the description."""
+"""An example of each error."""
 
 PATH_EXAMPLES: Final = {
     "run_id": RUN_ID,
@@ -315,9 +315,9 @@ PATH_EXAMPLES: Final = {
     "delivery_id": DELIVERY_ID,
     "name": "default",
 }
-"""The parameters of paths."""
+"""An example of each path parameter."""
 
 
 def example(**members: Any) -> JsonDict:
-    """Return what has a model described with an example: ``class Sent(BaseModel, json_schema_extra=example(...))``."""
+    """Return a model's config for an example: ``class Sent(BaseModel, json_schema_extra=example(...))``."""
     return {"examples": [members]}

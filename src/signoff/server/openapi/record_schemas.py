@@ -1,4 +1,4 @@
-"""What replies look like, for the API's description: made of the records that they are made of."""
+"""Schemas of responses for the OpenAPI document, derived from the record classes."""
 
 from __future__ import annotations
 
@@ -23,55 +23,53 @@ Json = Annotated[Any, Field(description="Any JSON")]
 
 
 class Origin(TypedDict):
-    """From where something was done, as the server saw it."""
+    """The origin of an operation, as the server saw it."""
 
-    way: Annotated[str, Field(description=f"{', '.join(OriginWay)}, or what a newer version has")]
+    way: Annotated[str, Field(description=f"{', '.join(OriginWay)}, or a value of a newer version")]
     credential: NotRequired[
         Annotated[
             str,
-            Field(description="Id of the key, login, link, callback or rule; user of Slack or of the host"),
+            Field(description="Id of the key, login, link, callback or rule; Slack user or host user"),
         ]
     ]
-    service: NotRequired[
-        Annotated[str, Field(description="Whose key it was, also where it acted for a person")]
-    ]
+    service: NotRequired[Annotated[str, Field(description="The key's service, even if it acted for a user")]]
     address: NotRequired[
-        Annotated[str, Field(description="Of the client; of a program with the database, its host")]
+        Annotated[str, Field(description="The client's address; for a program with the database, its host")]
     ]
 
 
 _RENAMED: Final[Mapping[Any, Any]] = {
-    AuditKind: Annotated[str, Field(description=f"{', '.join(AuditKind)}, or what a newer version records")],
+    AuditKind: Annotated[str, Field(description=f"{', '.join(AuditKind)}, or a value of a newer version")],
     records.Origin: Origin,
     Mapping[str, int]: Annotated[
         dict[str, int],
         Field(
-            description="Of what is too large for a list its size in bytes, by field; showing the item has it"
+            description="Bytes of fields that are too large for a list, by field; fetch the item to get them"
         ),
     ],
 }
 
 
 _PLAIN: Final[Mapping[tuple[type[Record], str], Any]] = {(records.Promise, "data"): PROMISED}
-"""What is known of fields that are JSON."""
+"""The types of JSON fields, where known."""
 
 
 class Wrong(TypedDict):
-    """One thing that is wrong about what was sent."""
+    """One problem in a request."""
 
-    field: Annotated[str, Field(description="Where; `` for the whole")]
+    field: Annotated[str, Field(description="The field; `` for the request as a whole")]
     message: str
 
 
 @cache
 def shape_of(kind: type[Record]) -> Any:
-    """Return what a record is on the wire, as ``to_wire`` writes it: a type that pydantic knows."""
+    """Return the wire format of a record, as ``to_wire`` writes it, as a type for pydantic."""
     return _typed_dict(kind.__name__, _members(kind), kind.__doc__)
 
 
 @cache
 def more_than(kind: type[Record], name: str, texts: tuple[str, ...]) -> Any:
-    """Return what a record is on the wire with texts beside it that are told once."""
+    """Return the wire format of a record with further string members, such as secrets that are returned once."""
     return _typed_dict(name, {**_members(kind), **dict.fromkeys(texts, Required[str])}, kind.__doc__)
 
 
@@ -88,23 +86,25 @@ def _members(kind: type[Record]) -> dict[str, Any]:
         members[field.name] = NotRequired[what] if is_optional else Required[what]
     if JSON_FIELDS[kind]:
         members[UNREADABLE] = NotRequired[
-            Annotated[list[Wrong], Field(description="What of it cannot be read, where it is kept malformed")]
+            Annotated[
+                list[Wrong], Field(description="The unreadable parts, if the stored record is malformed")
+            ]
         ]
     return members
 
 
 @cache
 def page_of(shape: Any, after: type[str] | type[int] = str) -> Any:
-    """Return what a page of a list is, whose pages begin after a text or a number."""
+    """Return the wire format of a page of a list, whose cursor is a string or a number."""
     name = shape.__name__
     next_page = Annotated[after | None, Field(description="The `after` of the next page; null at the end")]
     members = {"items": Required[list[shape]], "next": Required[next_page]}
-    return _typed_dict(f"{name}Page", members, f"Part of a list: {name}")
+    return _typed_dict(f"{name}Page", members, f"A page of a list: {name}")
 
 
 @cache
 def problem_of(kind: type[SignoffError]) -> Any:
-    """Return what ``to_problem`` makes of an error."""
+    """Return the format of the problem that ``to_problem`` makes from an error."""
     members: dict[str, Any] = {
         "type": Required[Annotated[str, Field(json_schema_extra={"const": URN + kind.__name__})]],
         "title": Required[str],
@@ -123,7 +123,7 @@ def problem_of(kind: type[SignoffError]) -> Any:
 
 
 class Plain(TypedDict):
-    """A problem that HTTP itself has a name for."""
+    """A plain HTTP error."""
 
     type: Annotated[str, Field(json_schema_extra={"const": "about:blank"})]
     title: str
@@ -138,7 +138,7 @@ def _typed_dict(name: str, members: dict[str, Any], doc: str | None) -> Any:
 
 
 def _without_none(hint: Any) -> tuple[Any, bool]:
-    """Return a type without None, and whether that was part of it: what is None is left out on the wire."""
+    """Return a type without None, and whether None was part of it: None values are left out on the wire."""
     if get_origin(hint) not in (Union, UnionType) or NoneType not in get_args(hint):
         return hint, False
     [only] = [each for each in get_args(hint) if each is not NoneType]

@@ -1,4 +1,4 @@
-"""The page behind an answer link: HTML without scripts, in which everything that came from elsewhere is escaped."""
+"""The page behind an answer link: HTML without scripts. All data in it is escaped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from signoff.records import Promise
 from signoff.wire import timestamps
 
 MOST_RADIOS: Final = 12
-"""Up to so many options are shown at once; more are a menu."""
+"""The most options shown as radio buttons; more become a menu."""
 
 STYLE: Final = (resources.files("signoff.server.pages") / "templates" / "page.css").read_text(
     encoding="utf-8"
@@ -43,7 +43,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "x-frame-options": "DENY",
     "x-robots-tag": "noindex, nofollow",
 }
-"""What goes with whatever a link's address answers: its address is a secret, and its page is nobody else's to frame."""
+"""Headers of every response at a link's address: the address is secret, and other sites may not frame the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class Row:
 
     Attributes:
         control: The control.
-        shown: What it shows.
-        errors: What is wrong with that.
+        shown: The value that it shows.
+        errors: The problems with that value.
     """
 
     control: Control
@@ -62,12 +62,12 @@ class Row:
 
     @property
     def id(self) -> str:
-        """By which the page's other parts refer to it."""
+        """The element id by which other parts of the page refer to it."""
         return f"in-{self.control.name}"
 
     @property
     def box(self) -> str:
-        """What an option is marked with."""
+        """The input type of an option."""
         return "radio" if self.control.kind == "one" else "checkbox"
 
     @property
@@ -77,12 +77,12 @@ class Row:
 
     @property
     def rows(self) -> int:
-        """How many lines a text gets."""
+        """The height of a text area, in lines."""
         return min(self.shown.text.count("\n") + 2, 20)
 
     @property
     def described_by(self) -> str:
-        """The ids of what is said of it."""
+        """The ids of the elements that describe it (``aria-describedby``)."""
         control, parts = self.control, list[str]()
         if control.help:
             parts.append(f"{control.name}-help")
@@ -104,11 +104,11 @@ def question_page(
 
     Args:
         link: The link.
-        shown: Its question, without what is hidden of it.
+        shown: Its question, redacted.
         now: The time, in unix seconds.
-        filled: What came back from it; None: it is shown for the first time.
-        problems: ``(field, message)`` of what is wrong with that.
-        status: Of the response.
+        filled: The submitted values; None: the page is shown for the first time.
+        problems: One ``(field, message)`` per problem in the submitted values.
+        status: The status of the response.
     """
     question = Question.of(shown)
     case = Case.of(link.question, now)
@@ -143,12 +143,12 @@ def question_page(
 
 
 def message_page(title: str, text: str, status: int = 200) -> Response:
-    """Return a page that says one thing."""
+    """Return a page with a title and a message."""
     return _page("message.html", status, title=title, text=text)
 
 
 class _Page:
-    """What a page's rows are made of."""
+    """Builds the rows of a page from submitted values and their problems."""
 
     def __init__(self, filled: Filled | None, problems: Sequence[tuple[str, str]]) -> None:
         self._filled = filled
@@ -162,7 +162,7 @@ class _Page:
         return Row(control, shown, tuple(errors))
 
     def listed(self, rows: list[Row], *more: Row | None) -> list[dict[str, str | None]]:
-        """Return all problems, each with the row that it is about, if there is one."""
+        """Return all problems, each with its row, if it has one."""
         shown = [*rows, *(row for row in more if row is not None)]
         listed: list[dict[str, str | None]] = []
         for field, message in self._problems:
@@ -175,13 +175,13 @@ class _Page:
 
 
 def _within(field: str, message: str, control: Control) -> str:
-    """Return a problem with the part of a control's value that it is about."""
+    """Return a problem's message, prefixed with the part of the control's value that it concerns."""
     part = field.removeprefix(".".join(control.path)).removeprefix(".")
     return f"{part}: {message}" if part else message
 
 
 def _is_of(field: str, control: Control) -> bool:
-    """Whether a problem is about the value of a control, or a part of it."""
+    """Whether a problem concerns the value of a control, or a part of it."""
     path = ".".join(control.path)
     if not path:
         return field not in ("digest", *note_of().path)
@@ -193,7 +193,7 @@ def _written(parts: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
 
 
 def attachment_parts(attachment: Attachment) -> dict[str, str | None]:
-    """Return what the page shows of an attachment. Without a web address it is no link."""
+    """Return the parts of an attachment for the page. It becomes a link only if its address is a web address."""
     url = attachment["url"] if is_web(attachment["url"]) else None
     host = None if url is None else urlsplit(url).hostname
     where = " ".join(filter(None, (host, attachment.get("media_type"))))
@@ -224,10 +224,10 @@ def _templates() -> Environment:
 
 
 def _finalize(value: Any) -> Any:
-    """Have everything seen that a template shows."""
+    """Make invisible characters visible in all template values."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _typed(text: str) -> Markup:
-    """Give people back what they have typed, as it is."""
+    """Return submitted text unchanged but for HTML escapes."""
     return escape(text)

@@ -1,4 +1,4 @@
-"""Refusals that no route of an answer link makes, such as of a body that is too long, as pages for people."""
+"""Shows refusals by middleware at an answer link, such as a body that is too long, as pages for people."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _WORDS: Final[Mapping[int, tuple[str, str]]] = {
     404: words(UnknownLink()),
     413: (
         "This is too long",
-        "Nothing was changed. Go back, and write less: about a million characters fit.",
+        "Nothing was changed. Go back and shorten it to less than about a million characters.",
     ),
     429: ("Too many requests", "Nothing was changed. Try again in a moment."),
 }
 
 
 class LinkRefusals:
-    """Turns problem details into pages on the addresses of answer links, unless a program asks for them.
+    """Middleware that turns problem responses at answer links into pages, unless the client accepts JSON and not HTML.
 
     Args:
-        app: What comes next.
+        app: The next ASGI app.
     """
 
     def __init__(self, app: ASGIApp) -> None:

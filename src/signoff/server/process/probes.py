@@ -1,4 +1,4 @@
-"""What a worker answers to orchestrators and to Prometheus, on a port of its own."""
+"""A worker's endpoints for orchestrators and Prometheus, on a separate port."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from signoff.wire.http import is_loopback
 class Probes:
     """``/health``, ``/ready`` and ``/metrics`` of a worker, as an async context manager on the worker's loop.
 
-    They only inform. On another address than this machine's own they answer by whatever name they are called:
-    orchestrators call by addresses that nobody knows beforehand.
+    They are read-only. Unless they listen on a loopback address, they accept any ``Host``: orchestrators use addresses
+    that are not known beforehand.
 
     Args:
         worker: The worker.
@@ -44,7 +44,7 @@ class Probes:
 
     @property
     def url(self) -> str:
-        """Where it is reached from this machine."""
+        """The URL that reaches it from this machine."""
         return url_of(self.host, self.port)
 
     async def __aenter__(self) -> Probes:

@@ -1,4 +1,4 @@
-"""What Prometheus reads: the metrics of this process, and of the store as it is when it is asked."""
+"""Metrics for Prometheus: of this process, and of the store at the time of the scrape."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from signoff.stores.wrappers.view import unwrapped
 log = own_logger("signoff.server")
 
 FRESH_SECONDS: Final = 1.0
-"""For how long what was read of the store is told again, so that many who ask do not read it more often."""
+"""How long metrics of the store are reused, so that many scrapers do not read the store more often."""
 
 READ_SECONDS: Final = 5.0
-"""How long the store may take; Prometheus itself waits for 10 s."""
+"""Time limit for reading the store; Prometheus itself waits for 10 s."""
 MOST_GROUPS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a server holds for its callers.
+    """The resources that a server holds for its callers.
 
     Attributes:
-        streams: How many streams and waiting requests are open, by kind.
-        reply_bytes: How much the replies take that are kept for repetitions.
+        streams: The number of open streams and waiting requests, by kind.
+        reply_bytes: The bytes of replies that are kept for repeated requests.
     """
 
     streams: Mapping[str, int]
@@ -51,13 +51,13 @@ class Held:
 
 
 class Scrape:
-    """Answers Prometheus.
+    """Answers scrapes by Prometheus.
 
     Args:
-        store: An open store, to be told of as well; None tells of this process alone.
-        timers_alive: Whether this process has deadlines fire.
-        anchoring: What keeps heads of audit trails elsewhere.
-        held: What this process holds for its callers.
+        store: An open store, whose metrics are included; None: metrics of this process alone.
+        timers_alive: Returns whether this process fires deadlines.
+        anchoring: Sends checkpoints of audit trails to anchors.
+        held: Returns the resources that this process holds for its callers.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class Scrape:
         self._read_at = 0.0
 
     async def answer(self, accept: str) -> Response:
-        """Return all metrics in the format that a request's ``Accept`` header asks for."""
+        """Return all metrics in the format that a request's ``Accept`` header names."""
         found = [*self._of_timers(), *self._of_callers(), *self._of_anchors(), *await self._of_store()]
         encode, content_type = choose_encoder(accept)
-        body = await asyncio.to_thread(encode, _Both(found))  # the process's own read /proc
+        body = await asyncio.to_thread(encode, _Both(found))  # metrics of the process read /proc
         return Response(body, headers={"content-type": content_type})
 
     def _of_timers(self) -> Sequence[Metric]:
@@ -149,7 +149,7 @@ class Scrape:
 
 
 class _Both(Collector):
-    """What prometheus_client encodes."""
+    """Collector of the process's metrics and of ``more``."""
 
     def __init__(self, more: Iterable[Metric]) -> None:
         self._more = more
@@ -162,7 +162,7 @@ class _Both(Collector):
 
 
 def _of_threads() -> Metric:
-    """Describe the threads for plain steps of this process's workers."""
+    """Return metrics of the threads for plain steps of this process's workers."""
     found = GaugeMetricFamily(
         "signoff_step_threads",
         "Threads of this process's workers for plain steps: all, busy, and how many steps wait for one.",
@@ -176,7 +176,7 @@ def _of_threads() -> Metric:
 
 
 def of_jobs() -> Sequence[Metric]:
-    """Describe what periodic jobs of this process have set aside."""
+    """Return metrics of the items that periodic jobs of this process have set aside."""
     items = GaugeMetricFamily(
         "signoff_set_aside_items",
         "Items of periodic jobs that failed and are tried again, such as a schedule or a question.",
@@ -205,7 +205,7 @@ async def _takes_writes(store: Store) -> bool:
 
 
 def _of_files(store: Store) -> Sequence[Metric]:
-    """Describe the files of an SQLite store."""
+    """Return the file sizes of an SQLite store."""
     database = unwrapped(store)
     if not isinstance(database, SqliteStore):
         return ()
@@ -253,7 +253,7 @@ def _suspended(namespace: str, groups: Sequence[Group]) -> Metric:
 
 
 def _most(groups: Sequence[Group]) -> Sequence[Group]:
-    """Return so many groups as have metrics of their own, and the others as one."""
+    """Return the first ``MOST_GROUPS`` groups, with the others merged into one."""
     rest = groups[MOST_GROUPS:]
     if not rest:
         return groups

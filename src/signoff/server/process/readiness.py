@@ -1,4 +1,4 @@
-"""Whether a server can work: known within a bounded time, also while its database answers nothing at all."""
+"""Readiness check of a server. It returns within a bounded time, even if the database does not respond."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ ANSWER_SECONDS: Final = 2.0
 """How long the store may take to answer."""
 
 READ_SECONDS: Final = 0.5
-"""After so long without an answer the store is also asked to write: then it says what it waits for."""
+"""Time without a response after which the store is also asked to write, since its error then names the cause."""
 
 
 class Readiness:
-    """Looks whether the store can be read and written, and whether deadlines fire.
+    """Checks whether the store can be read and written, and whether deadlines fire.
 
-    However many ask, one look is under way: a store that hangs is not asked again by each of them.
+    Concurrent callers share one check, so that they do not pile up on a store that hangs.
 
     Args:
         store: The open store.
-        timers: What has deadlines fire; None: another process does.
+        timers: The task that fires deadlines; None: another process does.
         stopping: Set when the server stops.
-        service: What ``timers`` runs, which knows how late it is.
+        service: The service that ``timers`` runs, which knows how late it is.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class Readiness:
         self._reading: asyncio.Future[Any] | None = None
 
     def drain(self) -> None:
-        """Be ready no more: the server is about to stop."""
+        """Report not ready from now on: the server is about to stop."""
         self._is_draining = True
 
     async def check(self) -> None:
-        """Raises StoreUnavailable, with the reason, if it is not ready."""
+        """Raise StoreUnavailable, with the reason, if the server is not ready."""
         location = self._store.location
         if self._is_draining or self._stopping.is_set():
-            raise StoreUnavailable(location, "this server is stopping, ask another one")
+            raise StoreUnavailable(location, "this server is stopping, use another one")
         if self._timers is not None and self._timers.done():
             raise StoreUnavailable(location, "deadlines no longer fire, restart the server")
         check_handles(location)
@@ -68,7 +68,7 @@ class Readiness:
             raise StoreUnavailable(location, trouble)
 
     async def close(self) -> None:
-        """End a look that is under way."""
+        """Cancel a check in progress."""
         under_way = [each for each in (self._looking, self._reading) if each is not None]
         for each in under_way:
             each.cancel()
@@ -78,13 +78,13 @@ class Readiness:
         if self._reading is None or self._reading.done():
             self._reading = asyncio.ensure_future(self._store.list_workers())
             self._reading.add_done_callback(_note)
-        # It finds lost files, which a write may not. A store that does not answer says why to the check alone.
+        # Reading detects lost files, which writing may not. Only the write check names the reason of a hang.
         await asyncio.wait({self._reading}, timeout=READ_SECONDS)
         await self._store.check_writable()
         await self._reading
 
 
 def _note(looking: asyncio.Future[Any]) -> None:
-    """Take note of how a look ended that nobody waited for any more."""
+    """Retrieve the exception of a check that no caller waits for any more, so that asyncio does not log it."""
     if not looking.cancelled():
         looking.exception()

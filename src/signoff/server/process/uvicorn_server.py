@@ -1,4 +1,4 @@
-"""uvicorn inside another asyncio program."""
+"""Runs uvicorn inside another asyncio program."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from uvicorn.middleware.message_logger import MessageLoggerMiddleware
 from signoff.server.limits.connections import IDLE_SECONDS, AcceptErrors, BoundedConnections
 
 GRACE_SECONDS = 5
-"""How long requests may go on when the server stops. Those that wait for something do not."""
+"""How long requests may continue when the server stops. Waiting requests end at once."""
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket to listen with; port 0 takes a free one. Raises OSError."""
+    """Return a socket bound to an address; port 0 takes a free one. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named asyncio sets TCP_NODELAY, without which each answer takes 40 ms.
+    # With an explicit protocol asyncio sets TCP_NODELAY, without which each response takes 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    if os.name == "posix":  # elsewhere it would let two servers share a port
+    if os.name == "posix":  # on Windows, two servers could then share a port
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
@@ -35,18 +35,18 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def url_of(host: str, port: int) -> str:
-    """Return where a server is reached from this machine."""
+    """Return the URL that reaches a server from this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class Serving(uvicorn.Server):
-    """uvicorn as a task that says when it listens and leaves signals to the program.
+    """uvicorn as a task that reports when it listens and leaves signals to the program.
 
     Args:
-        app: What to serve.
-        listener: Where, see ``bind``.
-        stopping: Set when it is about to stop, for requests that wait for something.
+        app: The ASGI app.
+        listener: A socket from ``bind``.
+        stopping: Set when the server is about to stop, so that waiting requests end.
     """
 
     def __init__(self, app: ASGIApp, listener: socket.socket, stopping: asyncio.Event | None = None) -> None:
@@ -63,7 +63,7 @@ class Serving(uvicorn.Server):
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
         config.load()
-        # At its level TRACE, which a root logger of level 1 brings, it would log secrets: paths of links, and headers.
+        # At level TRACE, which a root logger of level 1 enables, uvicorn would log secrets: link paths and headers.
         served: Any = vars(config)["loaded_app"]
         if isinstance(served, MessageLoggerMiddleware):
             config.loaded_app = served.app
@@ -74,7 +74,7 @@ class Serving(uvicorn.Server):
         self.task = asyncio.create_task(self.serve([listener]), name="signoff server")
 
     async def stop(self) -> None:
-        """Let requests end, and stop."""
+        """Let requests finish, and stop."""
         self.should_exit = True
         await self.task
 

@@ -1,4 +1,4 @@
-"""The page that shows the API's description. All of it comes from this server."""
+"""The page with the API docs. It loads everything from this server."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _TYPES: Final = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/jav
 
 
 @router.get("")
-async def show_manual() -> Response:
-    """Show the description, and try it."""
+async def show_api_docs() -> Response:
+    """Show the interactive API docs."""
     return HTMLResponse(_PAGE, headers={"content-security-policy": _POLICY})
 
 
 @router.get("/{asset}")
 async def load_asset(asset: Literal["swagger-ui.css", "swagger-ui-bundle.js"]) -> Response:
-    """Give what the page is made of."""
+    """Return a script or style sheet of the page."""
     content = (resources.files("fastapi_offline") / "static" / asset).read_bytes()
     return Response(content, media_type=_TYPES[asset], headers={"cache-control": "private, max-age=86400"})

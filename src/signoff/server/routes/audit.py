@@ -37,7 +37,7 @@ async def list_audit(
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
-    """List what happened to a question, to the questions of a run, or to all, in the order in which it did."""
+    """List the audit events of a question, of a run's questions, or of all questions, oldest first."""
     which = AuditFilter(question_id, run_id)
     page = await services.backend.list_audit(which, after=after, limit=limit)
     return reply_page(await actor.only_seen_events(services.store, question_id, page))
@@ -60,24 +60,24 @@ else:
 
 
 class Link(BaseModel, json_schema_extra=example(**_EXAMPLE)):
-    """The place of an event in the chain."""
+    """A sealed event in the audit chain."""
 
     seq: int
     event_id: str
     hash: str
-    event: Annotated[_Event | None, Field(description="Null: somebody has removed it")]
+    event: Annotated[_Event | None, Field(description="Null if the event was removed from the database")]
 
 
 class Chain(BaseModel, json_schema_extra=example(items=[_EXAMPLE], end=SEAL.seq)):
-    """Part of the chain; its last ``seq`` is the ``after`` of the next part."""
+    """A page of the chain. Its last ``seq`` is the ``after`` of the next page."""
 
     items: list[Link]
-    end: Annotated[int, Field(description="The last `seq` there is; -1: nothing was sealed yet")]
+    end: Annotated[int, Field(description="The last `seq` of the chain; -1 if nothing was sealed yet")]
 
 
 @router.get("/chain", responses=gives(Chain))
 async def read_chain(services: ServicesOf, after: Seq = -1, limit: Limit = 100) -> Response:
-    """List the sealed events after a ``seq``, with their hashes; an event that somebody has removed is null."""
+    """List the sealed events after a ``seq``, with their hashes. A removed event is null."""
     last = await services.store.last_seal()
     links = await services.backend.read_chain(after=after, limit=limit)
     end = -1 if last is None else last.seq
@@ -91,7 +91,7 @@ async def read_chain(services: ServicesOf, after: Seq = -1, limit: Limit = 100) 
     responses=gives_text(["application/x-ndjson"], to_json(_EXAMPLE).decode() + "\n"),
 )
 async def export_chain(services: ServicesOf, after: Seq = -1) -> Response:
-    """Give all sealed events after a ``seq`` as JSON lines, each as in the chain."""
+    """Export all sealed events after a ``seq`` as JSON lines, in the format of the chain."""
     return StreamingResponse(_lines(services, after), media_type="application/x-ndjson")
 
 

@@ -1,4 +1,4 @@
-"""The route of callbacks: what comes from elsewhere, for whoever has the address."""
+"""The route of callbacks. The secret in the address authenticates the sender."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ from signoff.server.services import Services, ServicesOf
 router = APIRouter(tags=["callbacks"])
 
 OPEN: Final = f"{PATH}/"
-"""Where the paths of callbacks begin."""
+"""Prefix of callback paths."""
 
 
 @router.api_route(f"{PATH}/{{secret}}", methods=["GET", "HEAD", "POST"], include_in_schema=False)
 async def take_callback(
     secret: str, request: Request, services: ServicesOf, accept: Annotated[str, Header()] = ""
 ) -> Response:
-    """Take what comes to a callback's address. ``HEAD`` changes nothing, nor does a method that it is not asked by."""
+    """Receive a request at a callback's address. ``HEAD``, and methods that the callback does not accept, change
+    nothing."""
     as_page = "html" in accept
     incoming = Incoming(
         request.method,
@@ -68,7 +69,7 @@ async def _find(services: Services, request: Request, secret: str) -> FoundCallb
 
 
 def _by_state(incoming: Incoming) -> tuple[str, Incoming]:
-    """Return the secret that came as ``state``, and what came without it: it is kept nowhere."""
+    """Return the secret in the parameter ``state``, and the request without it, so that it is not stored."""
     is_form = incoming.method == "POST" and media_type(incoming.content_type) == FORM
     text = incoming.body.decode("latin-1") if is_form else incoming.query
     try:
@@ -82,7 +83,7 @@ def _by_state(incoming: Incoming) -> tuple[str, Incoming]:
 
 
 def _not_allowed(found: FoundCallback) -> Response:
-    response = plain_problem(405, "this callback is not made by this method")
+    response = plain_problem(405, "this callback does not accept this method")
     response.headers.update({**HEADERS, "allow": ", ".join(found.terms.methods)})
     return response
 
@@ -98,15 +99,15 @@ def _thanks(found: FoundCallback, *, as_page: bool) -> Response:
 
 
 def _words(error: SignoffError) -> tuple[str, str]:
-    """Return a title and a text for people whose browser has called back."""
+    """Return a title and a text for people whose browser called back."""
     match error:
         case UnknownLink():
-            return "This address is not known", "Begin anew where you came from."
+            return "This address is not known", "Start again on the site you came from."
         case LinkEnded(reason="expired"):
-            return "This came too late", "Begin anew where you came from."
+            return "This came too late", "Start again on the site you came from."
         case LinkEnded() | AlreadySettled():
-            return "This is not waited for any more", "Nothing was changed."
+            return "This is no longer needed", "Nothing was changed."
         case WrongAnswer():
-            return "This is not what is waited for", f"Nothing was changed: {error}"
+            return "This was not accepted", f"Nothing was changed: {error}"
         case _:
             return words(error)

@@ -1,4 +1,4 @@
-"""Routes of notifications: what was sent, waits, or was given up."""
+"""Routes of notification deliveries."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ async def list_deliveries(
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
-    """List deliveries, newest first; ``state=dead`` are those that were given up."""
+    """List deliveries, newest first. ``state=dead`` lists those that were given up."""
     which = DeliveryFilter(state, channel, question_id)
     return reply_page(await services.backend.list_deliveries(which, after=after, limit=limit))
 
 
 @router.post("/{delivery_id}/redeliver", responses=gives(Delivery, NotFound))
 async def redeliver(delivery_id: Id, services: ServicesOf) -> Response:
-    """Have a delivery that has ended sent again."""
+    """Send a finished delivery again."""
     return reply_with(await services.backend.redeliver(delivery_id))

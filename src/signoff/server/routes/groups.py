@@ -20,41 +20,41 @@ router = APIRouter(prefix="/v1/groups", tags=["groups"], route_class=ExactRoute)
 
 
 class StartsPer(Body):
-    """So many in so many seconds."""
+    """The most starts in a number of seconds."""
 
     count: int
     seconds: FiniteFloat
 
 
 class LimitGroup(Body, json_schema_extra=example(max_running=20, starts_per={"count": 10, "seconds": 60.0})):
-    """All limits of a group; what is not given is without limit."""
+    """All limits of a group. A limit that is not given is removed."""
 
     max_running: int | None = None
     starts_per: StartsPer | None = None
 
     @property
     def rate(self) -> Rate | None:
-        """The rate as the store takes it."""
+        """The rate as a store record."""
         return None if self.starts_per is None else Rate(self.starts_per.count, self.starts_per.seconds)
 
 
 @router.get("", responses=gives_page(Group))
 async def list_groups(services: ServicesOf) -> Response:
-    """List the groups that have runs, or were ever paused or limited. Counts stop at 10,000."""
+    """List the groups that have runs, or were once paused or limited. Counts stop at 10,000."""
     found = await services.backend.list_groups()
     return reply({"items": [to_wire(group) for group in found], "next": None})
 
 
 @router.post("/{name}/pause", responses=gives(Group))
 async def pause_group(name: Id, services: ServicesOf) -> Response:
-    """Have no more runs of a group taken by workers."""
+    """Pause a group: workers claim no more of its runs."""
     await services.backend.pause_group(check_group(name))
     return reply_with(await _group(services, name))
 
 
 @router.post("/{name}/resume", responses=gives(Group))
 async def resume_group(name: Id, services: ServicesOf) -> Response:
-    """Have runs of a paused group taken again."""
+    """Resume a paused group: workers claim its runs again."""
     await services.backend.resume_group(check_group(name))
     return reply_with(await _group(services, name))
 

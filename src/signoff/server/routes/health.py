@@ -1,4 +1,4 @@
-"""Whether the server lives, and whether it can work."""
+"""Routes for health checks: liveness and readiness."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ router = APIRouter(tags=["health"])
 
 
 class Alive(BaseModel, json_schema_extra=example(status="ok", version="1.0.0")):
-    """The process answers."""
+    """The process is alive."""
 
     status: str
     version: str
@@ -31,15 +31,15 @@ class Ready(BaseModel, json_schema_extra=example(status="ok")):
 
 @router.get("/health", responses=gives(Alive))
 async def health() -> Response:
-    """Say that the process answers. It asks no store."""
+    """Report that the process is alive. This does not access the store."""
     return reply({"status": "ok", "version": __version__})
 
 
 @router.get("/ready", responses=gives(Ready, StoreUnavailable))
 async def ready(services: ServicesOf) -> Response:
-    """Say within two seconds that the store can be read and written and that deadlines fire; else 503 and why.
+    """Report within two seconds that the store can be read and written and that deadlines fire, or 503 with the reason.
 
-    From the moment on when the server is asked to stop it is 503.
+    It is 503 from the moment the server is asked to stop.
     """
     await services.readiness.check()
     return reply({"status": "ok"})

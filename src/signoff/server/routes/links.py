@@ -1,4 +1,4 @@
-"""Routes of answer links: their pages, for whoever has the address, and what makes and revokes them."""
+"""Routes of answer links: their pages, and creating, listing and revoking them."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ from signoff.wire.records import to_wire
 router = APIRouter(tags=["links"], route_class=ExactRoute)
 
 FORMS: Final = f"{PATH}/"
-"""Where the paths of pages begin."""
+"""Prefix of page paths."""
 
 MOST_FIELDS: Final = 20_000
-"""How many values a page may send back: a question may have 10,000 options."""
+"""Maximum number of values in a submitted form: a question may have 10,000 options."""
 
 
 class CreateLink(Body, json_schema_extra=example(user_id="ana", groups=["finance"], lifetime_seconds=86400)):
-    """A link for a person to answer by, once."""
+    """A link with which a user answers a question once."""
 
     user_id: Text
     groups: list[Text] = Field(default_factory=list[Text])
@@ -70,7 +70,7 @@ class CreateLink(Body, json_schema_extra=example(user_id="ana", groups=["finance
 
 
 class RevokeLink(Body, json_schema_extra=example(by="user:req")):
-    """Who revokes a link."""
+    """The user who revokes a link."""
 
     by: Text | None = None
 
@@ -79,7 +79,7 @@ _SECRET: Final = f"{FORMS}6tLx0lSWd6h3v0fW0v3V5pM9b8hUuWkqX1o2r4t5y6E"
 
 _BEHIND: Final = ".,;:!?)]}>'\"\u2019\u201d "
 
-# What makes and revokes links
+# Creating, listing and revoking links
 
 
 @router.post(
@@ -94,15 +94,15 @@ _BEHIND: Final = ".,;:!?)]}>'\"\u2019\u201d "
         AlreadySettled,
         QuestionTooNew,
         UnreadableRecord,
-        statuses={201: "It is made"},
+        statuses={201: "The link was created"},
     ),
 )
 async def create_link(
     question_id: Id, body: CreateLink, services: ServicesOf, actor: ActorOf, request: Request
 ) -> Response:
-    """Make a link by which a person answers a question once, without signing in. Its ``url`` is told here only.
+    """Create a link with which a user answers a question once, without signing in. Its ``url`` is returned this once.
 
-    A service's key makes none, unless it acts for people.
+    A service's key needs ``act_as`` to create links.
     """
     await actor.question(services.store, question_id)
     actor.check_names_people("an answer link")
@@ -121,24 +121,24 @@ async def create_link(
 async def list_links(
     question_id: Id, services: ServicesOf, after: After = None, limit: Limit = 100
 ) -> Response:
-    """List a question's links, open or not, oldest first, without their secrets."""
+    """List a question's links, oldest first, ended ones included, without their secrets."""
     return reply_page(await services.backend.list_links(question_id, after=after, limit=limit))
 
 
 @router.post("/v1/links/{link_id}/revoke", responses=gives(Token, NotFound))
 async def revoke_link(link_id: Id, body: RevokeLink, services: ServicesOf, actor: ActorOf) -> Response:
-    """Have a link open nothing any more."""
+    """Revoke a link."""
     return reply_with(await services.backend.revoke_link(link_id, by=actor.user_id("by", body.by)))
 
 
-# Their pages
+# The pages of links
 
 
 @router.api_route(f"{PATH}/{{secret}}", methods=["GET", "HEAD"], include_in_schema=False)
 async def show_page(
     secret: str, request: Request, services: ServicesOf, accept: Annotated[str, Header()] = ""
 ) -> Response:
-    """Show a link's question. Nothing is changed by looking."""
+    """Show a link's question. This changes nothing."""
     store, secret = services.store, secret_in(secret)
     try:
         link = await _find(services, request, secret)
@@ -179,7 +179,7 @@ async def answer_page(
 
 
 def secret_in(segment: str) -> str:
-    """Return the secret in an address, without what a sentence has behind it and programs take for a part of it."""
+    """Return the secret in a path, without trailing punctuation that mail programs take for a part of the address."""
     return unquote(segment).rstrip(_BEHIND)
 
 
@@ -192,13 +192,13 @@ async def _find(services: Services, request: Request, secret: str) -> Any:
 
 
 def _form(body: bytes) -> Filled:
-    """Raises InvalidValue."""
+    """Parse a submitted form. Raises InvalidValue."""
     try:
         return parse_qs(
             body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
         )
     except ValueError:
-        raise InvalidValue("body", "this is no form as a browser sends it") from None
+        raise InvalidValue("body", "it is not a form as browsers submit it") from None
 
 
 def _problems(error: SignoffError) -> list[tuple[str, str]]:
@@ -210,19 +210,19 @@ def _problems(error: SignoffError) -> list[tuple[str, str]]:
 
 
 def wants_problem(accept: str) -> bool:
-    """Whether a program asks, which wants problem details and not a page."""
+    """Whether the client wants problem details, as programs do, and not a page."""
     return "json" in accept and "html" not in accept
 
 
 def refusal(error: SignoffError, said: tuple[str, str], *, as_page: bool) -> Response:
-    """Return the response to whoever came with a secret.
+    """Return the response to a refused request that carries a secret.
 
     Args:
-        error: Why it is refused.
-        said: The same as a title and a text for people.
-        as_page: Whether it is for people, and not for a program.
+        error: The reason.
+        said: The reason as a title and a text for people.
+        as_page: Whether to return a page for people instead of a problem for programs.
     """
-    if isinstance(error, StoreError):  # whoever has a link need not know where the store is
+    if isinstance(error, StoreError):  # hides the store's location from people with a link
         error = StoreUnavailable("of this server", "it cannot be reached now")
     response = problem(error)
     if as_page:
@@ -238,19 +238,22 @@ def words(error: SignoffError) -> tuple[str, str]:
     """Return a title and a text for people."""
     match error:
         case UnknownLink():
-            return "This link is not known", "Look whether all of its address was copied, or ask for another."
+            return (
+                "This link is not known",
+                "Check that the whole address was copied, or ask for another link.",
+            )
         case LinkEnded(reason="used"):
-            return "This link was used", "The answer that it was for is recorded. You can close this page."
+            return "This link was used", "The answer is recorded. You can close this page."
         case LinkEnded(reason="expired"):
-            return "This link is too old", "If you are still asked, ask for another."
+            return "This link has expired", "If you still need to answer, ask for another link."
         case LinkEnded(reason="revoked"):
-            return "This link was withdrawn", "If you are still asked, ask for another."
+            return "This link was revoked", "If you still need to answer, ask for another link."
         case LinkEnded():
-            return "There is nothing to answer any more", "The question was deleted."
+            return "There is nothing left to answer", "The question was deleted."
         case AlreadySettled():
             return settled_in_words(error)
         case NotAllowed():
-            return "The question is not yours to answer any more", "Nothing was changed."
+            return "You can no longer answer this question", "Nothing was changed."
         case TooManyRequests(retry_after_seconds=seconds):
             return "Too many requests", f"Try again in {seconds} seconds."
         case StoreError():

@@ -1,4 +1,4 @@
-"""The routes by which people sign in and out, and see who they are."""
+"""Routes to sign in and out, and to read the current user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from signoff.errors import LoginFailed, NotFound, ProviderUnavailable
 from signoff.server.auth.actors import ActorOf
-from signoff.server.auth.oidc_flow import LoginDoor, own_path, page
+from signoff.server.auth.oidc_flow import OidcFlow, own_path, page
 from signoff.server.http.request_bodies import ExactRoute
 from signoff.server.http.responses import reply
 from signoff.server.openapi.declared_responses import gives
@@ -22,13 +22,13 @@ PATH: Final = "/login"
 router = APIRouter(tags=["login"])
 
 
-async def _door(services: ServicesOf) -> LoginDoor:
+async def _oidc_flow(services: ServicesOf) -> OidcFlow:
     if services.login is None:
-        raise NotFound("way to sign in", PATH)
+        raise NotFound("sign-in", PATH)
     return services.login
 
 
-DoorOf = Annotated[LoginDoor, Depends(_door)]
+OidcFlowOf = Annotated[OidcFlow, Depends(_oidc_flow)]
 
 
 class Me(
@@ -37,7 +37,7 @@ class Me(
         user_id="ana", groups=["finance"], roles=["responder"], way="login", namespace="default"
     ),
 ):
-    """Who sends a request."""
+    """The sender of a request."""
 
     user_id: str | None
     groups: list[str]
@@ -48,36 +48,38 @@ class Me(
 
 @router.get(PATH, include_in_schema=False)
 async def begin_login(
-    request: Request, door: DoorOf, next: Annotated[str, Query(description="A path of this server")] = ""
+    request: Request,
+    oidc_flow: OidcFlowOf,
+    next: Annotated[str, Query(description="A path of this server")] = "",
 ) -> Response:
-    """Send a browser to the identity provider, to come back to ``next`` signed in."""
+    """Redirect a browser to the identity provider. After sign-in it returns to ``next``."""
     try:
-        return await door.begin(own_path(next, request.scope.get("root_path", "")))
+        return await oidc_flow.begin(own_path(next, request.scope.get("root_path", "")))
     except ProviderUnavailable as error:
-        return door.failed(request, error)
+        return oidc_flow.failed(request, error)
 
 
 @router.get("/login/callback", include_in_schema=False)
-async def finish_login(request: Request, door: DoorOf) -> Response:
-    """Take whom the identity provider sends back, and sign them in."""
+async def finish_login(request: Request, oidc_flow: OidcFlowOf) -> Response:
+    """Sign in a user whom the identity provider sent back."""
     try:
-        return await door.finish(request)
+        return await oidc_flow.finish(request)
     except (LoginFailed, ProviderUnavailable) as error:
-        return door.failed(request, error)
+        return oidc_flow.failed(request, error)
 
 
 @router.post("/logout", include_in_schema=False)
-async def log_out(request: Request, door: DoorOf) -> Response:
-    """Sign out. Who is not signed in may, too."""
+async def log_out(request: Request, oidc_flow: OidcFlowOf) -> Response:
+    """Sign out. Without a login this does nothing."""
     is_page = "text/html" in request.headers.get("accept", "")
     root = request.scope.get("root_path", "")
     answer = page("Signed out", "You are signed out.", 200, root) if is_page else reply({"signed_out": True})
-    await door.logins.end(request.scope, answer)
+    await oidc_flow.logins.end(request.scope, answer)
     return answer
 
 
 async def who_am_i(services: ServicesOf, actor: ActorOf) -> Response:
-    """Say who sends this request, and what they are. Where the server asks nobody, ``user_id`` is null."""
+    """Return the sender of this request, with groups and roles. ``user_id`` is null for an unauthenticated request."""
     person, identity = actor.person, actor.identity
     return reply(
         {

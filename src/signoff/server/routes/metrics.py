@@ -19,5 +19,5 @@ router = APIRouter(tags=["health"])
     responses=gives_text(["text/plain", "application/openmetrics-text"], "signoff_store_up 1.0\n"),
 )
 async def metrics(services: ServicesOf, accept: Annotated[str, Header()] = "") -> Response:
-    """Tell Prometheus of this process and of the store."""
+    """Return metrics of this process and of the store for Prometheus."""
     return await services.scrape.answer(accept)

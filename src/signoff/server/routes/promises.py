@@ -1,4 +1,4 @@
-"""Routes of promises. None of them settles a question: its answer is checked first, and has a route of its own."""
+"""Routes of promises. They settle no questions: answers are checked, and have their own route."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _SETTLED = gives(Promise, NotFound, AlreadySettled, RequestConflict, NotSerializ
 
 
 class CreatePromise(Body, json_schema_extra=example(id="payment-o-1", timeout_seconds=86400)):
-    """A promise that belongs to no run."""
+    """A promise that does not belong to a run."""
 
     id: Text
     timeout_seconds: float | None = None
     data: Any = None
     returns: dict[str, Any] | None = None
-    """A JSON Schema that its value must fit."""
+    """A JSON Schema that its value must match."""
 
     def new_promise(self) -> NewPromise:
-        """Return it as the store takes it."""
+        """Return the record for the store."""
         returns = Any if self.returns is None else self.returns
         return NewPromise(check_id(self.id), data=data_of(self.data, returns, has_data=self._has_data))
 
@@ -54,7 +54,7 @@ class CreatePromise(Body, json_schema_extra=example(id="payment-o-1", timeout_se
 
 
 class CancelPromise(Body, json_schema_extra=example(by="user:ana", note="not needed any more")):
-    """Who withdraws a promise."""
+    """The user who cancels a promise."""
 
     by: Text | None = None
     note: Text | None = None
@@ -62,7 +62,7 @@ class CancelPromise(Body, json_schema_extra=example(by="user:ana", note="not nee
 
 
 class SettlePromise(CancelPromise, json_schema_extra=example(value={"cents": 7000}, request_id="bank-17")):
-    """What a promise is settled with."""
+    """The value that a promise is settled with."""
 
     value: Any = None
 
@@ -118,7 +118,7 @@ async def resolve_promise(
 async def reject_promise(
     promise_id: Id, body: SettlePromise, services: ServicesOf, actor: ActorOf, key: KeyOf
 ) -> Response:
-    """Settle a promise with a reason against it."""
+    """Reject a promise with a reason."""
     return await _settle(services, actor, key, promise_id, PromiseState.REJECTED, body, body.value)
 
 
@@ -126,7 +126,7 @@ async def reject_promise(
 async def cancel_promise(
     promise_id: Id, services: ServicesOf, actor: ActorOf, key: KeyOf, body: CancelPromise | None = None
 ) -> Response:
-    """Withdraw a promise."""
+    """Cancel a promise."""
     return await _settle(
         services, actor, key, promise_id, PromiseState.CANCELLED, body or CancelPromise(), None
     )

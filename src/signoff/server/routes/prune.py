@@ -1,4 +1,4 @@
-"""The route that deletes what ended long ago."""
+"""The route that deletes old records."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ router = APIRouter(prefix="/v1/prune", tags=["runs"], route_class=ExactRoute)
 
 
 class Prune(Body, json_schema_extra=example(older_than_seconds=2592000)):
-    """What to delete: what ended so long ago, at most ``limit`` of each kind."""
+    """The minimum age of the records to delete, and the most to delete of each kind."""
 
     older_than_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
 class Deleted(BaseModel, json_schema_extra=example(deleted=17, tokens=3, deliveries=0, workflows=1)):
-    """How many runs were deleted; how many links, keys and logins; deliveries; versions of workflows."""
+    """The numbers of deleted runs, of tokens (links, keys and logins), of deliveries and of workflow versions."""
 
     deleted: int
     tokens: int
@@ -37,7 +37,7 @@ class Deleted(BaseModel, json_schema_extra=example(deleted=17, tokens=3, deliver
 async def prune(body: Prune, services: ServicesOf) -> Response:
     """Delete runs, tokens and deliveries that ended long ago, and workflows that no worker has announced since then.
 
-    If there are ``limit`` of one kind, ask again. Workflows are kept for a week at least.
+    If ``limit`` of one kind were deleted, repeat the request. Workflows are kept for at least a week.
     """
     deleted = await services.backend.delete_ended(body.older_than_seconds, body.limit)
     return reply(

@@ -59,7 +59,7 @@ else:
     _Question = shape_of(Promise)
 
 MANY_NAMES: Final = 200
-"""How many assignees an inbox is asked for at most."""
+"""The most assignees in a request for an inbox."""
 
 
 Assignees = Annotated[
@@ -70,7 +70,7 @@ _EXAMPLE: Final = f"id: 17\nevent: asked\ndata: {to_json(to_wire(QUESTION)).deco
 
 
 class Said(Body, json_schema_extra=example(user_id="ana", groups=["finance"])):
-    """Who does something with a question, and what they are. Where a proxy says so, it may be left out."""
+    """The user who acts on a question, with groups and roles. May be left out if the request is authenticated."""
 
     user_id: Text | None = None
     groups: list[Text] = Field(default_factory=list[Text])
@@ -78,14 +78,14 @@ class Said(Body, json_schema_extra=example(user_id="ana", groups=["finance"])):
 
     @property
     def responder(self) -> Responder:
-        """The person. Raises InvalidValue."""
+        """The user as a responder. Raises InvalidValue."""
         return Responder(self.user_id, frozenset(self.groups), frozenset(self.roles))
 
 
 class Delegate(
     Said, json_schema_extra=example(user_id="ana", groups=["finance"], to=["user:bob"], note="away")
 ):
-    """Who answers from now on, and why."""
+    """The new assignees, and the reason."""
 
     to: list[Text]
     note: Text | None = None
@@ -94,14 +94,14 @@ class Delegate(
 class Comment(
     Said, json_schema_extra=example(user_id="ana", text="Is that the order of May?", request_id="mobile-18")
 ):
-    """What somebody says about a question."""
+    """A comment on a question."""
 
     text: Text
     request_id: RequestId | None = None
 
 
 class SayAlike(Body, json_schema_extra=example(seconds=3600, same=["order"], max_uses=5)):
-    """Which other questions about the same action are approved with this one, for some time."""
+    """A rule that approves further questions about the same action, for some time."""
 
     seconds: float | None = None
     same: list[Text] | None = None
@@ -112,7 +112,7 @@ class SayAlike(Body, json_schema_extra=example(seconds=3600, same=["order"], max
 
     @property
     def alike(self) -> Alike:
-        """The same as the client says it. Raises InvalidValue."""
+        """The rule as the client's class. Raises InvalidValue."""
         return Alike(
             self.seconds, self.same, self.any_arguments, self.everywhere, self.max_uses, self.session
         )
@@ -124,10 +124,10 @@ class GiveAnswer(
         value={"approved": True}, user_id="ana", groups=["finance"], note="as agreed", request_id="mobile-17"
     ),
 ):
-    """An answer: its value must be what the question's ``answer_schema`` describes; null skips, where that is allowed.
+    """An answer. Its value must match the question's ``answer_schema``; null skips the question, where that is allowed.
 
-    An approval takes ``true`` and ``false`` too. With a proposal it takes ``{"approved": true, "edited": ...}``, which
-    approves another value. Where the question has ``other``, ``{"other": "..."}`` stands for an option.
+    An approval also accepts ``true`` and ``false``. With a proposal it accepts ``{"approved": true, "edited": ...}``,
+    which approves another value. If the question has ``other``, ``{"other": "..."}`` may replace an option.
     """
 
     value: Any
@@ -163,17 +163,17 @@ class GiveAnswers(
         ],
     ),
 ):
-    """Answers of one person to several questions, each by itself."""
+    """One user's answers to several questions. Each is given on its own."""
 
     answers: list[OneAnswer] = Field(max_length=MOST_ANSWERS)
 
 
 class Result(TypedDict):
-    """What came of one of several answers: the question as it is, or why it was refused."""
+    """The result of one of several answers: the question, or the problem if the answer was refused."""
 
     question_id: str
     question: NotRequired[_Question]
-    problem: NotRequired[Annotated[dict[str, Any], Field(description="As the answer alone is refused with")]]
+    problem: NotRequired[Annotated[dict[str, Any], Field(description="The problem, as for a single answer")]]
 
 
 class Results(
@@ -185,13 +185,13 @@ class Results(
         ]
     ),
 ):
-    """What came of several answers, in their order."""
+    """The results of several answers, in the order of the answers."""
 
     items: list[Result]
 
 
 class CancelQuestion(Body, json_schema_extra=example(by="user:req", reason="the order is gone")):
-    """Who withdraws a question, and why; the workflow is told."""
+    """The user who withdraws a question, and the reason, which the workflow receives."""
 
     by: Text | None = None
     reason: Text | None = None
@@ -199,7 +199,7 @@ class CancelQuestion(Body, json_schema_extra=example(by="user:req", reason="the 
 
 
 class Reassign(Body, json_schema_extra=example(to=["user:bob"], by="user:req", reason="ana is away")):
-    """Who answers from now on, who says so, and why."""
+    """The new assignees, the user who reassigns the question, and the reason."""
 
     to: list[Text]
     by: Text | None = None
@@ -207,7 +207,7 @@ class Reassign(Body, json_schema_extra=example(to=["user:bob"], by="user:req", r
 
 
 def _inbox(actor: Actor, assignee: list[str] | None, run_id: str | None) -> frozenset[str] | None:
-    """Return whose questions are asked for. Raises InvalidValue, AccessDenied."""
+    """Return the assignees whose questions to list. Raises InvalidValue, AccessDenied."""
     names = None if assignee is None else frozenset(check_names("assignee", assignee))
     return actor.inbox(names, run_id)
 
@@ -215,7 +215,7 @@ def _inbox(actor: Actor, assignee: list[str] | None, run_id: str | None) -> froz
 class MoveDeadline(
     Body, json_schema_extra=example(timeout_seconds=86400, by="user:req", reason="ana is back tomorrow")
 ):
-    """Until when people answer, in seconds from now, who says so, and why."""
+    """The new deadline in seconds from now, the user who moves it, and the reason."""
 
     timeout_seconds: float
     by: Text | None = None
@@ -231,15 +231,16 @@ async def list_questions(
     workflow: Annotated[Text | None, Query(description="The workflow of the run that asks")] = None,
     group: Annotated[Text | None, Query(description="The group of the run that asks")] = None,
     text: Annotated[
-        Text | None, Query(description="Words: all are in its text, its id, its run's id or its tool")
+        Text | None, Query(description="Words that must all occur in its text, id, run id or tool")
     ] = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
-    """List open questions, oldest first: all, a run's, or those that one of the assignees or anybody may answer.
+    """List open questions, oldest first.
 
-    ``workflow``, ``group`` and ``text`` choose among these. Whoever may see no others gets those that they are asked. A
-    page may then be shorter than ``limit``, or empty, and have a ``next``.
+    ``run_id`` limits the list to a run's questions, and ``assignee`` to those that one of the assignees or any user may
+    answer. ``workflow``, ``group`` and ``text`` filter further. Users without full access get their own questions. A
+    page may then be shorter than ``limit``, or empty, and still have a ``next``.
     """
     search = QuestionSearch(run_id, _inbox(actor, assignee, run_id), workflow, group, text)
     backend = services.backend
@@ -262,19 +263,20 @@ async def follow_inbox(
     assignee: Assignees = None,
     last_event_id: Annotated[Seq | None, Header()] = None,
 ) -> Response:
-    """Follow what changes of the questions that ``GET /v1/questions`` would list, with the same run and assignees.
+    """Follow changes of the questions that ``GET /v1/questions`` lists for the same run and assignees.
 
-    The events ``asked``, ``changed`` and ``settled`` have the question as it is; ``gone`` has the ``id`` of one that
-    went to others. They come within seconds. A stream that is lost is resumed by ``Last-Event-ID``; after ``gap`` more
-    has happened than is known, so list the inbox anew. Open the stream first, then list: nothing is missed between.
+    The events ``asked``, ``changed`` and ``settled`` hold the question; ``gone`` holds the ``id`` of a question that
+    was reassigned to other users. Events arrive within seconds. Send ``Last-Event-ID`` to resume a lost stream. After a
+    ``gap``, events were missed: list the inbox again. Open the stream before the first list, so that no change is
+    missed.
     """
     names = _inbox(actor, assignee, run_id)
-    _ = QuestionSearch(run_id, names).listed  # refused as the list would be
+    _ = QuestionSearch(run_id, names).listed  # raises what the list would raise
     interest = Interest(actor, names, run_id)
     events = services.inboxes.of(services.store.namespace).events(
-        interest, last_event_id, services.wait_to_tell
+        interest, last_event_id, services.wait_for_event
     )
-    # The headers say that the stream is open. From then on it misses nothing.
+    # The response's headers tell the client that the stream is open. From then on it misses no event.
     events = services.streams.counted("inbox", caller, events)
     return StreamingResponse(await begun(events), media_type="text/event-stream", headers=UNBUFFERED)
 
@@ -320,7 +322,7 @@ async def list_history(
 async def answer_question(
     question_id: Id, body: GiveAnswer, services: ServicesOf, actor: ActorOf, key: KeyOf
 ) -> Response:
-    """Answer a question. A wrong answer is refused with 422 and leaves it open."""
+    """Answer a question. A wrong answer is refused with 422, and the question stays open."""
     request_id = request_id_of(key, body.request_id)
     responder = await actor.responder(services.store, question_id, body.responder)
     promise = await services.backend.answer(
@@ -339,15 +341,15 @@ async def answer_question(
 
 @router.post("/answers", responses=gives(Results))
 async def answer_questions(body: GiveAnswers, services: ServicesOf, actor: ActorOf) -> Response:
-    """Answer several questions, each by itself: one that is refused changes nothing about the others.
+    """Answer several questions. Each answer is given on its own: a refused one does not affect the others.
 
-    ``items`` has what came of each, in the same order: ``question``, or ``problem`` with its ``status``.
+    ``items`` has the results in the same order: ``question``, or ``problem`` with its ``status``.
     """
     said = body.responder
     room = PAGE_BYTES
 
     async def answer_one(each: GivenAnswer) -> bytes | None:
-        """Return the question as JSON; None if the reply has as much as a page holds: then it is read again later."""
+        """Return the question as JSON, or None if the reply is full: the question is then read again later."""
         nonlocal room
         responder = await actor.responder(services.store, each.question_id, said)
         question = written_json(await services.backend.answer_one(each, responder))
@@ -365,7 +367,7 @@ async def answer_questions(body: GiveAnswers, services: ServicesOf, actor: Actor
 async def _items(
     services: Services, ids: Sequence[str], results: Sequence[bytes | SignoffError | None]
 ) -> AsyncGenerator[bytes]:
-    """Write what came of answers, one by one. A question that was answered but is not held is read again."""
+    """Yield the results of answers as JSON, one by one. A question that is not in memory is read again."""
     start = b'{"items":['
     for id, result in zip(ids, results, strict=True):
         if isinstance(result, SignoffError):
@@ -380,7 +382,7 @@ async def _items(
 
 @router.post("/{question_id}/view", responses=_CHANGED)
 async def view_question(question_id: Id, body: Said, services: ServicesOf, actor: ActorOf) -> Response:
-    """Show a question to somebody who may answer it, and record that they have seen it."""
+    """Show a question to a user who may answer it, and record that the user has seen it."""
     responder = await actor.responder(services.store, question_id, body.responder, "view")
     return reply_with(await services.backend.view_question(question_id, responder))
 
@@ -392,7 +394,7 @@ async def view_question(question_id: Id, body: Said, services: ServicesOf, actor
 async def comment_on_question(
     question_id: Id, body: Comment, services: ServicesOf, actor: ActorOf, key: KeyOf
 ) -> Response:
-    """Say something about a question, open or closed, that one may see. Its history lists what was said."""
+    """Comment on a question, open or closed, that the user may see. Comments are in the question's history."""
     request_id = request_id_of(key, body.request_id)
     responder = await actor.commenter(services.store, question_id, body.responder)
     return reply_with(
@@ -402,14 +404,14 @@ async def comment_on_question(
 
 @router.post("/{question_id}/claim", responses=_CHANGED)
 async def claim_question(question_id: Id, body: Said, services: ServicesOf, actor: ActorOf) -> Response:
-    """Say that one will answer: nobody else can until the question is released, delegated or escalated."""
+    """Claim a question: no other user can answer it until it is released, delegated or escalated."""
     responder = await actor.responder(services.store, question_id, body.responder, "claim")
     return reply_with(await services.backend.claim_question(question_id, responder))
 
 
 @router.post("/{question_id}/release", responses=_CHANGED)
 async def release_question(question_id: Id, body: Said, services: ServicesOf, actor: ActorOf) -> Response:
-    """Let others answer again what one has claimed."""
+    """Release a claimed question, so that other users can answer it again."""
     responder = await actor.responder(services.store, question_id, body.responder, "release")
     return reply_with(await services.backend.release_question(question_id, responder))
 
@@ -418,7 +420,7 @@ async def release_question(question_id: Id, body: Said, services: ServicesOf, ac
 async def delegate_question(
     question_id: Id, body: Delegate, services: ServicesOf, actor: ActorOf
 ) -> Response:
-    """Have others answer instead of all who may now."""
+    """Delegate a question: the new assignees replace all current ones."""
     responder = await actor.responder(services.store, question_id, body.responder, "delegate")
     return reply_with(await services.backend.delegate_question(question_id, responder, body.to, body.note))
 
@@ -430,7 +432,7 @@ async def delegate_question(
 async def cancel_question(
     question_id: Id, services: ServicesOf, actor: ActorOf, body: CancelQuestion | None = None
 ) -> Response:
-    """Withdraw a question, whoever is asked: its workflow gets an error where it waits."""
+    """Withdraw a question, regardless of its assignees. Its workflow gets an error where it waits."""
     said = body or CancelQuestion()
     by = await actor.operator(services.store, question_id, said.by, "cancel")
     promise = await services.backend.cancel_question(
@@ -443,9 +445,9 @@ async def cancel_question(
 async def reassign_question(
     question_id: Id, body: Reassign, services: ServicesOf, actor: ActorOf
 ) -> Response:
-    """Have others answer, whoever is asked now. A service's key names no service, unless it acts for people."""
+    """Reassign a question, regardless of its current assignees. A service's key needs ``act_as`` to assign a service."""
     if body.to:
-        actor.check_names_people("a service that answers", body.to)
+        actor.check_names_people("a service as assignee", body.to)
     by = await actor.operator(services.store, question_id, body.by, "reassign")
     promise = await services.backend.reassign_question(question_id, body.to, by=by, reason=body.reason)
     return reply_with(promise)
@@ -455,7 +457,7 @@ async def reassign_question(
 async def move_deadline(
     question_id: Id, body: MoveDeadline, services: ServicesOf, actor: ActorOf
 ) -> Response:
-    """Have people answer a question, which has a deadline, until another time."""
+    """Move the deadline of a question that has one."""
     by = await actor.operator(services.store, question_id, body.by, "move_deadline")
     promise = await services.backend.move_deadline(
         question_id, body.timeout_seconds, by=by, reason=body.reason

@@ -1,4 +1,4 @@
-"""Routes of resume tokens: secrets by which whoever has started a turn answers what it asks, once."""
+"""Routes of resume tokens: secrets with which the caller who started a turn answers its questions once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from signoff.server.services import Services, ServicesOf
 router = APIRouter(tags=["resume tokens"], route_class=ExactRoute)
 
 MOST_QUESTIONS: Final = 10_000
-"""How many questions a token is good for at most."""
+"""The most questions that a token may cover."""
 
 _SECRET: Final = "sgr_6tLx0lSWd6h3v0fW0v3V5pM9b8hUuWkqX1o2r4t5y6E"
 _TOKEN_ID: Final = "0d7b8f6e-5c1a-4a53-9a55-0b1f0f4f2c11"
@@ -48,7 +48,7 @@ class NewResumeToken(
     Body,
     json_schema_extra=example(session_id=SESSION_ID, questions=[QUESTION_ID], lifetime_seconds=86400),
 ):
-    """What a token is good for: a turn's session, and the questions that it answers."""
+    """A new token's scope: the turn's session, and the questions that it covers."""
 
     session_id: Text
     questions: list[Text] = Field(min_length=1, max_length=MOST_QUESTIONS)
@@ -81,7 +81,7 @@ class Resume(
         groups=["finance"],
     ),
 ):
-    """Answers to all questions of a token that are open. One question has one answer."""
+    """Answers to all open questions of a token, one per question."""
 
     session_id: Text
     resume_token: Compared
@@ -89,7 +89,7 @@ class Resume(
 
     @property
     def responses(self) -> dict[str, resume_tokens.Response]:
-        """The answers by the questions' ids. Raises InvalidValue."""
+        """The answers by question id. Raises InvalidValue."""
         found: dict[str, resume_tokens.Response] = {}
         for each in self.answers:
             if each.question_id in found:
@@ -112,13 +112,13 @@ class ResumeWith(
         context={"tenant": "t2"},
     ),
 ):
-    """Answers to questions of a token, and the turn's context from then on, if it is to be another one."""
+    """Answers to all open questions of a token, and optionally a new context for the rest of the turn."""
 
     context: dict[str, Any] | None = None
 
 
 class ResumeToken(BaseModel, json_schema_extra=example(resume_token=_SECRET)):
-    """The secret, which is told here only."""
+    """The secret, which is returned this once."""
 
     resume_token: str
 
@@ -127,7 +127,7 @@ class Good(
     BaseModel,
     json_schema_extra=example(token_id=_TOKEN_ID, run_id=RUN_ID, questions={QUESTION_ID: _DIGEST}),
 ):
-    """What a token is good for: the run that goes on, and its questions with the digests of what was shown."""
+    """A token's scope: the run that continues, and its questions with the digests of what was shown."""
 
     token_id: str
     run_id: str
@@ -151,16 +151,21 @@ _ANSWERS: Final = gives(
 @router.post(
     "/v1/runs/{run_id}/resume-tokens",
     status_code=201,
-    responses=gives(ResumeToken, NotFound, QuestionTooNew, UnreadableRecord, statuses={201: "It is made"}),
+    responses=gives(
+        ResumeToken, NotFound, QuestionTooNew, UnreadableRecord, statuses={201: "The token was created"}
+    ),
 )
 async def create_resume_token(
     run_id: Id, body: NewResumeToken, services: ServicesOf, actor: ActorOf
 ) -> Response:
-    """Make a token by which questions are answered once, so that a turn goes on. It says nothing of who answers."""
+    """Create a token with which a turn's questions are answered once, so that the turn continues.
+
+    The token does not identify the user who answers.
+    """
     backend = services.backend
     run = await backend.get_run(run_id)
     if run.session_id != body.session_id:
-        raise InvalidValue("session_id", f"run {run.id!r} is of another session, or of none")
+        raise InvalidValue("session_id", f"run {run.id!r} does not belong to this session")
     questions = [await actor.question(services.store, each) for each in dict.fromkeys(body.questions)]
     secret = await backend.create_resumption(
         body.session_id, run.id, questions, lifetime_seconds=body.lifetime_seconds
@@ -170,13 +175,13 @@ async def create_resume_token(
 
 @router.post("/v1/resume-tokens/read", responses=gives(Good, ResumeRefused))
 async def read_resume_token(body: Presented, services: ServicesOf) -> Response:
-    """Say what a token is good for. Nothing is changed."""
+    """Return a token's scope. This changes nothing."""
     return _good(await services.backend.find_resumption(body.session_id, body.resume_token))
 
 
 @router.post("/v1/resume-tokens/check", responses=_ANSWERS)
 async def check_resume_token(body: Resume, services: ServicesOf, actor: ActorOf) -> Response:
-    """Say why answers by a token would not be taken. Nothing is changed."""
+    """Check answers with a token, and refuse them as ``answer`` would. This changes nothing."""
     good, responses, responder = await _read(body, services, actor)
     await services.backend.check_responses(body.session_id, body.resume_token, responses, responder)
     return _good(good)
@@ -184,14 +189,14 @@ async def check_resume_token(body: Resume, services: ServicesOf, actor: ActorOf)
 
 @router.post("/v1/resume-tokens/answer", responses=_ANSWERS)
 async def answer_by_resume_token(body: ResumeWith, services: ServicesOf, actor: ActorOf) -> Response:
-    """Answer all questions of a token that are open, and have it open nothing any more.
+    """Answer all open questions of a token, and use it up.
 
-    All answers are checked before the first one is given: if one is refused, the token is as good as before. A context
-    counts if the answer does; it takes a role that may send signals.
+    All answers are checked before the first one is given: if one is refused, the token stays valid. A context takes
+    effect together with the answers; it needs a role that may send signals.
     """
     good, responses, responder = await _read(body, services, actor)
     if body.context is not None and actor.reach is not Reach.ALL:
-        raise AccessDenied("the context of a turn", "it is not for who is only asked")
+        raise AccessDenied("the context of a turn", "it needs the role operator or admin")
     await services.backend.resume(
         body.session_id, body.resume_token, responses, responder, context=body.context
     )
@@ -201,9 +206,9 @@ async def answer_by_resume_token(body: ResumeWith, services: ServicesOf, actor: 
 async def _read(
     body: Resume, services: Services, actor: Actor
 ) -> tuple[Resumption, dict[str, resume_tokens.Response], Responder]:
-    """Return what a token is good for, the answers, and who gives them.
+    """Return a token's scope, the answers, and the responder.
 
-    The token is looked at first: whoever has none learns nothing of the questions.
+    The token is checked first, so that callers without a valid one learn nothing about the questions.
     """
     responses = body.responses
     good = await services.backend.find_resumption(body.session_id, body.resume_token)

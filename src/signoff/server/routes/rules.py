@@ -1,4 +1,4 @@
-"""Routes of rules: what people have approved in their name for some time. One is made by answering a question."""
+"""Routes of rules, which are standing approvals. A rule is created with the answer to a question."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from signoff.server.services import ServicesOf
 router = APIRouter(prefix="/v1/rules", tags=["rules"], route_class=ExactRoute)
 
 
-class RevokeRule(Body, json_schema_extra=example(by="user:ana", reason="the shop was told")):
-    """Who revokes a rule, and why."""
+class RevokeRule(Body, json_schema_extra=example(by="user:ana", reason="the shop is closed")):
+    """The user who revokes a rule, and the reason."""
 
     by: Text | None = None
     reason: Text | None = None
@@ -32,16 +32,16 @@ class RevokeRule(Body, json_schema_extra=example(by="user:ana", reason="the shop
 async def list_rules(
     services: ServicesOf,
     actor: ActorOf,
-    by: Annotated[Text | None, Query(description="Who made them, without user:")] = None,
+    by: Annotated[Text | None, Query(description="The user who created them, without `user:`")] = None,
     tool: Text | None = None,
-    in_force: Annotated[bool, Query(description="Only those that approve something now")] = False,
+    in_force: Annotated[bool, Query(description="Only rules that are in force now")] = False,
     session_id: Annotated[
-        Text | None, Query(description="Only those for this session; empty: only those for none")
+        Text | None, Query(description="Only rules for this session; empty: only rules without a session")
     ] = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
-    """List rules, oldest first. Whoever may see no others gets their own."""
+    """List rules, oldest first. Users without full access get their own."""
     which = RuleFilter(actor.maker(by), tool, in_force, session_id)
     return reply_page(await services.backend.list_rules(which, after=after, limit=limit))
 
@@ -50,7 +50,7 @@ async def list_rules(
 async def revoke_rule(
     rule_id: Id, services: ServicesOf, actor: ActorOf, body: RevokeRule | None = None
 ) -> Response:
-    """Have a rule approve nothing more. What it has approved stays."""
+    """Revoke a rule. Questions that it has approved stay approved."""
     said = body or RevokeRule()
     actor.check_maker(await services.store.get_rule(rule_id))
     rule = await services.backend.revoke_rule(rule_id, by=actor.user_id("by", said.by), reason=said.reason)

@@ -35,7 +35,7 @@ _EXAMPLE = f"id: 1\ndata: {to_json(to_wire(RECORDS[Entry])).decode()}\n\nevent: 
 
 
 async def _known_run(run_id: Id, services: ServicesOf, caller: CallerOf) -> str:
-    """Answer 404, or 429, while a status can still be sent. Of the run only its id is kept."""
+    """Raise NotFound or TooManyRequests before the stream starts. Return only the id, to save memory."""
     services.streams.check("journal", caller)
     room = services.streams.room(caller)
     async with room.reads:
@@ -55,12 +55,12 @@ async def follow_journal(
     live: bool = False,
     last_event_id: Annotated[Seq | None, Header()] = None,
 ) -> Response:
-    """Follow a run's journal: an event for each entry, its seq as the event's id, and ``end`` when the run has ended.
+    """Follow a run's journal: one event per entry, with its seq as the event's id, and ``end`` when the run has ended.
 
-    A connection that is lost is resumed by the header ``Last-Event-ID``, which goes before ``after``.
+    Send the header ``Last-Event-ID`` to resume a lost connection. It takes precedence over ``after``.
 
-    With ``live`` an event ``live`` comes for each piece of what running steps say, first what there is of it so far.
-    It has no id: whoever resumes gets the entries that were missed, then what is live by then.
+    With ``live``, an event ``live`` is sent for each piece of running steps' live text, starting with the text so far.
+    These events have no id: a resumed stream gets the missed entries, then the current live text.
     """
     begin = after if last_event_id is None else last_event_id
     backend = services.backend.sharing(services.streams.room(caller))
@@ -70,10 +70,10 @@ async def follow_journal(
 
 
 async def _parts(services: Services, events: AsyncGenerator[Entry | LiveText]) -> AsyncGenerator[bytes]:
-    """Yield the events as they are sent, until the run ends or the server stops.
+    """Yield the encoded events in parts, until the run ends or the server stops.
 
-    The next event is read when the client has taken nearly all of the one before: it is sent in small parts, and a
-    server waits with a part until those before have left it.
+    The next event is read when the client has received nearly all of the previous one: events are sent in small parts,
+    and the server holds a part back until the earlier ones are sent.
     """
     stopping = asyncio.ensure_future(services.stopping.wait())
     async with aclosing(events):
@@ -99,7 +99,7 @@ async def _parts(services: Services, events: AsyncGenerator[Entry | LiveText]) -
 
 
 async def _is_done(*awaited: asyncio.Future[Any]) -> bool:
-    """Wait for one of these, for so long that a word is due in any case. Returns whether one is done."""
+    """Wait until one future is done, at most until the next keep-alive is due. Return whether one is done."""
     done, _ = await asyncio.wait(awaited, timeout=PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     return bool(done)
 

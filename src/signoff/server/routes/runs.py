@@ -34,7 +34,7 @@ class StartRun(
     Body,
     json_schema_extra=example(workflow="refund", id="refund-o-1", args=["o-1", 7000], started_by="user:req"),
 ):
-    """A run to start. Starting twice with one id starts once."""
+    """A run to start. Repeated requests with the same id start it once."""
 
     workflow: Text = Field(min_length=1)
     args: list[Any] = Field(default_factory=list[Any])
@@ -50,11 +50,11 @@ class StartRun(
     started_by: Text | None = None
     session_id: Text | None = Field(
         default=None,
-        description="It waits until the runs of this session that were started before it have ended",
+        description="The run waits until the earlier runs of this session have ended",
     )
 
     def new_run(self, services: Services, actor: Actor, key: str | None, traceparent: str | None) -> NewRun:
-        """Return it as the store takes it."""
+        """Return the record for the store."""
         arguments = codec.encode_arguments(None, self.args, self.kwargs)
         named = named_slot(self.concurrency_key, self.concurrency_limit)
         slot, limit = named or slot_of(services.function(self.workflow), arguments)
@@ -76,35 +76,35 @@ class StartRun(
 
 
 class CancelRun(Body, json_schema_extra=example(reason="the order is gone", by="user:req")):
-    """Why a run should stop, and who says so."""
+    """The reason to cancel a run, and the user who does."""
 
     reason: Text | None = None
     by: Text | None = None
 
 
 class TerminateRun(Body, json_schema_extra=example(reason="its code is gone", by="user:olga")):
-    """Why a run is ended without its code, and who says so."""
+    """The reason to terminate a run, and the user who does."""
 
     reason: Text | None = None
     by: Text | None = None
 
 
 class RetryRun(Body, json_schema_extra=example(reason="the bank is back", by="user:olga")):
-    """Why a failed run should go on, and who says so."""
+    """The reason to retry a run, and the user who does."""
 
     reason: Text | None = None
     by: Text | None = None
 
 
 class SuspendRun(Body, json_schema_extra=example(reason="the bank is down", by="user:olga")):
-    """Why a run should wait for an operator, and who says so."""
+    """The reason to suspend a run, and the user who does."""
 
     reason: Text | None = None
     by: Text | None = None
 
 
 class ResumeRun(Body, json_schema_extra=example(by="user:olga")):
-    """Who has a suspended run go on."""
+    """The user who resumes a suspended run."""
 
     by: Text | None = None
 
@@ -119,7 +119,7 @@ class SendSignal(Body, json_schema_extra=example(name="paid", value={"cents": 70
 
 
 class Sent(BaseModel, json_schema_extra=example(sent=True)):
-    """Whether a signal was sent now; false for a repetition."""
+    """Whether the signal was sent; false for a repeated request."""
 
     sent: bool
 
@@ -141,9 +141,9 @@ async def start_run(
     key: KeyOf,
     traceparent: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Start a run: 201, or 200 if it was started before. It goes on with the trace of the caller.
+    """Start a run: 201, or 200 if it was started before. It continues the caller's trace.
 
-    What makes it the same run is its id, or, where that is left to the server, ``Idempotency-Key``.
+    The run is identified by its id or, if the server chooses the id, by ``Idempotency-Key``.
     """
     new = body.new_run(services, actor, key, read_header(traceparent) or current_traceparent())
     run, created = await services.backend.create_run(
@@ -160,7 +160,7 @@ async def list_runs(
     group: Text | None = None,
     parent_id: Text | None = None,
     session_id: Text | None = None,
-    suspended: Annotated[bool | None, Query(description="Only those that wait for an operator")] = None,
+    suspended: Annotated[bool | None, Query(description="Only runs that wait for an operator")] = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
@@ -186,10 +186,10 @@ async def get_result(
     caller: CallerOf,
     wait: Annotated[float, Query(ge=0, description="Seconds")] = 0,
 ) -> Response:
-    """Show a run once it has ended: 200; or 202 with the run as it is, if it has not ended within ``wait``."""
+    """Wait up to ``wait`` seconds for a run to end. Return it with 200 if it has ended, or else with 202."""
     run = await services.backend.get_run(run_id)
     if wait and not run.state.is_final:
-        del run  # thousands may wait
+        del run  # saves memory: thousands of requests may wait
         with services.streams.opened("wait", caller):
             ended = await services.wait_for(
                 services.backend.wait(run_id), seconds=min(wait, LONGEST_WAIT_SECONDS)
@@ -202,7 +202,7 @@ async def get_result(
 async def cancel_run(
     run_id: Id, services: ServicesOf, actor: ActorOf, body: CancelRun | None = None
 ) -> Response:
-    """Ask a run to stop."""
+    """Request the cancellation of a run."""
     asked = body or CancelRun()
     by = actor.user_id("by", asked.by)
     return reply_with(await services.backend.cancel(run_id, reason=asked.reason, by=by))
@@ -212,7 +212,7 @@ async def cancel_run(
 async def suspend_run(
     run_id: Id, services: ServicesOf, actor: ActorOf, body: SuspendRun | None = None
 ) -> Response:
-    """Have a run wait until it is resumed. Steps that run are finished first, so it may be ``running`` for a while."""
+    """Suspend a run until it is resumed. Running steps finish first, so it may stay ``running`` for a while."""
     asked = body or SuspendRun()
     by = actor.user_id("by", asked.by)
     return reply_with(await services.backend.suspend_run(run_id, reason=asked.reason, by=by))
@@ -222,7 +222,7 @@ async def suspend_run(
 async def resume_run(
     run_id: Id, services: ServicesOf, actor: ActorOf, body: ResumeRun | None = None
 ) -> Response:
-    """Have a suspended run go on. One that is not suspended stays as it is."""
+    """Resume a suspended run. A run that is not suspended does not change."""
     asked = body or ResumeRun()
     return reply_with(await services.backend.resume_run(run_id, by=actor.user_id("by", asked.by)))
 
@@ -231,7 +231,7 @@ async def resume_run(
 async def terminate_run(
     run_id: Id, services: ServicesOf, actor: ActorOf, body: TerminateRun | None = None
 ) -> Response:
-    """End a run at once, without its code: none of its clean-up runs."""
+    """Terminate a run at once. Its code, including its cleanup, does not run."""
     asked = body or TerminateRun()
     by = actor.user_id("by", asked.by)
     return reply_with(await services.backend.terminate(run_id, reason=asked.reason, by=by))
@@ -241,7 +241,7 @@ async def terminate_run(
 async def retry_run(
     run_id: Id, services: ServicesOf, actor: ActorOf, key: KeyOf, body: RetryRun | None = None
 ) -> Response:
-    """Have a failed run go on from where it failed, or a suspended one go on."""
+    """Retry a failed run from where it failed, or resume a suspended one."""
     asked, token = body or RetryRun(), None if key is None else f"key:{key}"
     by = actor.user_id("by", asked.by)
     return reply_with(await services.backend.retry(run_id, reason=asked.reason, by=by, token=token))
@@ -254,7 +254,7 @@ async def retry_run(
 async def send_signal(
     run_id: Id, body: SendSignal, services: ServicesOf, actor: ActorOf, key: KeyOf
 ) -> Response:
-    """Send a run a signal. ``sent`` is false for a repetition of ``request_id``, or of ``Idempotency-Key``."""
+    """Send a signal to a run. ``sent`` is false if ``request_id`` or ``Idempotency-Key`` was used before."""
     value = codec.encode(body.value)
     by = actor.user_id("by", body.by)
     request_id = request_id_of(key, body.request_id)
@@ -264,7 +264,7 @@ async def send_signal(
 
 @router.get("/{run_id}/journal", responses=gives_page(Entry, NotFound, after=int))
 async def read_journal(run_id: Id, services: ServicesOf, after: Seq = -1, limit: Limit = 100) -> Response:
-    """Show the journal's entries after seq ``after``. ``next`` is where the next page begins, or null."""
+    """List the journal's entries after seq ``after``. ``next`` is the ``after`` of the next page, or null."""
     entries = await services.backend.read_journal(run_id, after=after, limit=limit)
     last = entries[-1].seq if entries else after
     is_more = len(entries) == limit or (

@@ -45,7 +45,7 @@ class PutSchedule(
     concurrency_limit: int | None = Field(default=None, ge=1, le=HIGHEST_LIMIT)
 
     def new_schedule(self, services: Services, actor: Actor) -> NewSchedule:
-        """Return it as the store takes it."""
+        """Return the record for the store."""
         arguments = codec.encode_arguments(None, self.args, self.kwargs)
         named = named_slot(self.concurrency_key, self.concurrency_limit)
         key, limit = named or slot_of(services.function(self.workflow), arguments)
@@ -66,12 +66,12 @@ class PutSchedule(
 
 
 class Deleted(BaseModel, json_schema_extra=example()):
-    """Nothing more is said."""
+    """An empty object."""
 
 
 @router.post("", responses=gives(Schedule, NotSerializable))
 async def put_schedule(body: PutSchedule, services: ServicesOf, actor: ActorOf) -> Response:
-    """Create a schedule, or change the one that has the id."""
+    """Create a schedule, or change the existing one with this id."""
     new = body.new_schedule(services, actor)
     with contextlib.suppress(NotFound):
         await _check(new.id, services, actor)
@@ -93,14 +93,14 @@ async def get_schedule(schedule_id: Id, services: ServicesOf) -> Response:
 
 @router.post("/{schedule_id}/pause", responses=gives(Schedule, NotFound))
 async def pause_schedule(schedule_id: Id, services: ServicesOf, actor: ActorOf) -> Response:
-    """Have a schedule start nothing more."""
+    """Pause a schedule: it starts no more runs."""
     await _check(schedule_id, services, actor)
     return reply_with(await services.backend.pause_schedule(schedule_id))
 
 
 @router.post("/{schedule_id}/resume", responses=gives(Schedule, NotFound))
 async def resume_schedule(schedule_id: Id, services: ServicesOf, actor: ActorOf) -> Response:
-    """Have a paused schedule go on with its next time."""
+    """Resume a paused schedule at its next time."""
     await _check(schedule_id, services, actor)
     return reply_with(await services.backend.resume_schedule(schedule_id))
 
@@ -114,6 +114,6 @@ async def delete_schedule(schedule_id: Id, services: ServicesOf, actor: ActorOf)
 
 
 async def _check(schedule_id: str, services: Services, actor: Actor) -> None:
-    """Raise AccessDenied for a schedule of a group in which they may start no runs, and NotFound."""
+    """Raise AccessDenied if the actor may not start runs in the schedule's group, or NotFound."""
     if actor.is_for_groups:
         actor.check_schedule(await services.backend.get_schedule(schedule_id))

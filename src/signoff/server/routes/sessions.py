@@ -1,4 +1,4 @@
-"""Routes of sessions. A session begins with the first run that is started in it."""
+"""Routes of sessions. A session exists from its first run on."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=ExactRo
 
 @router.get("", responses=gives_page(Session))
 async def list_sessions(services: ServicesOf, after: After = None, limit: Limit = 100) -> Response:
-    """List sessions: that in which a run was started last comes first."""
+    """List sessions, the one with the newest run first."""
     return reply_page(await services.backend.list_sessions(after=after, limit=limit))
 
 
 @router.get("/{session_id}", responses=gives(Session, NotFound))
 async def get_session(session_id: Id, services: ServicesOf) -> Response:
-    """Show a session, and whose turn it is. Its runs: ``GET /v1/runs?session_id=``."""
+    """Show a session and its active run. ``GET /v1/runs?session_id=`` lists its runs."""
     return reply_with(await services.backend.get_session(session_id))

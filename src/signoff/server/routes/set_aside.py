@@ -20,15 +20,15 @@ router = APIRouter(prefix="/v1/set-aside", tags=["health"], route_class=ExactRou
 
 @router.get("", responses=gives_page(SetAsideItem, InvalidValue))
 async def list_set_aside(services: ServicesOf, after: After = None, limit: Limit = 100) -> Response:
-    """List the namespace's items of periodic jobs that failed in this process and are tried again, by job and id.
+    """List items of periodic jobs that failed in this process and will be retried, by job and id.
 
-    Each process tries every item itself: behind several servers, each lists what failed there.
+    Each process runs its own periodic jobs, so each of several servers lists its own failures.
     """
     items = items_of(services.store.location, services.store.namespace)
     if after is not None:
         job, mark, id = after.partition("/")
         if not mark:
-            raise InvalidValue("after", "is not the `next` of a former page")
+            raise InvalidValue("after", "is not the `next` of a previous page")
         items = items[bisect_right(items, (job, id), key=lambda item: (item.job, item.id)) :]
     page = items[:limit]
     return reply_items(page, f"{page[-1].job}/{page[-1].id}" if len(items) > limit else None)

@@ -1,4 +1,4 @@
-"""The route that Slack calls when somebody clicks on a button."""
+"""The route that Slack calls when a user clicks a button."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from signoff.errors import NotFound, PayloadTooLarge
 from signoff.server.http.path_ids import Id
 from signoff.server.services import ServicesOf
 
-router = APIRouter(prefix="/v1/slack", include_in_schema=False)  # Slack says what it sends
+router = APIRouter(prefix="/v1/slack", include_in_schema=False)  # Slack defines the format
 
 
 @router.post("/{channel}/actions")
 async def take_action(channel: Id, request: Request, services: ServicesOf) -> Response:
-    """Take an answer that somebody gave by a button in Slack. Slack's signature is what it is believed for."""
+    """Receive an answer that a user gave with a button in Slack. Slack's signature authenticates the request."""
     try:
         from signoff.people.notifications.channels import slack_buttons as actions
-    except ModuleNotFoundError:  # then no channel is one of Slack's
+    except ModuleNotFoundError:  # without the extra there are no Slack channels
         raise NotFound("Slack channel that takes answers", channel) from None
     sender, answering = actions.answering_of(services.channels.get(channel), channel)
     body = await request.body()

@@ -1,4 +1,4 @@
-"""Routes of snapshots: runs as data, to go on in another store."""
+"""Routes of snapshots: runs as data, to continue in another store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from signoff.service.snapshots import read
 router = APIRouter(tags=["snapshots"], route_class=ExactRoute)
 
 LOAD: Final = "/v1/snapshots"
-"""Where snapshots are sent to."""
+"""The path for loading snapshots."""
 
 _SNAPSHOT: Final[dict[str, Any]] = {
     "schema": "signoff/snapshot/1",
@@ -37,19 +37,19 @@ _SNAPSHOT: Final[dict[str, Any]] = {
 
 
 class Snapshot(BaseModel, json_schema_extra={"examples": [_SNAPSHOT]}):
-    """A run with all that is needed to go on with it, as ``POST /v1/snapshots`` takes it."""
+    """A run with everything needed to continue it, in the format of ``POST /v1/snapshots``."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class SaveRun(Body, json_schema_extra=example(by="user:ana")):
-    """Who saves a run."""
+    """The user who saves a run."""
 
     by: Text | None = None
 
 
 class LoadSnapshot(Body, json_schema_extra=example(snapshot=_SNAPSHOT, by="user:ana")):
-    """A snapshot, exactly as it was saved, and who loads it."""
+    """A snapshot, exactly as it was saved, and the user who loads it."""
 
     snapshot: dict[str, Any]
     by: Text | None = None
@@ -57,12 +57,13 @@ class LoadSnapshot(Body, json_schema_extra=example(snapshot=_SNAPSHOT, by="user:
 
 @router.post("/v1/runs/{run_id}/save", responses=gives(Snapshot, NotFound, SnapshotRefused))
 async def save_run(run_id: Id, services: ServicesOf, actor: ActorOf, body: SaveRun | None = None) -> Response:
-    """Return a run as data: the run, its journal and promises, its open child runs. It goes on here.
+    """Return a run as data: the run, its journal and promises, and its open child runs. The run continues here.
 
-    Nothing in it is encrypted or redacted: a server that redacts payloads refuses. The audit trail has who saved it.
+    Its payloads are neither encrypted nor redacted, so a server that redacts payloads refuses. The audit trail records
+    the user who saved it.
     """
     by = actor.user_id("by", (body or SaveRun()).by)
-    if services.redaction.is_empty:  # else it says why not
+    if services.redaction.is_empty:  # otherwise ``save`` refuses
         await check_saved_size(services.store, run_id)
     return reply(await services.backend.save(run_id, by=by))
 
@@ -70,10 +71,10 @@ async def save_run(run_id: Id, services: ServicesOf, actor: ActorOf, body: SaveR
 @router.post(
     LOAD,
     status_code=201,
-    responses=gives(Run, SnapshotRefused, PayloadTooLarge, statuses={201: "It goes on here"}),
+    responses=gives(Run, SnapshotRefused, PayloadTooLarge, statuses={201: "The run continues here"}),
 )
 async def load_snapshot(body: LoadSnapshot, services: ServicesOf, actor: ActorOf) -> Response:
-    """Have a run go on here as it was saved, once: where the run is already, its snapshot is refused."""
+    """Load a run, which continues here as it was saved. A store that already has the run refuses the snapshot."""
     by = actor.user_id("by", body.by)
     saved, _ = await asyncio.to_thread(read, body.snapshot)
     await asyncio.to_thread(check_payloads, "load_run", {"snapshot": saved})

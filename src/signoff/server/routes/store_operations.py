@@ -1,4 +1,4 @@
-"""Routes of remote stores: the operations of the store contract in batches, and word of commits."""
+"""Routes of remote stores: batches of store operations, and a stream of commits."""
 
 from __future__ import annotations
 
@@ -37,35 +37,35 @@ from signoff.stores.shared.listed_payloads import CLAIMED_BYTES, bytes_of
 from signoff.stores.wrappers.origin_stamping import stated, unstated
 
 ROOM: Final = 4
-"""How many records of any size are held for one request."""
+"""The most records of any size that are held in memory for one request."""
 
 MOST_OPERATIONS: Final = 1000
-"""In one request."""
+"""The most operations in one request."""
 
 MOST_BYTES_OF_SEVERAL: Final = 4 * 1024 * 1024 + 64 * 1024
-"""How long a request of several operations may be. Workers send at most 2 MiB, versions before this one 4 MiB."""
+"""Maximum bytes of a request with several operations. Workers send at most 2 MiB; older versions 4 MiB."""
 
 T = TypeVar("T")
 
 LONGEST_CLIENT: Final = 200
-"""Of a client's name, in characters."""
+"""Maximum length of a client's name, in characters."""
 
 LONGEST_ARGUMENT: Final = 16 * 1024
-"""Of an id, a name or a token, in characters."""
+"""Maximum length of an id, a name or a token, in characters."""
 
 _LONG: Final = frozenset({"value", "error", "reason"})
 
 READ_ON_LOOP: Final = 200
-"""Operations of more items are read and checked in a thread."""
+"""Operations with more items are read and checked in a thread."""
 
 BATCH_READ_ON_LOOP: Final = 5_000
-"""Of a request of more items, or of more bytes than a value has, all operations are read and checked in a thread."""
+"""If a request has more items, or more bytes than the largest value, a thread reads and checks all its operations."""
 
 MOST_ENTRIES: Final = 10_000
 MOST_DUE: Final = set_aside_items.MOST + 1000
 CLAIMS_AT_ONCE: Final = 6
 
-# What remote stores and servers say to each other is their own affair.
+# The protocol between remote stores and servers is private, so it is not in the OpenAPI document.
 router = APIRouter(tags=["store"], include_in_schema=False)
 
 
@@ -82,9 +82,9 @@ class Batch(BaseModel):
     """Operations of one remote store.
 
     Attributes:
-        client: The name that the remote store goes by.
-        floor: Below it there is no id whose reply it waits for.
-        operations: What it asks for, in this order.
+        client: The remote store's name.
+        floor: The remote store has received all replies to ids below it.
+        operations: The operations, in order.
     """
 
     client: str = Field(max_length=LONGEST_CLIENT)
@@ -93,11 +93,11 @@ class Batch(BaseModel):
 
 
 _reader = ThreadPoolExecutor(1, "signoff long requests")
-"""One thread, so that the loop never waits for more than one other thread that reads."""
+"""A single thread, so that the event loop competes with at most one reading thread."""
 
 
 async def _off_loop(read: Callable[[Any], T], given: Any) -> T:
-    """Read what takes long in a thread, so that the loop goes on."""
+    """Read a long request in a thread, so that the event loop is not blocked."""
     return await asyncio.get_running_loop().run_in_executor(_reader, read, given)
 
 
@@ -113,7 +113,7 @@ _SMALL: Final = frozenset(
         *(name for name in OPERATIONS if name.startswith("delete_")),
     }
 )
-"""Operations whose results are small, whatever they are about. They begin at once: what commits together is fast."""
+"""Operations whose results are always small. They start at once, so that their commits are grouped."""
 
 _ONE: Final = frozenset(
     {
@@ -124,7 +124,7 @@ _ONE: Final = frozenset(
         *("put_schedule", "pause_schedule", "resume_schedule"),
     }
 )
-"""Operations whose result is one record. All others may have a page of them."""
+"""Operations whose result is one record. The results of all others may be a page of records."""
 
 
 def _weight(name: str) -> int:
@@ -132,15 +132,16 @@ def _weight(name: str) -> int:
 
 
 class _Replies(Response):
-    """A line for each operation, as soon as it has ended.
+    """Response with one line per operation, sent as soon as the operation has finished.
 
-    What may have large results begins when those before it were sent: no more than ``ROOM`` are held at a time.
+    Operations with possibly large results wait until earlier results are sent, so that at most ``ROOM`` records are
+    held.
 
     Args:
-        begun: What each operation comes to, of those that have begun.
-        waiting: The others: how much room each takes, and what begins it.
+        begun: The replies of the operations that have started.
+        waiting: The other operations: the room that each takes, and a function that starts it.
         now: Business time.
-        ended: Called when all have ended.
+        ended: Called when all operations have finished.
     """
 
     def __init__(
@@ -193,7 +194,7 @@ class _Replies(Response):
 
 @router.get(PATH)
 async def greet(namespace: str, services: ServicesOf, access: AccessOf) -> Response:
-    """Tell a remote store that it may work here, and the terms."""
+    """Check a remote store's access, and return the server's time and lease."""
     access.check_namespace(namespace)
     store = services.store_of(namespace)
     return reply({"now": store.clock.now(), "lease_seconds": store.lease_seconds})
@@ -201,7 +202,7 @@ async def greet(namespace: str, services: ServicesOf, access: AccessOf) -> Respo
 
 @router.post(PATH)
 async def operate(request: Request, services: ServicesOf, access: AccessOf) -> Response:
-    """Do a batch of operations. They begin together; each is answered as soon as it has ended."""
+    """Perform a batch of operations. Each reply is sent as soon as its operation has finished."""
     places: list[Place] = []
 
     async def enter(size: int) -> None:
@@ -219,7 +220,7 @@ async def _operate(
 ) -> Response:
     size = len(body)
     try:
-        # The model's own JSON parser would first build a tree ten times as large.
+        # pydantic's own JSON parser would first build a tree ten times as large.
         read = await _off_loop(read_long, body) if size > LONG_BYTES else read_exactly(body)
         batch = Batch.model_validate(read)
     except InvalidValue:
@@ -231,7 +232,9 @@ async def _operate(
         raise PayloadTooLarge("body", size, MOST_BYTES_OF_SEVERAL)
     unknown = {asked.do for asked in batch.operations} - OPERATIONS.keys()
     if unknown:
-        raise InvalidValue("do", f"{', '.join(unknown)}: no operation of this server; upgrade it")
+        raise InvalidValue(
+            "do", f"{', '.join(unknown)}: this server does not know the operation; upgrade the server"
+        )
     items = check_batch([asked.arguments for asked in batch.operations])
     client = services.remote_clients.find(access.caller, batch.client)
     client.raise_floor(batch.floor)
@@ -260,7 +263,7 @@ def _said(error: Exception) -> str:
 
 
 async def _do(services: Services, access: Access, origin: Origin, asked: Asked, *, is_of_long: bool) -> Any:
-    """Do an operation. Where it comes from the server sees, whatever the caller says."""
+    """Perform an operation. The server stamps its origin; a caller cannot forge it."""
     check_items(asked.do, asked.arguments)
     is_long = is_of_long or asked.do == "load_run" or count_items(asked.arguments) > READ_ON_LOOP
     if is_long:
@@ -293,18 +296,18 @@ def _read(asked: Asked) -> dict[str, Any]:
 
 
 def _check_lengths(arguments: dict[str, Any]) -> None:
-    """Raise InvalidValue for an id or a name of a payload's length: error messages would repeat it."""
+    """Raise InvalidValue for overlong ids and names, which error messages would repeat."""
     for name, value in arguments.items():
         if isinstance(value, str) and name not in _LONG and len(value) > LONGEST_ARGUMENT:
             raise InvalidValue(name, f"it has {len(value):,} characters, more than {LONGEST_ARGUMENT:,}")
 
 
 async def _whole_journal(do: Callable[[dict[str, Any]], Awaitable[Any]], said: dict[str, Any]) -> Any:
-    """Read a whole journal for an older client, which does not ask for pages."""
+    """Read a whole journal for an older client that does not page."""
     entries = await do({**said, "limit": MOST_ENTRIES})
     if entries and await do({**said, "after": entries[-1].seq, "limit": 1}):
         raise InvalidValue(
-            "limit", "the journal is longer than a reply: ask for parts of it, or upgrade this worker"
+            "limit", "the journal is too long for one reply: read it in pages, or upgrade this worker"
         )
     return entries
 
@@ -339,7 +342,7 @@ async def follow_changes(
     access: AccessOf,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Tell of commits as they come: an event ``change``, or ``gap`` if anything may have changed."""
+    """Stream commits: an event ``change`` per commit, or ``gap`` if commits were missed."""
     access.check_namespace(namespace)
 
     clock = services.store.clock

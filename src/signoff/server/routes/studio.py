@@ -1,4 +1,4 @@
-"""Studio: the page in a browser. It is built from ``studio/`` when the package is, and asks no other server."""
+"""Studio, the web UI. It is built from ``studio/`` together with the package, and contacts no other server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from signoff.server.http.path_ids import Id
 
 router = APIRouter(include_in_schema=False)
 
-_MADE: Final = resources.files("signoff.server") / "static"
+_STATIC: Final = resources.files("signoff.server") / "static"
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
@@ -23,16 +23,16 @@ _POLICY: Final = (
 _BASE: Final = '<base href="/" />'
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _NOT_BUILT: Final = (
-    "This Signoff was installed without Studio. Install a wheel, or have it built: make ready, in a checkout."
+    "This Signoff was installed without Studio. Install a wheel, or run `make ready` in a checkout."
 )
 
 Asset = Annotated[str, Path(pattern=r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.(css|js|svg)$")]
 
 
 def _page() -> str | None:
-    # Read each time: once Studio is built anew, what a page of before names is gone.
+    # Read each time: after a rebuild, the assets that an old page names no longer exist.
     try:
-        return (_MADE / "index.html").read_text(encoding="utf-8")
+        return (_STATIC / "index.html").read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
 
@@ -49,7 +49,7 @@ def _page() -> str | None:
 @router.get("/deliveries")
 @router.get("/start")
 async def show_studio(request: Request) -> Response:
-    """Show Studio, which finds out by its address what to show."""
+    """Return Studio's page, which routes by its address."""
     return _shown(request)
 
 
@@ -59,7 +59,7 @@ async def show_studio(request: Request) -> Response:
 @router.get("/start/{place}")
 @router.get("/groups/{place}")
 async def show_place(request: Request, place: Id) -> Response:
-    """The same: whether there is such a thing is asked by the page."""
+    """Return the same page, which itself checks whether the place exists."""
     return _shown(request)
 
 
@@ -74,8 +74,8 @@ def _shown(request: Request) -> Response:
 
 @router.get("/assets/{asset}")
 async def load_part(asset: Asset) -> Response:
-    """Give what Studio is made of: its names change with what is in them."""
-    part = _MADE / "assets" / asset
+    """Return a script or style sheet of Studio. Its name contains a hash, so it may be cached permanently."""
+    part = _STATIC / "assets" / asset
     if not part.is_file():
         raise HTTPException(404)
     kept = {"cache-control": "public, max-age=31536000, immutable"}

@@ -18,6 +18,6 @@ router = APIRouter(prefix="/v1/workers", tags=["workers"], route_class=ExactRout
 
 @router.get("", responses=gives_page(WorkerInfo))
 async def list_workers(services: ServicesOf, actor: ActorOf) -> Response:
-    """List the workers of the whole database, or, for people whom a proxy names, those of the namespace."""
+    """List workers: those of the namespace, or all of the database if the request is not authenticated."""
     found = actor.only_seen_workers(services.store.namespace, await services.backend.list_workers())
     return reply({"items": [to_wire(worker) for worker in found], "next": None})

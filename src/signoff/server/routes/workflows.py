@@ -1,4 +1,4 @@
-"""The route of workflows: what workers run, and what it takes."""
+"""The route of workflows: those that workers serve, and their parameters."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ async def list_workflows(
     after: After = None,
     limit: Limit = 100,
 ) -> Response:
-    """List what workers run, by name, group and version, as they last announced it.
+    """List the workflows that workers serve, by name, group and version, as last announced.
 
-    ``parameters`` is a JSON Schema of what a run takes by name. ``x-by-position`` names those that are passed by
-    position instead, in this order; ``x-rest`` the list whose items follow them.
+    ``parameters`` is a JSON Schema of a run's keyword arguments. ``x-by-position`` names the parameters that are passed
+    by position instead, in order; ``x-rest`` names the list whose items follow them.
     """
     which = WorkflowFilter(name, group)
     return reply_page(await services.backend.list_workflows(which, after=after, limit=limit))

@@ -1,4 +1,4 @@
-"""What the caller of a store operation may do, by the worker key that came with the request."""
+"""Authorizes store operations by the worker key of the request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from signoff.server.store_api.worker_answers import check_settled
 from signoff.stores.contract.store import Store, Write
 
 SHOWN_OF_HASH: Final = 16
-"""How much of its hash says which line of a key file a key is, in characters."""
+"""Characters of a hash that identify a key of the key file in audit records."""
 
 TOKEN_OPERATIONS: Final = frozenset(
     {
@@ -46,13 +46,13 @@ TOKEN_OPERATIONS: Final = frozenset(
         "delete_tokens",
     }
 )
-"""What is for processes with the database, and for no holder of a worker key: they make and revoke secrets."""
+"""Operations that create and revoke secrets. They need access to the database; no worker key allows them."""
 
 _OF_RETENTION = frozenset({"delete_tokens", "delete_deliveries", "delete_workflows"})
 _OUTBOX = frozenset({"read_cursor", "expand", "claim_deliveries", "finish_delivery", "redeliver"})
 _WRITES: Final = frozenset({"append", "pause", "complete"})
 _OF_A_CALL: Final = re.compile(r"(.+)\.[0-9]+", re.DOTALL)
-"""The id that a run's call gives a promise or a child run, if its author has chosen none."""
+"""Matches the default id of a promise or child run, ``RUN.N`` for call N."""
 
 HOW_TO_GET_A_KEY: Final = (
     "On one machine, `export SIGNOFF_WORKER_KEY=$(signoff keys create --worker)` where both `signoff server` and "
@@ -63,14 +63,14 @@ HOW_TO_GET_A_KEY: Final = (
 
 @dataclass(frozen=True)
 class Access:
-    """What a caller may do.
+    """The access that a worker key grants.
 
     Attributes:
-        caller: The hash of the key, which tells callers apart.
-        namespace: The one namespace that is open.
-        groups: The groups that are open; None means all.
-        key: The key's id; of one of a key file how its line begins.
-        name: What people call the key.
+        caller: The hash of the key, which identifies the caller.
+        namespace: The one accessible namespace.
+        groups: The accessible groups; None means all.
+        key: The id of a stored key; for a key of a key file, the start of its hash.
+        name: The name of a stored key.
     """
 
     caller: str
@@ -80,27 +80,27 @@ class Access:
     name: str | None = None
 
     def origin(self, address: str | None) -> Origin:
-        """Return from where comes what they do at an address."""
+        """Return the origin of the caller's writes from a client address."""
         return Origin(OriginWay.WORKER, self.key, self.name, address)
 
     def check_namespace(self, namespace: str) -> None:
-        """Raises AccessDenied."""
+        """Raise AccessDenied unless the namespace is accessible."""
         if self.namespace != namespace:
             raise AccessDenied(f"namespace {namespace!r}", f"this worker key is for {self.namespace!r}")
 
     def check_group(self, what: str, group: str | None) -> None:
-        """Raises AccessDenied."""
+        """Raise AccessDenied for ``what`` unless the group is accessible."""
         if self.groups is not None and group not in self.groups:
             named = ", ".join(sorted(self.groups))
             raise AccessDenied(what, f"this worker key is for runs of the groups {named}")
 
 
 async def access_of(request: Request) -> Access:
-    """Return what a request may do. No request works without a key, wherever it comes from.
+    """Return the access of a request. Every request needs a key, local ones too.
 
     Raises:
-        AccessDenied: It has no key that is known.
-        TooManyRequests: Too many wrong ones came from there.
+        AccessDenied: The request has no valid worker key.
+        TooManyRequests: The client has sent too many wrong keys.
     """
     services: Services = request.app.state.services
     secret = bearer_of(request.scope)
@@ -110,37 +110,37 @@ async def access_of(request: Request) -> Access:
     if key is None:
         raise AccessDenied(
             "a store operation",
-            f"the server does not know this worker key, or it has ended. {HOW_TO_GET_A_KEY}",
+            f"this worker key is unknown, expired or revoked. {HOW_TO_GET_A_KEY}",
         )
     return Access(key.hash, key.namespace, key.groups, key.id or key.hash[:SHOWN_OF_HASH], key.name)
 
 
 AccessOf = Annotated[Access, Depends(access_of)]
-"""A route's parameter that gets what the caller may do."""
+"""Route parameter: the caller's access."""
 
 
 async def do_for(access: Access, store: Store, name: str, arguments: dict[str, Any]) -> Any:
-    """Do an operation if the caller may, and cut its result down to what the caller may see.
+    """Perform an operation if the caller may, and limit its result to what the caller may see.
 
-    A key with groups works on runs of these groups only: it starts, claims, writes, reads, signals and cancels them
-    and settles and amends their promises. It creates promises of no run, but no questions. Child runs that they start
-    may be in any group, as in any workflow, and are for whom their parent is for. What other groups' runs have made, or
-    will make under an id ``RUN.N``, it neither joins nor makes before them. It starts no runs of sessions. It sees
-    these groups, and announces and sees what workers run there, but pausing and limiting them is not a worker's affair.
-    It adds to the audit trail of its runs' questions, and reads that.
+    A key for some groups gives access to the runs of these groups only: it starts, claims, writes, reads, signals and
+    cancels them, and settles and amends their promises. Outside of runs it may create promises, but no questions. Child
+    runs may be in any group, as in any workflow; they are started by the same user as their parent. The key cannot join
+    promises and runs of other groups' runs, or take the default ids ``RUN.N`` of such runs. It cannot start runs in
+    sessions. It lists its groups, and announces and lists the workflows of their workers, but it cannot pause or limit
+    groups. It adds to the audit trail of its runs' questions, and reads that trail.
 
-    What serves the whole database is the server's affair: schedules and questions that are due, and sealing the trail.
-    So are tokens, which no worker key opens, and notifications, which a key only lists.
+    Work for the whole database is left to the server: due schedules and questions, and sealing the audit trail. No
+    worker key gives access to tokens. Notifications can only be listed.
 
     Args:
-        access: What the caller may do.
-        store: Bound to the namespace that was asked for.
+        access: The caller's access.
+        store: The store, bound to the requested namespace.
         name: The operation.
         arguments: Its arguments.
 
     Raises:
-        AccessDenied: The caller may not do it.
-        WrongAnswer, NotAllowed, InvalidValue, UnreadableRecord: A question does not take the answer.
+        AccessDenied: The caller may not perform it.
+        WrongAnswer, NotAllowed, InvalidValue, UnreadableRecord: A question does not accept the answer.
     """
     access.check_namespace(store.namespace)
     if name in _OF_RETENTION:
@@ -154,29 +154,31 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
     if name in ("due_schedules", "due_questions"):
         return [], None
     if name == "due":
-        return None  # of all namespaces: the server sees to it
+        return None  # due work concerns all namespaces: the server does it
     if name in ("unsealed", "heads"):
         return []
     if name == "seal":
         raise AccessDenied("the seals of an audit trail", "the server adds them")
     if name in _OUTBOX:
         raise AccessDenied("the outbox of notifications", "the server sends them")
-    # The register of workers is the whole database's.
+    # The register of workers covers the whole database.
     if name == "list_workers":
         return [worker for worker in await store.list_workers() if _is_open(access, worker)]
     if name == "release" and not await _is_known(access, store, arguments["worker_id"]):
         return 0
     if name == "enlist" and await _is_others(access, store, arguments["worker"].id):
-        raise AccessDenied(f"worker {arguments['worker'].id!r}", "it is on the register for others")
+        raise AccessDenied(
+            f"worker {arguments['worker'].id!r}", "another namespace or group has registered this id"
+        )
     if name == "enlist":
         arguments = {"worker": replace(arguments["worker"], namespace=store.namespace)}
     return await getattr(store, name)(**arguments)
 
 
 async def _check_key(access: Access, store: Store, name: str, arguments: Mapping[str, Any]) -> None:
-    """Raise AccessDenied for what a worker key does not open."""
+    """Raise AccessDenied for an operation that the key does not allow."""
     if name in TOKEN_OPERATIONS:
-        raise AccessDenied("a token", "worker keys do not open tokens; ask the server's HTTP API")
+        raise AccessDenied("a token", "worker keys give no access to tokens; use the server's HTTP API")
     if name == "create_run" and arguments["new"].parent_id is not None:
         raise AccessDenied("a child run", "a run starts its children itself")
     if access.groups is not None:
@@ -190,33 +192,33 @@ def _is_open(access: Access, worker: WorkerInfo) -> bool:
 
 
 async def _is_known(access: Access, store: Store, worker_id: str) -> bool:
-    """Whether a worker is on the register, and one that the caller may free the runs of."""
+    """Whether a worker is registered, and the caller may release its runs."""
     return any(worker.id == worker_id and _is_open(access, worker) for worker in await store.list_workers())
 
 
 async def _is_others(access: Access, store: Store, worker_id: str) -> bool:
-    """Whether a worker is on the register that is none of the caller's."""
+    """Whether a worker is registered that the caller has no access to."""
     return any(
         worker.id == worker_id and not _is_open(access, worker) for worker in await store.list_workers()
     )
 
 
 async def _list_audit(store: Store, which: AuditFilter, **page: Any) -> Page[AuditEvent]:
-    """List what was recorded of a run, without what an earlier one of that id has left: it may be another group's."""
+    """List a run's audit events, without those of an earlier run with the same id: it may be another group's."""
     assert which.run_id is not None
     run = await store.get_run(which.run_id)
     listed = await store.list_audit(which, **page)
     return replace(listed, items=tuple(event for event in listed.items if event.at >= run.created_at))
 
 
-# What is checked of each operation when a key is for some groups only
+# The checks of each operation for keys that are limited to some groups
 
 _Check = Callable[[Access, Store, Mapping[str, Any]], Awaitable[None]]
 
 
 async def _check_runs(access: Access, store: Store, run_ids: Iterable[str]) -> None:
     for run_id in run_ids:
-        with contextlib.suppress(NotFound):  # the operation itself says so
+        with contextlib.suppress(NotFound):  # the operation itself raises it
             access.check_group(f"run {run_id!r}", (await store.get_run(run_id)).group)
 
 
@@ -236,7 +238,7 @@ async def _by_write(access: Access, store: Store, arguments: Mapping[str, Any]) 
     write: Write = arguments["write"]
     if access.groups is None and not write.starts:
         return
-    with contextlib.suppress(NotFound):  # the operation itself says so
+    with contextlib.suppress(NotFound):  # the operation itself raises it
         run = await store.get_run(write.run_id)
         access.check_group(f"run {run.id!r}", run.group)
         for child in write.starts:
@@ -246,7 +248,7 @@ async def _by_write(access: Access, store: Store, arguments: Mapping[str, Any]) 
 
 
 async def _check_child(access: Access, store: Store, run: Run, new: NewRun) -> None:
-    """Let a run start children of its own, for whom it was started itself, and join no run of closed groups."""
+    """Check that a run starts only its own children, for the same user, and joins no run of an inaccessible group."""
     if new.parent_id not in (None, run.id) or (new.parent_id is None) != (new.parent_n is None):
         raise AccessDenied(f"a child of run {new.parent_id!r}", f"it is started by run {run.id!r}")
     if new.started_by != run.started_by:
@@ -265,7 +267,7 @@ async def _check_child(access: Access, store: Store, run: Run, new: NewRun) -> N
 
 
 async def _check_opened(access: Access, store: Store, run: Run, new: NewPromise) -> None:
-    """Let a run open promises of its own, and join none of a run of closed groups."""
+    """Check that a run opens only its own promises, and joins none of a run of an inaccessible group."""
     if new.run_id not in (None, run.id):
         raise AccessDenied(f"a promise of run {new.run_id!r}", f"it is opened by run {run.id!r}")
     await _check_id(access, store, new.id, run.id)
@@ -276,14 +278,14 @@ async def _check_opened(access: Access, store: Store, run: Run, new: NewPromise)
 
 
 async def _check_id(access: Access, store: Store, id: str, owner: str | None = None) -> None:
-    """Keep ids that the calls of other groups' runs have, or will have, for these: whoever has an id is joined."""
+    """Refuse the default id of a call in another group's run: that call would join whatever has its id."""
     found = _OF_A_CALL.fullmatch(id)
     if found is None or found[1] == owner:
         return
     group = None
     with contextlib.suppress(NotFound):
         group = (await store.get_run(found[1])).group
-    access.check_group(f"id {id!r}, which is kept for a call of run {found[1]!r},", group)
+    access.check_group(f"id {id!r}, which is reserved for a call of run {found[1]!r},", group)
 
 
 async def _by_pieces(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
@@ -378,14 +380,16 @@ async def _by_events(access: Access, store: Store, arguments: Mapping[str, Any])
         except NotFound:
             owner = None
         if owner != event.run_id:
-            raise AccessDenied("an audit event", f"question {event.question_id!r} is not of that run")
+            raise AccessDenied(
+                "an audit event", f"question {event.question_id!r} does not belong to that run"
+            )
 
 
 async def _by_intervention(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
     event: NewAuditEvent | None = arguments.get("event")
     await _by_run(access, store, arguments)
     if event is not None and event.run_id != arguments["run_id"]:
-        raise AccessDenied("an audit event", f"it is not of run {arguments['run_id']!r}")
+        raise AccessDenied("an audit event", f"it does not belong to run {arguments['run_id']!r}")
 
 
 async def _by_audit_filter(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
@@ -394,7 +398,7 @@ async def _by_audit_filter(access: Access, store: Store, arguments: Mapping[str,
 
 
 async def _check_trail(access: Access, store: Store, run_id: str | None) -> None:
-    """The trail outlives its run: of one that is gone nobody knows whose it was."""
+    """Check access to a run's audit trail. The trail outlives its run, and the group of a deleted run is unknown."""
     group = None
     if run_id is not None:
         with contextlib.suppress(NotFound):
@@ -409,7 +413,7 @@ async def _passed(access: Access, store: Store, arguments: Mapping[str, Any]) ->
 
 
 async def _refused(access: Access, store: Store, arguments: Mapping[str, Any]) -> None:
-    raise AccessDenied("the operation", "a worker key for some groups does not open it")
+    raise AccessDenied("the operation", "a worker key for some groups does not allow it")
 
 
 _CHECKS: Mapping[str, _Check] = {

@@ -1,4 +1,4 @@
-"""Limits on the number of items in what workers send: each item is checked, and written in one transaction."""
+"""Limits the number of items in workers' requests: each item is checked, and all are written in one transaction."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ MOST_IDS: Final = 100_000
 """Ids, names or numbers of calls in one operation, such as the runs of a heartbeat."""
 
 MOST_WRITTEN: Final = 20_000
-"""Entries of one write of a run. Workers write some 1,000 at a time."""
+"""Entries of one write of a run. Workers write about 1,000 at a time."""
 
 MOST_OPENED: Final = 10_000
-"""Promises or child runs of one write of a run, of which workers write some 1,000 at a time."""
+"""Promises or child runs of one write of a run. Workers write about 1,000 at a time."""
 
 MOST_EVENTS: Final = RECORDS_AT_ONCE
-"""Records of any other operation. Workers send one or a few at a time, and ``RemoteStore.record`` splits more."""
+"""Records of any other operation. Workers send few at a time, and ``RemoteStore.record`` splits longer lists."""
 
 MOST_PIECES: Final = 10_000
-"""Pieces of live text, of which a worker sends fewer at a time, and people who are asked."""
+"""Pieces of live text, or assignees of a question."""
 
 MOST_ITEMS: Final = 40_000
 """Items of all operations in one request, or deliveries of a channel.
 
-Workers send at most 2 MiB, some 18,000 items, and a longer operation alone.
+Workers send at most 2 MiB, about 18,000 items, and a longer operation alone.
 """
 
 _LIMITS: Final[Mapping[str, int]] = {
@@ -50,7 +50,7 @@ def check_items(operation: str, arguments: Mapping[str, Any]) -> None:
         arguments: Its arguments, as plain data.
 
     Raises:
-        InvalidValue: There are too many in one of them. It names the argument.
+        InvalidValue: An argument has too many. The error names it.
     """
     for path, size in _sizes(arguments):
         name = path.rpartition(".")[2]
@@ -85,7 +85,7 @@ def count_items(arguments: Mapping[str, Any]) -> int:
 
 
 def _sizes(arguments: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
-    """Yield the path and the size of each list or mapping, also of those in an argument that is a record."""
+    """Yield the path and the size of each list or mapping, including those in arguments that are records."""
     for name, value in arguments.items():
         if isinstance(value, list):
             yield name, len(cast("list[Any]", value))

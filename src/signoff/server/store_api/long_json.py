@@ -1,7 +1,7 @@
-"""Long JSON of workers: read and checked in little more memory than its result takes.
+"""Reads and checks workers' long JSON in little more memory than the result takes.
 
-Texts in Python take one, two or four bytes for each character, as its widest one needs. A dictionary takes some two
-hundred bytes, however short its JSON is. So both are counted before anything is made of a body.
+A Python string takes one, two or four bytes per character, depending on its widest one. A dictionary takes about two
+hundred bytes, however short its JSON is. So both are counted before a body is parsed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pydantic_core import from_json
 from signoff.errors import InvalidValue
 
 MOST_MEMORY: Final = 46 * 1024 * 1024
-"""How many bytes a body may take while it is read, as ``_check_memory`` estimates it. Its store takes more later."""
+"""Maximum bytes of memory to parse a body, as ``_check_memory`` estimates it. The store needs more later."""
 
 MOST_OF_LISTS: Final = 32 * 1024 * 1024
-"""How many bytes the lists of one value may take while it is checked."""
+"""Maximum bytes of memory for the lists of one value while it is checked."""
 
 _TIMES_THEIR_BYTES: Final = {1: 2.0, 2: 3.4, 4: 5.0}
-"""What texts take, by how many bytes their widest character takes."""
+"""Memory per byte of strings, by the bytes of their widest character."""
 
 _LIST_BYTES: Final = 64
 _OBJECT_BYTES: Final = 192
@@ -33,7 +33,7 @@ _TEXT_BYTES: Final = 60
 _ITEM_BYTES: Final = 40
 
 _DEEPEST: Final = 200
-"""How deep ``read_kept`` reads."""
+"""The deepest nesting that ``read_kept`` reads."""
 
 _STEPS: Final = [1 if byte in b"[{" else -1 for byte in range(256)]
 _NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
@@ -46,7 +46,7 @@ _SOME: Final = rf'(?:[^"]*+{_TEXT}){{1,1000}}+'
 _OF_STR: Final[tuple[re.Pattern[str], re.Pattern[str], Callable[[re.Match[str]], str]]] = (
     re.compile(rf'("(?:[a-z]|\\u00[67][0-9a-fA-F]){{4,6}}")|{_TEXT}'),
     re.compile(_SOME),
-    lambda found: found[1] or '""',  # those as short as the keys of arguments are kept
+    lambda found: found[1] or '""',  # keeps strings as short as "args" and "kwargs"
 )
 _OF_BYTES: Final = (re.compile(_TEXT.encode()), re.compile(_SOME.encode()), b'""')
 
@@ -59,43 +59,45 @@ _TWO_BYTES: Final = re.compile(rb"[\xc4-\xef]|\\u(?!00)")
 
 
 def read_long(body: bytearray) -> Any:
-    """Read a long body in which no object has one key twice, and empty it.
+    """Parse a long body, and empty it.
 
     Raises:
         InvalidValue: It would take too much memory.
-        ValueError: It is not JSON, or an object has one key twice.
+        ValueError: It is not JSON, or an object in it has a duplicate key.
     """
     members = _check_memory(body)
     value = from_json(body)
     body.clear()
     if _count_members(value) != members:
-        raise ValueError("an object in it has one key twice")
+        raise ValueError("an object in it has a duplicate key")
     return value
 
 
 def check_long(path: str, text: str) -> Any:
-    """Check a long value that is kept as text, without making it.
+    """Check a long value that is stored as text, without building it.
 
     Returns:
-        What is left of it: of an object no member, but ``args`` or ``kwargs`` if arguments cannot have them so.
+        A stand-in for the value: objects are empty, except for ``args`` or ``kwargs`` of a wrong type.
 
     Raises:
-        InvalidValue: It is not JSON, or would take much more memory than its text does.
+        InvalidValue: It is not JSON, or would take far more memory than its text.
     """
     try:
         bare = "".join(_without_texts(text, *_OF_STR))
         objects = bare.count("{")
-        items = max(0, bare.count(",") - bare.count(":") + objects)  # of lists: of objects there are no more
+        items = max(
+            0, bare.count(",") - bare.count(":") + objects
+        )  # in lists: the commas that are not between members
         if bare.count("[") * _LIST_BYTES + items * _ITEM_BYTES <= MOST_OF_LISTS:
             _check_depth(bare)
             return json.loads(bare, object_pairs_hook=_left_of, parse_float=_finite, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise InvalidValue(path, f"it is no JSON: {error}") from None
+        raise InvalidValue(path, f"it is not valid JSON: {error}") from None
     raise InvalidValue(path, "its lists have too many items; send it in several values")
 
 
 def _check_memory(body: bytearray) -> int:
-    """Raise InvalidValue for what would take too much memory. Returns how many members its objects have."""
+    """Return the number of members of all objects in a body. Raises InvalidValue if it would take too much memory."""
     left = lists = objects = members = items = texts = 0
     for bare in _without_texts(body, *_OF_BYTES):
         left += len(bare)
@@ -117,7 +119,7 @@ def _check_memory(body: bytearray) -> int:
     if memory > MOST_MEMORY:
         raise InvalidValue(
             "body",
-            f"it would take some {memory / 1024**2:.0f} MiB of memory, more than {MOST_MEMORY / 1024**2:.0f}",
+            f"it would take about {memory / 1024**2:.0f} MiB of memory, more than {MOST_MEMORY / 1024**2:.0f}",
         )
     return members
 
@@ -125,14 +127,14 @@ def _check_memory(body: bytearray) -> int:
 def _without_texts(
     text: Any, one: re.Pattern[AnyStr], some: re.Pattern[AnyStr], instead: Any
 ) -> Iterator[AnyStr]:
-    """Yield JSON piece by piece without its texts. Raises ValueError for a text that JSON does not allow."""
+    """Yield JSON piece by piece without its strings. Raises ValueError for a string that JSON does not allow."""
     place = 0
     while (found := some.match(text, place)) is not None:
         yield one.sub(instead, found[0])
         place = found.end()
     rest = text[place:]
     if text.find('"' if isinstance(text, str) else b'"', place) >= 0:
-        raise ValueError("it has a text that does not end, or that no JSON has")
+        raise ValueError("it has an unterminated or invalid string")
     yield rest
 
 
@@ -172,7 +174,7 @@ def _finite(number: str) -> float:
 
 
 def _check_depth(bare: str) -> None:
-    """Raise ValueError for what is nested deeper than a value is read."""
+    """Raise ValueError for JSON that is nested deeper than ``_DEEPEST``."""
     brackets = bare.encode().translate(None, _NO_BRACKETS)
     if max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > _DEEPEST:
         raise ValueError("it is nested too deep")

@@ -1,4 +1,4 @@
-"""Checks what workers write as what clients write is checked, with the readers that read it later."""
+"""Checks workers' writes as strictly as clients' writes, with the code that later reads them."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ _TEXTS: Final[Mapping[type, tuple[str, ...]]] = {
 """The fields of each record that hold JSON."""
 
 _OBJECTS: Final = frozenset({(Entry, "error"), (Entry, "details"), (Outcome, "error")})
-"""Those of them that hold an object, or nothing."""
+"""The JSON fields that hold an object or nothing."""
 
 _DECIDED_ON: Final = frozenset({NewPromise, Settlement, Amendment, NewAuditEvent, NewRule})
-"""Records that people decide on or with: no object in them has one key twice."""
+"""Records that people decide on or decide with: objects in them must not have duplicate keys."""
 
 _PEOPLE: Final = frozenset({"by", "started_by", "settled_by", "suspended_by", "created_by", "revoked_by"})
 """Fields and arguments that name the user who acts."""
 
 _CARRIED: Final[frozenset[object]] = frozenset({Entry, Outcome})
-"""Records of what a run carries on, such as the state of a flow, which may be large."""
+"""Records with a run's own data, such as the state of a flow, which may be large."""
 
 _VALUES: Final = frozenset({"value", "error"})
 """Arguments of operations that hold JSON themselves."""
@@ -78,19 +78,19 @@ _LONG: Final = frozenset(
     | {("expand", "expected"), ("expand", "seq"), ("read_chain", "after"), ("read_live", "after")}
     | {("read_journal", "after")}
 )
-"""Numbers of 64 bits. Others have 32, as a column of Postgres does."""
+"""Fields and arguments of 64 bits. Other integers have 32, like a Postgres integer column."""
 
 
 def check_payloads(operation: str, arguments: Mapping[str, Any]) -> None:
-    """Check what comes with an operation.
+    """Check the arguments of an operation.
 
     Args:
         operation: Its name.
         arguments: Its arguments, of their declared types.
 
     Raises:
-        InvalidValue: A number is none that every store keeps, a payload is no JSON, or something is not of the form
-            that its readers take. It names the field.
+        InvalidValue: A number is out of range, a payload is not JSON, or a record is not in the format that its readers
+            accept. The error names the field.
     """
     for name, value in arguments.items():
         if name in _VALUES and isinstance(value, str):
@@ -103,7 +103,7 @@ def check_payloads(operation: str, arguments: Mapping[str, Any]) -> None:
 
 
 def _most(operation: str) -> int:
-    return HIGHEST_LIMIT if operation == "read_journal" else MOST_AT_ONCE  # a journal is also read whole
+    return HIGHEST_LIMIT if operation == "read_journal" else MOST_AT_ONCE  # journals are also read as a whole
 
 
 def _check(place: tuple[object, str], path: str, value: object) -> None:
@@ -131,17 +131,17 @@ def _check(place: tuple[object, str], path: str, value: object) -> None:
 
 
 def _check_text(place: tuple[object, str], path: str, text: str) -> None:
-    """Refuse what is longer than a client could have written it, or no store could keep."""
+    """Refuse a string that is longer than a client may send, or that a store cannot keep."""
     kind, name = place
     if name in _VALUES or name in _TEXTS.get(cast("type", kind), ()):
         if kind in _CARRIED:
-            return  # as long as the batch
+            return  # limited by the size of the batch only
         most = MAX_DETAILS
     elif name in _PEOPLE:
         most = LONGEST_PERSON_BYTES
         check_text(path, text)
     elif kind is LiveText:
-        return  # its store bounds it, and leaves out what it cannot keep
+        return  # the store truncates it, and drops characters that it cannot keep
     else:
         most = MAX_DETAILS
         check_text(path, text)
@@ -160,7 +160,7 @@ def _check_record(path: str, record: object) -> None:
                 raise InvalidValue(f"{path}.{field}", "it is not an object")
             if field == "arguments" and kind in (NewRun, NewSchedule):
                 _check_arguments(f"{path}.{field}", value)
-    check = SHAPES.get(kind)
+    check = FORMATS.get(kind)
     if check is not None:
         check(path, record)
 
@@ -179,11 +179,11 @@ def _json(path: str, text: str, *, exactly: bool = False) -> Any:
         value = read_kept(text)
         return read_exactly(text) if exactly else value
     except (ValueError, RecursionError) as error:
-        raise InvalidValue(path, f"it is no JSON: {error}") from None
+        raise InvalidValue(path, f"it is not valid JSON: {error}") from None
 
 
 def _check_arguments(path: str, value: Any) -> None:
-    """Refuse arguments that no function can be called with."""
+    """Refuse arguments that are not in the form ``{"args": [...], "kwargs": {...}}``."""
     if not isinstance(value, dict):
         raise InvalidValue(path, 'it is not an object such as {"args": [], "kwargs": {}}')
     arguments = cast("dict[str, Any]", value)
@@ -213,7 +213,7 @@ def _check_promise(path: str, new: NewPromise | Promise) -> None:
 
 
 def _check_attachments(path: str, text: str | None) -> None:
-    """Refuse links that would run in the page that shows them, as a workflow that asks is refused them."""
+    """Refuse links other than http(s): a page that shows them could run them. Workflows get the same check."""
     asked: Any = None if text is None else read_kept(text)
     attachments: Any = cast("dict[str, Any]", asked).get("attachments") if isinstance(asked, dict) else None
     if not isinstance(attachments, list):
@@ -235,7 +235,7 @@ def _check_amendment(path: str, amendment: Amendment) -> None:
 
 
 def _within(path: str, reason: str) -> tuple[str, str]:
-    """Return a path within another one, and a message, of a reader's ``data: text: Input should be ...``."""
+    """Split a reader's ``data: text: Input should be ...`` into a path below ``path`` and a message."""
     parts = reason.split(": ")
     inner = [each for each in parts[:-1] if each and " " not in each]
     return ".".join([path, *inner]), ": ".join(parts[len(inner) :])
@@ -250,14 +250,14 @@ def _check_schedule(path: str, new: NewSchedule) -> None:
 
 def _check_outcome(path: str, outcome: Outcome) -> None:
     if not outcome.state.is_final:
-        raise InvalidValue(f"{path}.state", f"a run does not end as {outcome.state.value}")
+        raise InvalidValue(f"{path}.state", f"a run cannot end as {outcome.state.value}")
 
 
-SHAPES: Final[Mapping[type, Callable[[str, Any], None]]] = {
+FORMATS: Final[Mapping[type, Callable[[str, Any], None]]] = {
     NewPromise: _check_promise,
     Promise: _check_promise,
     Amendment: _check_amendment,
     NewSchedule: _check_schedule,
     Outcome: _check_outcome,
 }
-"""Checks of what is more than numbers and JSON."""
+"""Checks of records beyond numbers and JSON."""

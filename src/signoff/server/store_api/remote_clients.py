@@ -1,4 +1,4 @@
-"""What remote stores have asked of this server lately, so that a request that comes twice is done once."""
+"""Recent operations of remote stores, so that a repeated request is performed once."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from signoff.server.http.problems import UNEXPECTED
 from signoff.stores.contract.operations import Operation
 from signoff.wire.records import to_problem
 
-IDLE_SECONDS: Final = 600.0  # then a client is forgotten; the contract's rules for repetitions still hold
+IDLE_SECONDS: Final = (
+    600.0  # until a client is forgotten; the store contract still makes repeated operations safe
+)
 GRACE_SECONDS: Final = 5.0
 
 KEPT_BYTES: Final = 4 * 1024 * 1024
-"""Of the replies to one caller. The oldest are forgotten first; the contract's rules for repetitions still hold."""
+"""Bytes of replies kept for one caller. The oldest are dropped first; the store contract still makes repeated
+operations safe."""
 
 AROUND_REPLY: Final = 1024
-"""What a reply takes besides its text, in bytes."""
+"""Memory of a kept reply besides its text, in bytes."""
 
 MOST_CLIENTS: Final = 1000
 """Maximum clients of one caller. The least recently seen are forgotten first."""
@@ -35,11 +38,12 @@ log = own_logger("signoff.server")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an operation came to.
+    """The reply to an operation.
 
     Attributes:
-        line: What to answer.
-        is_final: Whether it may be said again. When the store was not available, it is tried again.
+        line: The line to send.
+        is_final: Whether a repeated request gets this reply. If False, because the store was unavailable, the
+            operation is performed again.
     """
 
     line: bytes
@@ -47,7 +51,7 @@ class Reply:
 
 
 class RemoteClient:
-    """One remote store: the operations that change something, under way or done, as long as it may repeat them.
+    """One remote store, with its writes that are in progress or done and may be repeated.
 
     Args:
         kept: The replies to all clients of the caller.
@@ -60,7 +64,7 @@ class RemoteClient:
         self._under_way: dict[int, asyncio.Task[Reply]] = {}
 
     def raise_floor(self, floor: int) -> None:
-        """Forget the replies below ``floor``: the client has them."""
+        """Drop the replies below ``floor``: the client has received them."""
         self.used_at = time.monotonic()
         if floor > self._floor:
             self._floor = floor
@@ -69,12 +73,12 @@ class RemoteClient:
     def begin(
         self, id: int, operation: Operation, work: Callable[[], Awaitable[Any]]
     ) -> Awaitable[Reply] | None:
-        """Begin an operation, or find it under way or done; None if it was done and its reply was received."""
+        """Start an operation, or find it in progress or done. Return None if its reply was already received."""
         if id < self._floor:
             return None
         known = self._kept.get(self, id)
         if known is not None:
-            return _said_again(known)
+            return _kept(known)
         if operation.is_read:
             return _reply(id, operation, work)
         task = self._under_way.get(id)
@@ -82,7 +86,7 @@ class RemoteClient:
             task = asyncio.create_task(_reply(id, operation, work), name=f"signoff {operation.name}")
             self._under_way[id] = task
             task.add_done_callback(lambda done: self._ended(id, done))
-        return asyncio.shield(task)  # who asks may hang up: what was begun is done
+        return asyncio.shield(task)  # the client may disconnect: the operation is completed anyway
 
     def _ended(self, id: int, task: asyncio.Task[Reply]) -> None:
         del self._under_way[id]
@@ -104,11 +108,11 @@ class KeptReplies:
         self._of_client: dict[RemoteClient, set[int]] = {}
 
     def get(self, client: RemoteClient, id: int) -> Reply | None:
-        """Return a reply that is kept."""
+        """Return a kept reply, if there is one."""
         return self._replies.get((client, id))
 
     def add(self, client: RemoteClient, id: int, reply: Reply) -> None:
-        """Keep a reply, and forget the oldest ones."""
+        """Keep a reply, and drop the oldest ones over the limit."""
         self._replies[client, id] = reply
         self._of_client.setdefault(client, set()).add(id)
         self.size += _size(reply)
@@ -116,12 +120,12 @@ class KeptReplies:
             self._forget(*next(iter(self._replies)))
 
     def forget_below(self, client: RemoteClient, floor: int) -> None:
-        """Forget the replies of a client below a number."""
+        """Drop a client's replies below an id."""
         for id in [id for id in self._of_client.get(client, ()) if id < floor]:
             self._forget(client, id)
 
     def forget(self, client: RemoteClient) -> None:
-        """Forget the replies of a client."""
+        """Drop a client's replies."""
         for id in list(self._of_client.get(client, ())):
             self._forget(client, id)
 
@@ -171,11 +175,11 @@ class RemoteClients:
 
     @property
     def kept_bytes(self) -> int:
-        """How much the replies that are kept take."""
+        """The memory of all kept replies, in bytes."""
         return sum(caller.kept.size for caller in self._callers.values())
 
     async def close(self) -> None:
-        """Let operations under way end, for a while."""
+        """Wait up to ``GRACE_SECONDS`` for operations in progress, then cancel them."""
         clients = [client for caller in self._callers.values() for client in caller.clients.values()]
         tasks = [task for client in clients for task in client.under_way]
         if tasks:
@@ -195,7 +199,7 @@ class RemoteClients:
                 del self._callers[name]
 
 
-async def _said_again(reply: Reply) -> Reply:
+async def _kept(reply: Reply) -> Reply:
     return reply
 
 
@@ -204,12 +208,12 @@ def _size(reply: Reply) -> int:
 
 
 async def _reply(id: int, operation: Operation, work: Callable[[], Awaitable[Any]]) -> Reply:
-    """Do an operation and word the reply."""
+    """Perform an operation and encode the reply."""
     try:
         result = await work()
         return Reply(b'{"id":%d,"result":%b}\n' % (id, operation.write_result(result)), True)
     except SignoffError as error:
-        # What the operation had read is in its frames, which are a circle with the error.
+        # frames hold the data that the operation read, and form a reference cycle with the error
         clear_frames(error.__traceback__)
         return _refusal(id, to_problem(error), is_final=not isinstance(error, StoreUnavailable))
     except Exception:

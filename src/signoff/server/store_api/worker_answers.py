@@ -1,7 +1,7 @@
-"""Checks answers that workers settle questions with, as those of clients are checked.
+"""Checks the answers with which workers settle questions, as strictly as clients' answers.
 
-A worker writes an answer as it is kept: decided, with its edits and votes. It vouches for the user who answered, and
-for the groups that user is in. It does not decide which values a question accepts, which votes it needs, or who is
+A worker writes an answer in its stored form: decided, with its edits and votes. It vouches for the user who answered,
+and for the user's groups. It does not decide which values a question accepts, which votes it needs, or which users are
 excluded.
 """
 
@@ -34,22 +34,22 @@ from signoff.stores.contract.store import Store
 from signoff.stores.contract.tokens import CALLBACK
 
 CLOCK_SECONDS: Final = 5.0
-"""How far ahead of the server's a worker's clock may be when it takes the default of a question."""
+"""How far a worker's clock may be ahead of the server's when it settles a question with its default."""
 
 
 async def check_settled(store: Store, operation: str, arguments: Mapping[str, Any]) -> None:
-    """Check the answer of an operation that settles an open question. Refusals are kept in the audit trail.
+    """Check the answer of an operation that settles an open question. Refusals are recorded in the audit trail.
 
     Args:
-        store: The store of the namespace; it states where the operation comes from.
+        store: The store of the namespace, which stamps writes with the operation's origin.
         operation: Its name.
         arguments: Its arguments, of their declared types.
 
     Raises:
         WrongAnswer: The question does not accept the value. It stays open.
         NotAllowed: The user may not answer it, or is not named.
-        InvalidValue: A question does not end in this state.
-        UnreadableRecord: The question takes no answer.
+        InvalidValue: A question cannot end in this state.
+        UnreadableRecord: The stored question cannot be read, so it accepts no answer.
     """
     amendment: Amendment | None = None
     settlement: Settlement | None
@@ -65,9 +65,9 @@ async def check_settled(store: Store, operation: str, arguments: Mapping[str, An
     try:
         question = await store.get_promise(id)
     except NotFound:
-        return  # the operation itself says so
+        return  # the operation itself raises it
     if question.kind is not PromiseKind.QUESTION or question.state is not PromiseState.PENDING:
-        return  # nothing is settled: the operation says why
+        return  # nothing will be settled: the operation itself reports why
     by, request_id = (None, None) if settlement is None else (settlement.by, settlement.request_id)
     try:
         if amendment is not None:
@@ -86,7 +86,7 @@ def _check_votes(question: Promise, amendment: Amendment, now: float) -> None:
     try:
         case, progress = Case.of(question, now), Progress.from_json(question.id, amendment.progress)
     except (QuestionTooNew, UnreadableRecord):
-        return  # its readers refuse it
+        return  # the code that reads it refuses it
     for vote in progress.votes:
         _check_not_excluded(case, user_name(vote.user_id))
 
@@ -94,13 +94,13 @@ def _check_votes(question: Promise, amendment: Amendment, now: float) -> None:
 def check_settlement(
     question: Promise, settlement: Settlement, now: float, by_rule: str | None = None
 ) -> None:
-    """Check what a worker settles an open question with.
+    """Check a worker's settlement of an open question.
 
     Args:
         question: The question.
-        settlement: Its end.
+        settlement: Its settlement.
         now: Business time, in unix seconds.
-        by_rule: The rule that it is settled by. The store sees to it that the rule is in force.
+        by_rule: The rule that settles it. The store checks that the rule is in force.
 
     Raises:
         WrongAnswer, NotAllowed, InvalidValue, UnreadableRecord: As ``check_settled``.
@@ -108,7 +108,7 @@ def check_settlement(
     if settlement.state is PromiseState.TIMED_OUT:
         return
     if settlement.state is not PromiseState.RESOLVED:
-        raise InvalidValue("settlement.state", f"no question ends as {settlement.state.value}")
+        raise InvalidValue("settlement.state", f"a question cannot end as {settlement.state.value}")
     try:
         asked, case = Question.of(question), Case.of(question, now)
     except QuestionTooNew:
@@ -119,39 +119,39 @@ def check_settlement(
         return
     if settlement.by == CALLBACK:
         if asked.callback is None:
-            raise NotAllowed(question.id, None, "it takes no callback")
+            raise NotAllowed(question.id, None, "it does not accept callbacks")
     else:
         _check_user(case, settlement.by)
     _check_value(case, asked, value if by_rule is None else _without_rule(case, value, by_rule))
 
 
 def _check_default(case: Case, value: Any) -> None:
-    """Let the question's own default stand, once its time has come."""
+    """Check that a settlement by timeout has the question's default, and that the deadline has passed."""
     deadline, default = case.deadline_at, case.policy.timeout_answer
     if default is None or deadline is None or case.now + CLOCK_SECONDS < deadline:
-        raise WrongAnswer(case.question.id, [("", "its time has not come, or it has no default")])
+        raise WrongAnswer(case.question.id, [("", "its deadline has not passed, or it has no default")])
     if read_kept(default) != value:
         raise WrongAnswer(case.question.id, [("", "it is not the default of the question")])
 
 
 def _check_user(case: Case, by: str | None) -> None:
     id, name = case.question.id, None if by is None else user_name(by)
-    is_anybodys = not case.question.assignees and not case.policy.excluded and case.policy.quorum is None
-    if name is None and not is_anybodys:
+    is_open_to_all = not case.question.assignees and not case.policy.excluded and case.policy.quorum is None
+    if name is None and not is_open_to_all:
         raise NotAllowed(id, None, "the settlement names no user")
     _check_not_excluded(case, name)
 
 
 def _check_not_excluded(case: Case, name: str | None) -> None:
     if case.is_excluded(name):
-        raise NotAllowed(case.question.id, name, "whoever asks for something does not approve it (four eyes)")
+        raise NotAllowed(case.question.id, name, "a user may not approve their own request (four eyes)")
 
 
 def _without_rule(case: Case, value: Any, by_rule: str) -> Any:
-    """Return a decision without the rule that made it."""
+    """Return a decision without the rule that settled it."""
     decision = dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
     if decision.pop("rule", None) != by_rule:
-        raise WrongAnswer(case.question.id, [("rule", "is not the rule that it is settled by")])
+        raise WrongAnswer(case.question.id, [("rule", "is not the rule that settles it")])
     return decision
 
 
@@ -167,7 +167,7 @@ def _check_value(case: Case, asked: Question, value: Any) -> None:
         check_answer(id, asked, decision)
         return
     if "proposal" not in decision:
-        raise WrongAnswer(id, [("proposal", "is missing: an approval says what was approved")])
+        raise WrongAnswer(id, [("proposal", "is missing: an approval records what was approved")])
     approved = decision["proposal"]
     is_as_proposed = is_same(approved, asked.proposal)
     given = {"approved": True} if is_as_proposed else {"approved": True, "edited": approved}
@@ -177,12 +177,12 @@ def _check_value(case: Case, asked: Question, value: Any) -> None:
 
 
 def _without_votes(case: Case, value: Any) -> Any:
-    """Return a decision without its votes, of which an approval needs enough."""
+    """Return a decision without its votes, after a check that an approval has enough of them."""
     quorum, id = case.policy.quorum, case.question.id
     decision = dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
     votes = decision.pop("votes", None)
     if quorum is None or not isinstance(votes, list):
-        raise WrongAnswer(id, [("votes", "are missing: several decide on it")])
+        raise WrongAnswer(id, [("votes", "are missing: several users decide on it")])
     approving: set[str] = set()
     for number, each in enumerate(cast("list[object]", votes)):
         vote = cast("dict[str, Any]", each) if isinstance(each, dict) else {}
@@ -194,5 +194,5 @@ def _without_votes(case: Case, value: Any) -> Any:
         if vote.get("approved") is True:
             approving.add(person_key(name))
     if decision.get("approved") is True and len(approving) < quorum.approvals:
-        raise WrongAnswer(id, [("votes", f"{len(approving)} approve it, {quorum.approvals} must")])
+        raise WrongAnswer(id, [("votes", f"{len(approving)} users approve it, {quorum.approvals} must")])
     return decision
