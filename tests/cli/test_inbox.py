@@ -97,7 +97,7 @@ def test_several_questions_get_the_same_answer_each_by_itself(here: Here, open_s
     assert late.code == 4
     assert [item["problem"]["type"] for item in late.json["items"]] == ["urn:signoff:AlreadySettled"] * 2
     unsaid = here("answer", first, second, cwd=open_shop)
-    assert (unsaid.code, "several questions take --approve" in unsaid.err) == (2, True)
+    assert (unsaid.code, "several questions need --approve" in unsaid.err) == (2, True)
 
 
 def test_others_like_it_are_approved_until_the_rule_is_revoked(here: Here, open_shop: Path) -> None:
@@ -116,7 +116,7 @@ def test_others_like_it_are_approved_until_the_rule_is_revoked(here: Here, open_
         True
     ] * 6
     gone = here("rules", "revoke", rule["id"], "--reason", "enough", cwd=open_shop)
-    assert gone.out == f"rule {rule['id']} approves nothing more\n"
+    assert gone.out == f"rule {rule['id']} is revoked\n"
     assert here("rules", "list", cwd=open_shop).err == "no rules are in force\n"
     assert "revoked" in here("rules", "list", "--all", cwd=open_shop).out
     ask(here, open_shop, "mail-3", "mail", "--arg", '"bob"')
@@ -215,7 +215,7 @@ def test_an_edit_needs_a_proposal_and_json(here: Here, open_shop: Path) -> None:
     question = ask(here, open_shop, "edit-2", "refund", "--arg", '"o-1"')
     nothing = here("answer", question, "--edit", "{}", cwd=open_shop)
     assert nothing.code == 2
-    assert "proposes nothing that --edit could change" in nothing.err
+    assert "has no proposal to --edit" in nothing.err
     no_json = here("answer", question, "--edit", "{amount: 5}", cwd=open_shop)
     assert no_json.code == 2
     assert "is not JSON" in no_json.err

@@ -25,7 +25,7 @@ def test_links_are_made_listed_and_revoked(here: Here, open_shop: Path) -> None:
     assert heading.split() == ["LINK", "FOR", "MADE", "BY", "STATE"]
     assert first.split()[:2] == [made.json["id"], "ana"]
     revoked = here("links", "revoke", made.json["id"], cwd=open_shop)
-    assert revoked.out == f"link {made.json['id']} for ana opens nothing any more\n"
+    assert revoked.out == f"link {made.json['id']} for ana is revoked\n"
     listed = here("links", "list", question, "--json", cwd=open_shop).json["items"]
     assert ["revoked_at" in token for token in listed] == [True, False]
     assert made.json["path"] not in here("links", "list", question, "--json", cwd=open_shop).out

@@ -22,7 +22,7 @@ def test_a_run_goes_by_a_file_into_another_store_once(here: Here, shop: Path) ->
     file = shop / "r.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     other = ("--store", "sqlite:///other.db")
-    assert here("load", "r.json", *other, cwd=shop).out == "r goes on here: ready\n"
+    assert here("load", "r.json", *other, cwd=shop).out == "r continues here: ready\n"
     again = here("load", "r.json", *other, cwd=shop)
     assert (again.code, again.out) == (4, "")
     assert "is in this store" in again.err
@@ -56,7 +56,7 @@ def test_a_file_that_is_there_is_not_written_over(here: Here, shop: Path) -> Non
     (shop / "r.json").write_text("mine")
     refused = here("save", "r", "-o", "r.json", cwd=shop)
     assert (refused.code, refused.out) == (4, "")
-    assert "r.json is there already" in refused.err
+    assert "r.json exists already" in refused.err
     assert (shop / "r.json").read_text() == "mine"
     nowhere = here("save", "r", "-o", "none/r.json", cwd=shop)
     assert (nowhere.code, nowhere.err.count("\n")) == (2, 1)

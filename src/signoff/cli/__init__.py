@@ -1,4 +1,4 @@
-"""The command line: ``signoff ...``. Its commands are listed in docs/cli.md."""
+"""The command line ``signoff``. docs/cli.md lists its commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NEEDED = ("click", "rich")
 
 
 def main() -> NoReturn:
-    """Run the command line with this process's arguments, and exit with the code that docs/cli.md explains."""
+    """Run the command line with this process's arguments, and exit with a code from docs/cli.md."""
     if any(importlib.util.find_spec(name) is None for name in _NEEDED):
         print('signoff: the command line needs more packages: pip install "signoff[server]"', file=sys.stderr)
         sys.exit(2)

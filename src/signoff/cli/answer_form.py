@@ -1,4 +1,4 @@
-"""Asking the person at the terminal for an answer, field by field."""
+"""Prompts the user at the terminal for an answer, field by field."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SKIP = "empty to skip"
 
 
 def ask(question: Question) -> Any:
-    """Prompt for an answer to a question. What comes back is not checked yet; None means to skip."""
+    """Prompt for an answer to a question. The answer is not validated; None means to skip."""
     required, default = not question.skippable, question.default
     match question.input_type:
         case "approval":
@@ -66,13 +66,13 @@ def _approval(question: Question) -> Any:
 
 
 def _line(label: str, *, required: bool, default: str | None = None) -> str | None:
-    """Prompt for a line; an empty one is the default. Returns None for nothing."""
+    """Prompt for a line. An empty line means the default, or None without a default."""
     shown = f"{label} [{one_line(default)}]" if default else label
     while True:
         text: str = click.prompt(shown, default=default or "", show_default=False, err=True)
         if text.strip() or not required:
             return text if text.strip() else None
-        click.echo("it needs a text", err=True)
+        click.echo("it must not be empty", err=True)
 
 
 # Options
@@ -92,7 +92,7 @@ def _option(options: Options, *, required: bool, default: Any = None, other: str
         found, value = _chosen(text, options, marks, other)
         if found:
             return value
-        click.echo(f"{one_line(text)} is none of {marks[0]} to {marks[-1]}", err=True)
+        click.echo(f"{one_line(text)} is not one of {marks[0]} to {marks[-1]}", err=True)
 
 
 def _options(options: Options, *, required: bool, default: Any, other: str | None) -> list[Any] | None:
@@ -115,7 +115,7 @@ def _options(options: Options, *, required: bool, default: Any, other: str | Non
 
 
 def _list(options: Options, other: str | None) -> list[str]:
-    """Show the options. Returns the mark of each: its number, but ``#1`` where numbers are options themselves."""
+    """Print the options. Return the mark of each: its number, or ``#1`` if options are numbers themselves."""
     numbers = [str(number) for number in range(1, len(options) + 1 + (other is not None))]
     named = {str(each) for option in options for each in (option["value"], option["label"])}
     marks = [f"#{number}" for number in numbers] if named.intersection({"0", *numbers}) else numbers
@@ -133,7 +133,7 @@ def _such_as(marks: Sequence[str]) -> str:
 
 
 def _shown(default: Any, options: Options, marks: Sequence[str]) -> str | None:
-    """Return what stands for a default in a prompt: its mark, or the text of one's own."""
+    """Return the text for a default in a prompt: its mark, or the user's own text."""
     if default is None:
         return None
     if isinstance(default, dict):
@@ -142,7 +142,7 @@ def _shown(default: Any, options: Options, marks: Sequence[str]) -> str | None:
 
 
 def _chosen(text: str, options: Options, marks: Sequence[str], other: str | None) -> tuple[bool, Any]:
-    """Return whether something was chosen by its mark, value or label, and its value."""
+    """Return whether the text chooses an option by its mark, value or label, and the option's value."""
     mark = text.lstrip("0") if text.isdecimal() else text
     for each, option in zip(marks, options, strict=False):
         if mark == each:
@@ -164,18 +164,18 @@ def _value(
     """Prompt for the value that a schema describes.
 
     Args:
-        label: What the value is called.
+        label: The label of the prompt.
         schema: The schema.
-        whole: The schema that its references are in.
-        required: Whether there must be a value.
-        default: The value that an empty line stands for.
+        whole: The schema that contains the targets of its references.
+        required: Whether a value is required.
+        default: The value of an empty line.
         edits: Whether a proposal is edited. Fields that it lacks stay absent.
 
     Returns:
-        The value; ``MISSING`` where none was given.
+        The value; ``MISSING`` if the user gave none.
     """
     schema, is_nullable = _resolved(schema, whole)
-    is_null = default is None  # an empty line leaves it as it is
+    is_null = default is None  # an empty line keeps it
     begun = default
     if default is MISSING:
         begun = None if edits else schema.get("default")
@@ -187,7 +187,7 @@ def _value(
 
 
 def _given(label: str, schema: Schema, whole: Schema, *, required: bool, default: Any, edits: bool) -> Any:
-    """Prompt for a value. Returns None where nothing was given."""
+    """Prompt for a value. Return None if the user gave none."""
 
     def resolve(each: Schema) -> Schema:
         return _resolved(dict(each), whole)[0]
@@ -221,7 +221,7 @@ def _given(label: str, schema: Schema, whole: Schema, *, required: bool, default
 
 
 def _resolved(schema: Schema, whole: Schema) -> tuple[Schema, bool]:
-    """Follow a reference within the form, and pass by the null of an optional field; say whether there was one."""
+    """Resolve a reference within the form, and remove the null of an optional field. Return whether there was one."""
     if "$ref" in schema:
         found: Any = whole
         for part in str(schema["$ref"]).removeprefix("#").split("/")[1:]:
@@ -246,7 +246,7 @@ def _kind(
     default: Any,
     edits: bool,
 ) -> dict[str, Any] | None:
-    """Prompt for one of several kinds, then for its fields."""
+    """Prompt for one of several object types, then for its fields."""
     begun: Schema = cast("Schema", default) if isinstance(default, dict) else {}
     tag = kinds[0].tag
     values = [kind.value for kind in kinds]
@@ -255,14 +255,14 @@ def _kind(
         return None
     kind = next(each for each in kinds if same(each.value, chosen))
     fields = {name: field for name, field in kind.schema["properties"].items() if name != tag}
-    if not same(chosen, begun.get(tag)):  # what another kind had says nothing of this one
+    if not same(chosen, begun.get(tag)):  # the fields of another kind do not apply
         begun, edits = {}, False
     known = {name: value for name, value in begun.items() if name != tag}
     return {tag: chosen, **_fields({**kind.schema, "properties": fields}, whole, known or None, edits=edits)}
 
 
 def _fields(schema: Schema, whole: Schema, begun: Schema | None, *, edits: bool) -> dict[str, Any]:
-    """Prompt for the fields of an object; what it has besides stays as it is."""
+    """Prompt for the fields of an object. Members outside of the schema are kept."""
     needed, known = schema.get("required", []), begun or {}
     filled = {name: value for name, value in known.items() if name not in schema["properties"]}
     for name, field in schema["properties"].items():
@@ -293,7 +293,7 @@ def _choice(label: str, values: Sequence[Any], *, required: bool, default: Any) 
 
 
 def _decimal(label: str, *, required: bool, default: Any) -> Any:
-    """Prompt for a decimal number, of which all digits are kept."""
+    """Prompt for a decimal number, and keep all of its digits."""
     shown = None if default is None else str(default)
     while True:
         text = _line(f"{label} [number]", required=required, default=shown)

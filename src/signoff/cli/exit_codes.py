@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and the one line that says what went wrong."""
+"""Exit codes of commands, and the error that ends a command."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from signoff.people.audit.anchors.anchor import AnchorUnavailable
 
 
 class ExitCode(IntEnum):
-    """What the shell is told. Stable: scripts rely on it."""
+    """Exit code of a command. The values are stable: scripts rely on them."""
 
     OK = 0
-    FAILED = 1  # what was asked for failed: the run, the replay
+    FAILED = 1  # the run, the replay or a check failed
     USAGE = 2  # wrong arguments, or code that cannot be loaded
     NOT_FOUND = 3
     CONFLICT = 4  # refused: a wrong answer, too late, an id that is taken, a wrong key
@@ -44,7 +44,7 @@ class CommandFailed(Exception):
     Args:
         code: The exit code.
         message: One line that says what to do.
-        facts: What else ``--json`` tells of it.
+        facts: Further members of the error object that ``--json`` prints.
     """
 
     def __init__(self, code: ExitCode, message: str, **facts: Any) -> None:
@@ -77,7 +77,7 @@ _CODES: tuple[tuple[type[SignoffError] | tuple[type[SignoffError], ...], ExitCod
 
 
 def exit_code_of(error: SignoffError) -> ExitCode:
-    """Return the exit code of an error of ours. What is not listed is the fault of what the user typed."""
+    """Return the exit code of an error. Errors that are not listed are usage errors."""
     return next((code for types, code in _CODES if isinstance(error, types)), ExitCode.USAGE)
 
 

@@ -1,4 +1,4 @@
-"""Moments, durations and values in few words."""
+"""Formats times, durations, origins and answers for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def duration(seconds: float) -> str:
-    """Spell a length of time in its two largest units: ``12 ms``, ``4.2 s``, ``3 d 4 h``."""
+    """Format a duration in its two largest units: ``12 ms``, ``4.2 s``, ``3 d 4 h``."""
     if seconds < 1:
         return f"{max(0.0, seconds) * 1000:.0f} ms"
     if seconds < 60:
@@ -32,22 +32,22 @@ def duration(seconds: float) -> str:
 
 
 def moment(at: float) -> str:
-    """Spell a time of day and its date, in local time."""
+    """Format a date and time, in local time."""
     return timestamps.spell(at, "%Y-%m-%d %H:%M:%S", local=True)
 
 
 def ago(at: float, now: float) -> str:
-    """Spell how long ago ``at`` was, or how far off it is."""
+    """Format a time relative to now: ``4.2 s ago``, ``in 3 d 4 h``."""
     return f"{duration(now - at)} ago" if at <= now else f"in {duration(at - now)}"
 
 
 def iso(at: float | None) -> str | None:
-    """Spell a time for machines, in UTC."""
+    """Format a time in ISO 8601, in UTC."""
     return None if at is None else timestamps.utc(at).isoformat(timespec="milliseconds")
 
 
 def read(text: str | None) -> Any:
-    """Return what JSON text says; the text itself if it is no JSON, since a row may hold anything."""
+    """Parse JSON text. Text that is not JSON is returned unchanged, since a database row may hold anything."""
     try:
         return json.loads(text or "null")
     except (ValueError, RecursionError):
@@ -55,14 +55,14 @@ def read(text: str | None) -> Any:
 
 
 def brief(text: str | None, width: int = 80) -> str:
-    """Cut JSON text to one line; a text is shown without its quotes."""
+    """Shorten JSON text to one line. A string loses its quotes."""
     value = read(text)
     line = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return one_line(line, width)
 
 
 def one_line(text: str, width: int = 160) -> str:
-    """Put a text on one line, cut to ``width``, without anything that a terminal would obey."""
+    """Shorten a text to one line of ``width``, without control characters that a terminal would interpret."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return line if len(line) <= width else line[: width - 1] + "…"
 
@@ -81,16 +81,16 @@ _WAYS: Final = {
     OriginWay.RULE: "rule",
     OriginWay.TIMER: "clock",
 }
-_NOBODYS: Final = (OriginWay.LOGIN, OriginWay.CALLBACK)
-"""The ways on which the id of what somebody came with tells nobody anything."""
+_WITHOUT_ID: Final = (OriginWay.LOGIN, OriginWay.CALLBACK)
+"""Origins whose credential id is of no use to people."""
 
 
 def whence(origin: Origin | None) -> str:
-    """Say from where something came: ``link 0d9f3c7be5a2, 10.0.0.7``."""
+    """Format an origin: ``link 0d9f3c7be5a2, 10.0.0.7``."""
     if origin is None:
         return ""
     words = [_WAYS.get(origin.way, origin.way.value)]
-    if origin.credential is not None and origin.way not in _NOBODYS:
+    if origin.credential is not None and origin.way not in _WITHOUT_ID:
         words.append(origin.credential[:_SHOWN_OF_ID])
     if origin.service is not None:
         words.append(f"of {origin.service}")
@@ -103,7 +103,7 @@ def _is_for(vote: Any) -> bool:
 
 
 def answered(text: str | None) -> str:
-    """Say what a question was answered with, given the JSON that is kept of it."""
+    """Format an answer, given its stored JSON."""
     value = read(text)
     if value is None:
         return "skipped"

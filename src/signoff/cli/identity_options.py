@@ -1,4 +1,4 @@
-"""The options of ``signoff server`` that say how it knows who people are: by a proxy, or by OpenID Connect."""
+"""The authentication options of ``signoff server``: trusted proxy, client address and OpenID Connect."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NO_ROLE = "none"
 
 
 def identity_options(command: Command) -> Command:
-    """Give a command the options that ``proxy_of``, ``forwarding_of`` and ``openid_of`` take."""
+    """Add the options for ``proxy_of``, ``forwarding_of`` and ``openid_of`` to a command."""
     for option in (
         click.option(
             "--require-auth",
             is_flag=True,
             envvar="SIGNOFF_REQUIRE_AUTH",
             show_envvar=True,
-            help="Answer nobody who does not say who they are.  [default: with a proxy, a provider or keys]",
+            help="Authenticate every request.  [default: with a proxy, a provider or keys]",
         ),
         *(
             click.option(
@@ -38,9 +38,9 @@ def identity_options(command: Command) -> Command:
                 help=f"The claim with {what}.  [default: {default}]",
             )
             for claim, what, default in (
-                ("roles", "their roles", "roles"),
-                ("groups", "their groups", "groups"),
-                ("user", "their name, such as sub", "email"),
+                ("roles", "a user's roles", "roles"),
+                ("groups", "a user's groups", "groups"),
+                ("user", "a user's name, such as sub", "email"),
             )
         ),
         click.option(
@@ -48,35 +48,35 @@ def identity_options(command: Command) -> Command:
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             envvar=f"{SECRET_VARIABLE}_FILE",
             show_envvar=True,
-            help=f"What the server proves itself by to the provider; or in {SECRET_VARIABLE}.",
+            help=f"A file with this server's client secret at the provider; or set {SECRET_VARIABLE}.",
         ),
         click.option(
             "--oidc-client-id",
             metavar="ID",
             envvar="SIGNOFF_OIDC_CLIENT_ID",
             show_envvar=True,
-            help="What the provider calls this server.",
+            help="This server's client id at the provider.",
         ),
         click.option(
             "--oidc-issuer",
             metavar="URL",
             envvar="SIGNOFF_OIDC_ISSUER",
             show_envvar=True,
-            help="The OpenID Connect provider that signs people in.",
+            help="The OpenID Connect provider that signs users in.",
         ),
         click.option(
             "--default-role",
             metavar="ROLE",
             envvar="SIGNOFF_DEFAULT_ROLE",
             show_envvar=True,
-            help="A role that everybody has: viewer, responder, operator, admin or none.  [default: responder]",
+            help="A role that every user has: viewer, responder, operator, admin or none.  [default: responder]",
         ),
         click.option(
             "--address-header",
             metavar="NAME",
             envvar="SIGNOFF_ADDRESS_HEADER",
             show_envvar=True,
-            help="The header in which the proxy says from which address a request comes, such as X-Forwarded-For.",
+            help="The proxy's header with the client's address, such as X-Forwarded-For.",
         ),
         click.option(
             "--trust-proxy",
@@ -85,28 +85,28 @@ def identity_options(command: Command) -> Command:
             metavar="ADDRESS",
             envvar="SIGNOFF_TRUST_PROXY",
             show_envvar=True,
-            help="Where the proxy connects from, such as 10.0.0.0/8; repeat for more.  [default: this machine]",
+            help="An address or network of the proxy, such as 10.0.0.0/8; repeat for more.  [default: this machine]",
         ),
         click.option(
             "--roles-header",
             metavar="NAME",
             envvar="SIGNOFF_ROLES_HEADER",
             show_envvar=True,
-            help="The header with their roles, separated by commas.",
+            help="The proxy's header with a user's roles, separated by commas.",
         ),
         click.option(
             "--groups-header",
             metavar="NAME",
             envvar="SIGNOFF_GROUPS_HEADER",
             show_envvar=True,
-            help="The header with their groups, separated by commas.",
+            help="The proxy's header with a user's groups, separated by commas.",
         ),
         click.option(
             "--user-header",
             metavar="NAME",
             envvar=USER_HEADER_VARIABLE,
             show_envvar=True,
-            help="The header in which a proxy says who people are.  [default: requests say so themselves]",
+            help="The proxy's header with a user's name.  [default: requests name the user themselves]",
         ),
     ):
         command = option(command)
@@ -121,23 +121,23 @@ def openid_of(
     default_role: str | None,
     claims: Mapping[str, str | None],
 ) -> OpenIdConnect | None:
-    """Return the provider that options describe, or None if there is none.
+    """Return the identity provider from the options, or None without one.
 
     Args:
-        issuer: Which one.
-        client_id: What it calls this server.
-        secret_file: Where this server's secret is, if not in the environment.
-        public_url: How browsers reach this server.
-        default_role: The role that everybody has.
-        claims: What says who they are: names of claims, where they are not the usual ones.
+        issuer: The provider's issuer.
+        client_id: This server's client id.
+        secret_file: The file with this server's client secret, if it is not in the environment.
+        public_url: The URL by which browsers reach this server.
+        default_role: The role that every user has.
+        claims: The names of the claims, where they differ from the defaults.
 
     Raises:
-        UsageError: Something is missing, or there are options of a provider and no issuer.
-        InvalidValue: An address is none, or not safe.
+        UsageError: An option is missing, such as the issuer.
+        InvalidValue: An address is not valid, or not safe.
     """
     if issuer is None:
         if client_id or secret_file or any(claims.values()):
-            raise click.UsageError("a provider needs --oidc-issuer; without it nobody is signed in")
+            raise click.UsageError("a provider needs --oidc-issuer; without it users cannot sign in")
         return None
     if client_id is None or public_url is None:
         raise click.UsageError("--oidc-issuer needs --oidc-client-id and --public-url")
@@ -159,16 +159,16 @@ def proxy_of(
     address_header: str | None,
     default_role: str | None,
 ) -> TrustedProxy | None:
-    """Return the proxy that options describe, or None if there is none.
+    """Return the trusted proxy from the options, or None without one.
 
     Raises:
-        UsageError: There are options of a proxy, and no header that says who people are: nobody would check that.
-        InvalidValue: A header or an address is none.
+        UsageError: There are proxy options but no user header: requests could then name any user.
+        InvalidValue: A header or an address is not valid.
     """
     if user_header is None:
-        nobody_names = addresses and address_header is None
-        if groups_header or roles_header or nobody_names or USER_HEADER_VARIABLE in os.environ:
-            raise click.UsageError("a proxy needs --user-header; without it requests say who people are")
+        has_unused_addresses = addresses and address_header is None
+        if groups_header or roles_header or has_unused_addresses or USER_HEADER_VARIABLE in os.environ:
+            raise click.UsageError("a proxy needs --user-header; without it requests may name any user")
         return None
     from signoff.server.auth.trusted_networks import LOOPBACK
     from signoff.server.auth.trusted_proxy import TrustedProxy
@@ -179,7 +179,7 @@ def proxy_of(
 
 
 def forwarding_of(address_header: str | None, addresses: tuple[str, ...]) -> Forwarding | None:
-    """Return the proxies that say from where requests come, or None if none does. Raises InvalidValue."""
+    """Return the proxies that forward the client's address, or None without them. Raises InvalidValue."""
     if address_header is None:
         return None
     from signoff.server.auth.client_address import Forwarding
@@ -197,4 +197,4 @@ def _role(name: str) -> Role | None:
         return Role(name)
     except ValueError:
         known = ", ".join([*(role.value for role in Role), NO_ROLE])
-        raise click.UsageError(f"--default-role {name!r} is no role: {known}") from None
+        raise click.UsageError(f"--default-role {name!r} is not a valid role: choose {known}") from None

@@ -1,4 +1,4 @@
-"""Loading the app that ``module:app`` names."""
+"""Loads the app that ``module:app`` names."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LIBRARIES = (os.path.dirname(os.__file__) + os.sep, os.path.dirname(signoff.__f
 
 
 def load_app(address: str) -> Signoff:
-    """Import a module, looked for in the working directory first, and return its app.
+    """Import a module, from the working directory first, and return its app.
 
     Args:
         address: ``module:app``; the app may be an attribute of an attribute.
 
     Raises:
-        CommandFailed: There is no such module or app, or the module cannot be imported. The message names the
+        CommandFailed: The module or app does not exist, or the module cannot be imported. The message names the
             user's file and line.
     """
     module_name, colon, attribute = address.partition(":")
@@ -38,7 +38,7 @@ def load_app(address: str) -> Signoff:
 def _import(name: str) -> object:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    # Bytecode goes by the second of a change and by size: an edit could be reloaded as the code it replaced.
+    # Cached bytecode is matched by time in seconds and by size, so a quick edit could load the old code.
     sys.dont_write_bytecode = True
     try:
         return importlib.import_module(name)

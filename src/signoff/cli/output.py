@@ -1,4 +1,4 @@
-"""What commands print: JSON for machines, tables and lines for people. Messages go to stderr, results to stdout."""
+"""Output of commands: JSON for machines, tables and lines for people. Messages go to stderr, results to stdout."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _WIDE = 10_000  # piped output is not wrapped
 
 
 class Output:
-    """Where a command prints.
+    """Prints the results and messages of a command.
 
     Args:
-        as_json: Whether a machine reads.
+        as_json: Whether to print JSON for machines.
     """
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
 
     def object(self, value: Any) -> None:
-        """Print one JSON object on a line of its own."""
+        """Print one JSON object on one line."""
         _write_json(sys.stdout, value)
 
     def line(self, text: str, style: str | None = None) -> None:
@@ -36,19 +36,19 @@ class Output:
         _print(self._stdout, text, style)
 
     def note(self, text: str, style: str | None = None) -> None:
-        """Tell people something that is not the result. Machines are not told."""
+        """Print a message for people on stderr. With ``--json`` it is left out."""
         if not self.as_json:
             _print(self._stderr, text, style)
 
     def event(self, event: str, text: str, **facts: Any) -> None:
-        """Say what happened in a process that serves: a line for people, an object for machines."""
+        """Report an event of a long-running command: a line for people, an object for machines."""
         if self.as_json:
             self.object({"event": event, **facts})
         else:
             _print(self._stderr, text, None)
 
     def failure(self, message: str, code: int, facts: dict[str, Any]) -> None:
-        """Say on stderr why the command failed."""
+        """Print to stderr why the command failed."""
         if self.as_json:
             error = {"error": {"message": message, "exit_code": code, **facts}}
             _write_json(sys.stderr, error)
@@ -56,7 +56,7 @@ class Output:
             _print(self._stderr, f"signoff: {message}", "red")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
-        """Print rows under a heading; ``empty`` says that there are none."""
+        """Print rows under a heading, or ``empty`` if there are no rows."""
         if not rows:
             self.note(empty)
             return
@@ -64,7 +64,7 @@ class Output:
 
         table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         for column in table.columns[:-1]:
-            column.no_wrap = True  # the last column gives way, so that ids can be copied
+            column.no_wrap = True  # only the last column wraps, so that ids can be copied
         for row in rows:
             table.add_row(*(_text(one_line(cell)) for cell in row))
         self._stdout.print(table)
@@ -79,7 +79,7 @@ class Output:
 
 
 def tolerate_unencodable(*streams: TextIO) -> None:
-    """Have terminals that cannot show a character, such as an emoji, show its code instead."""
+    """Print the escape code of characters that a terminal cannot encode, such as an emoji."""
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -90,7 +90,7 @@ def _write_json(file: TextIO, value: Any) -> None:
     try:
         text.encode(file.encoding or "utf-8")
     except UnicodeEncodeError:
-        text = json.dumps(value)  # as escapes of JSON
+        text = json.dumps(value)  # with JSON escapes
     print(text, file=file, flush=True)
 
 
@@ -98,7 +98,7 @@ def _console(file: TextIO) -> Console:
     from rich.console import Console
 
     class Pipe(Console):
-        """Leaves it to the command line to end where the reader is gone: rich would end with 1."""
+        """Raises BrokenPipeError if the reader is gone. rich itself would exit with 1."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError

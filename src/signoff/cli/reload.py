@@ -1,11 +1,12 @@
 """Reloading: a supervisor watches files and replaces the process that runs the user's code.
 
-A new process first loads the code and says so. Only then is the old one stopped, in order, and the new one told to go
-on. Code that cannot be loaded so changes nothing. The two talk over a pair of sockets, one line a message:
+A new process first loads the code and reports that. Only then is the old process stopped gracefully, and the new one
+started. So code that cannot be loaded changes nothing. The two processes communicate over a socket pair, one message a
+line:
 
     process -> supervisor   loaded, listening PORT          supervisor -> process   go PORT
 
-The end of the conversation means that the other one is gone.
+The end of the stream means that the other process is gone.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ from signoff.cli.signals import StopSignals
 
 
 class Supervision:
-    """The process's side.
+    """The connection to the supervisor, in the supervised process.
 
     Args:
-        fd: Its socket.
+        fd: The socket's file descriptor.
     """
 
     def __init__(self, fd: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both: the supervisor decides
         sys.dont_write_bytecode = (
-            True  # of two versions saved within a second, it could be taken for the other's
+            True  # with two versions saved within a second, cached bytecode could be the wrong one's
         )
         self._socket = socket.socket(fileno=fd)
         self._socket.set_inheritable(False)
 
     def wait_for_turn(self) -> int:
-        """Say that the code is loaded; return the port to listen on once the process before has stopped."""
+        """Report that the code is loaded. Return the port to listen on once the previous process has stopped."""
         self._socket.sendall(b"loaded\n")
         said = self._socket.makefile("r").readline().split()
         if not said:
@@ -50,18 +51,20 @@ class Supervision:
         return int(said[1])
 
     def listening(self, port: int) -> None:
-        """Say that this process serves now."""
+        """Report that this process is serving."""
         self._socket.sendall(f"listening {port}\n".encode())
 
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called on the running loop if the supervisor is gone."""
+        """Call ``callback`` on the running loop when the supervisor is gone."""
         loop = asyncio.get_running_loop()
 
         def ended() -> None:
             loop.remove_reader(self._socket)
             callback()
 
-        loop.add_reader(self._socket, ended)  # nothing more is said, so only the end can be read
+        loop.add_reader(
+            self._socket, ended
+        )  # no more messages follow, so only the end of the stream is readable
 
 
 class Supervisor:
@@ -69,10 +72,10 @@ class Supervisor:
 
     Args:
         arguments: The command line of ``signoff`` to run.
-        port: What to listen on first; 0 takes a free one, which is then kept.
-        watched: Folders and files: of the code.
+        port: The port to listen on; 0 takes a free one, which is then kept.
+        watched: Folders and files of the code.
         files: Other files that the process reads.
-        out: Where to say what happens.
+        out: The output for events.
     """
 
     def __init__(
@@ -115,7 +118,7 @@ class Supervisor:
         async with aclosing(self._changes()) as changes:
             upcoming = asyncio.create_task(anext(changes))
             try:
-                await asyncio.sleep(0)  # it watches now, before the code is first read
+                await asyncio.sleep(0)  # start watching before the code is first read
                 failed = await self._replace()
                 while failed is None:
                     files = await upcoming
@@ -128,12 +131,12 @@ class Supervisor:
                 await asyncio.gather(upcoming, return_exceptions=True)
 
     async def _replace(self) -> int | None:
-        """Start the newest code. Returns the exit code of a process that could not listen."""
+        """Start the newest code. Return the exit code of a process that could not listen."""
         process = await _Process.start(self._arguments)
         self._alive.add(process)
         process.exited.add_done_callback(lambda _: self._gone(process))
         if not await process.loaded():
-            rest = "what ran before goes on" if self._current else "nothing runs"
+            rest = "the previous version keeps running" if self._current else "nothing is running"
             self._out.event(
                 "broken", f"{rest}; waiting for the next change", running=self._current is not None
             )
@@ -176,7 +179,7 @@ class Supervisor:
 
 
 class _Process:
-    """A process that runs the user's code, seen from the supervisor."""
+    """A supervised process, from the supervisor's side."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -188,7 +191,7 @@ class _Process:
 
     @classmethod
     async def start(cls, arguments: Sequence[str]) -> _Process:
-        """Start one. It loads the code at once."""
+        """Start a process, which loads the code at once."""
         ours, theirs = socket.socketpair()
         with theirs:
             fd = theirs.fileno()
@@ -197,30 +200,30 @@ class _Process:
         return cls(process, *await asyncio.open_connection(sock=ours))
 
     async def loaded(self) -> bool:
-        """Wait until it has loaded the code; false if it could not."""
-        if await self._hear():
+        """Wait until the process has loaded the code. Return False if it could not."""
+        if await self._receive():
             return True
         await self.exited
         return False
 
     async def go(self, port: int) -> int | None:
-        """Let it serve, and return the port on which it does; None if it could not."""
+        """Let the process serve, and return its port; None if it could not listen."""
         self._writer.write(f"go {port}\n".encode())
-        said = await self._hear()
+        said = await self._receive()
         return int(said[1]) if said else None
 
     def ask_to_stop(self) -> None:
-        """Ask it to stop; the second time it leaves at once."""
+        """Ask the process to stop. A second request makes it exit at once."""
         if not self.exited.done():
             self._process.terminate()
 
     async def end(self) -> None:
-        """Ask it to stop, and wait until it has."""
+        """Ask the process to stop, and wait until it has."""
         self.ask_to_stop()
         await self.exited
         self._writer.close()
 
-    async def _hear(self) -> list[str]:
+    async def _receive(self) -> list[str]:
         try:
             return (await self._reader.readline()).decode().split()
         except ConnectionError:

@@ -1,4 +1,4 @@
-"""The command ``signoff`` with all its subcommands, and how each of them ends."""
+"""The command ``signoff`` with all its subcommands, and the mapping of errors to exit codes."""
 
 from __future__ import annotations
 
@@ -48,33 +48,33 @@ from signoff.people.schemas.validation import shorten
 from signoff.version import __version__
 
 
-class _NobodyReads(Exception):
-    """The reader of the output has closed it, which is not a failure."""
+class _OutputClosed(Exception):
+    """The reader of the output has closed it. This is not a failure."""
 
 
 class _Root(click.Group):
-    """Passes by click, which ends with 1 when the reader of the output is gone."""
+    """Group that bypasses click's handling of a closed output, which would exit with 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            raise _NobodyReads from error
+            raise _OutputClosed from error
 
 
 @click.group(
     cls=_Root,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
-Where commands look: --url or --store, else SIGNOFF_URL or SIGNOFF_STORE, else
+Target of commands: --url or --store, else SIGNOFF_URL or SIGNOFF_STORE, else
 sqlite:///signoff.db in the working directory, else http://127.0.0.1:8000.
 
 \b
 Exit codes:
   0  done
-  1  what was asked for failed: the run, the replay, or a check
+  1  the run, the replay or a check failed
   2  wrong arguments, or code that cannot be loaded
-  3  there is no such run, question or promise
+  3  the run, question or promise does not exist
   4  refused: a wrong or late answer, an id that is taken, a run in another state, a wrong key
   5  the store or the server is not available""",
 )
@@ -133,7 +133,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line.
 
     Args:
-        arguments: What follows ``signoff``.
+        arguments: The arguments after ``signoff``.
 
     Returns:
         The exit code.
@@ -155,7 +155,7 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(out, _usage(error), ExitCode.USAGE, {})
     except (KeyboardInterrupt, click.Abort):
         return ExitCode.INTERRUPTED
-    except _NobodyReads:
+    except _OutputClosed:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except UnicodeEncodeError:
@@ -170,14 +170,14 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Give a process that was started without standard streams (``>&-``, some supervisors) ones that go nowhere."""
+    """Replace missing standard streams (``>&-``, some supervisors) by the null device."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 for good
 
 
 def _is_text(argument: str) -> bool:
-    """Whether an argument is text: bytes that do not fit the terminal's encoding come as lone surrogates."""
+    """Whether an argument is valid text: bytes that the terminal's encoding lacks arrive as lone surrogates."""
     try:
         argument.encode()
     except UnicodeEncodeError:

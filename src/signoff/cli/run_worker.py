@@ -1,4 +1,4 @@
-"""Running a worker until the process is asked to stop."""
+"""Runs a worker until the process is asked to stop."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from signoff.people.audit.anchors.config import Anchors
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """How a worker of the command line works.
+    """The options of a worker that the command line runs.
 
     Attributes:
         group: The group it polls; by default the app's.
-        concurrency: How many runs it holds at once.
-        threads: How many plain functions of steps run at once.
-        hot_runs: How many paused runs stay in memory, as ``Worker`` counts them.
-        grace_seconds: How long running steps may go on when it is asked to stop.
-        build: What its code was built from; by default what the environment says.
-        retention_days: How long ended runs are kept; None: for ever.
-        metrics_host: The address at which it answers Prometheus and orchestrators.
-        metrics_port: The port for that; 0 takes a free one, None: it does not.
+        concurrency: The most runs that it holds at once.
+        threads: The most plain step functions that run at once.
+        hot_runs: The most paused runs that stay in memory, as ``Worker`` counts them.
+        grace_seconds: How long running steps may continue when the worker is asked to stop.
+        build: The build of its code, such as a commit; by default from the environment.
+        retention_days: How long ended runs are kept; None: permanently.
+        metrics_host: The address for metrics and health checks.
+        metrics_port: The port for metrics and health checks; 0 takes a free one, None: they are off.
     """
 
     group: str | None = None
@@ -46,7 +46,7 @@ class WorkerOptions:
 
 
 async def opened(app: Signoff, stop: StopSignals) -> bool:
-    """Open the store; one that is away is waited for. Returns False if the process is asked to stop first."""
+    """Open the store, and wait while it is unavailable. Return False if the process is asked to stop first."""
     opening = asyncio.create_task(app.store.open())
     await stop.asked(opening)
     if not opening.done():
@@ -64,15 +64,13 @@ async def work(
     out: Output,
     anchors: Anchors | None = None,
 ) -> None:
-    """Work until asked to stop; then let running steps finish and be journaled, and give back leases.
+    """Run a worker until the process is asked to stop. Then let running steps finish, and give the leases back.
 
-    Meanwhile checkpoints of the audit trails go to the anchors.
-
-    A store that is away is waited for.
+    Checkpoints of the audit trails are sent to the anchors meanwhile. An unavailable store is waited for.
 
     Raises:
         StoreUnavailable: The store could not be written at the start.
-        CommandFailed: The port for metrics cannot be listened on.
+        CommandFailed: The worker cannot listen on the port for metrics.
     """
     worker = Worker(
         app.store,
@@ -92,7 +90,7 @@ async def work(
 
 @asynccontextmanager
 async def _anchoring(app: Signoff, anchors: Anchors) -> AsyncGenerator[None]:
-    """Keep heads of the audit trails in anchors within."""
+    """Send checkpoints of the audit trails to the anchors within the block."""
     anchoring = Anchoring(app.store, anchors.anchors, origin=anchors.origin)
     task = asyncio.create_task(anchoring.run(), name="signoff anchors")
     try:
@@ -105,7 +103,7 @@ async def _anchoring(app: Signoff, anchors: Anchors) -> AsyncGenerator[None]:
 
 @asynccontextmanager
 async def _answering(worker: Worker, options: WorkerOptions, out: Output) -> AsyncGenerator[None]:
-    """Answer Prometheus and orchestrators within, if that is asked for."""
+    """Serve metrics and health checks within the block, if a port is given."""
     if options.metrics_port is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Being asked to stop: the first SIGTERM or SIGINT asks to finish what runs, the second to leave at once."""
+"""Stop signals: the first SIGTERM or SIGINT asks the process to finish running work, the second to exit at once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class StopSignals:
     """Counts the signals that ask this process to stop, as a context manager on the running loop.
 
     Args:
-        signals: Which signals ask.
-        noticed: Called each time.
+        signals: The signals to handle.
+        noticed: Called for each signal.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class StopSignals:
             self._loop.remove_signal_handler(number)
 
     def ask(self) -> None:
-        """Ask to stop, as a signal does."""
+        """Request a stop, as a signal does."""
         self._count += 1
         self._asked.set()
         if self._count > 1:
@@ -52,7 +52,7 @@ class StopSignals:
 
     @property
     def is_urged(self) -> bool:
-        """Whether the second signal came."""
+        """Whether the second signal has arrived."""
         return self._urged.is_set()
 
     async def asked(self, *others: asyncio.Future[Any]) -> None:
@@ -60,15 +60,15 @@ class StopSignals:
         await _first(self._asked.wait(), others)
 
     async def urged(self, *others: asyncio.Future[Any], seconds: float | None = None) -> None:
-        """Wait for the second signal, for one of ``others`` to be done, or for so many seconds."""
+        """Wait for the second signal, for one of ``others`` to be done, or for ``seconds``."""
         await _first(self._urged.wait(), others, seconds)
 
 
 @contextmanager
 def interruptible() -> Generator[None]:
-    """Have Ctrl-C interrupt what holds up the running loop until this is left: a prompt on the terminal.
+    """Let Ctrl-C interrupt code that blocks the running loop, such as a prompt, within the block.
 
-    The loop's own handler would cancel the task that prompts, which learns of it once something was typed.
+    The loop's own handler would cancel the task, which would notice only after the user has typed something.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -1,4 +1,4 @@
-"""Checks the arguments of a start, or of a schedule, against what workers announced that the workflow takes."""
+"""Checks the arguments of a start or a schedule against the parameters that workers announced for the workflow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AT_ONCE = 100
 async def check_arguments(
     client: AsyncClient, workflow: str, group: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:
-    """Fail the command if no announced version of a workflow takes these arguments. Raises CommandFailed."""
+    """Raise CommandFailed if no announced version of a workflow accepts these arguments."""
     wrong = await _wrong_arguments(client, workflow, group, args, kwargs)
     if wrong is not None:
         advice = f"see: signoff workflows --json --name {shlex.quote(workflow)}"
@@ -33,16 +33,16 @@ async def check_arguments(
 async def _wrong_arguments(
     client: AsyncClient, workflow: str, group: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> str | None:
-    """Say why no announced version of a workflow takes these arguments.
+    """Return the reason why no announced version of a workflow accepts these arguments.
 
     Returns:
-        What is wrong; None if one takes them, or nothing is known of what it takes.
+        The reason; None if a version accepts them, or the parameters are unknown.
     """
     try:
         known = await client.backend.list_workflows(
             WorkflowFilter(name=workflow, group=group), limit=_AT_ONCE
         )
-    except SignoffError:  # such as a key that may start runs and see nothing
+    except SignoffError:  # such as a key that may start runs but not list workflows
         return None
     current = [each.parameters for each in known.items if each.is_current]
     if not current or None in current:

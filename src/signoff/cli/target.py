@@ -1,4 +1,4 @@
-"""Where a command looks: a database of this host, or a server."""
+"""The target of a command: a database, or a server."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ from signoff.stores.wrappers.view import unwrapped
 DEFAULT_STORE = "sqlite:///signoff.db"
 DEFAULT_URL = "http://127.0.0.1:8000"
 PATIENCE_SECONDS = 5.0
-"""How long a command waits for a database server that is gone: somebody waits for the command."""
+"""How long a command waits for an unavailable database server. It is short, since a user waits for the command."""
 _LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Target:
-    """One of a server's URL and a store's address."""
+    """The URL of a server or the address of a store. One of them is set."""
 
     url: str | None = None
     store: str | None = None
 
     @property
     def place(self) -> str:
-        """What to call it in messages."""
+        """The name for messages."""
         return self.url or self.store or ""
 
 
 def named_target(url: str | None, store: str | None) -> Target | None:
-    """Return what the options name, else what the environment does, else None.
+    """Return the target that the options name, else the one in the environment, else None.
 
     Raises:
-        UsageError: Both a server and a store are named in the same place.
+        UsageError: The options, or the environment, name both a server and a store.
     """
     if url and store:
         raise click.UsageError("give --url or --store, not both")
@@ -67,10 +67,10 @@ def named_target(url: str | None, store: str | None) -> Target | None:
 
 
 def default_target() -> Target:
-    """Return the working directory's database, or the server that usually runs here.
+    """Return the working directory's database, or the server at the default address.
 
     Raises:
-        CommandFailed: Neither is there.
+        CommandFailed: Neither exists.
     """
     if path_of(DEFAULT_STORE).exists():
         return Target(store=DEFAULT_STORE)
@@ -90,17 +90,17 @@ def default_target() -> Target:
 async def connect(
     target: Target, *, group: str | None = None, may_create: bool = False
 ) -> AsyncGenerator[AsyncClient]:
-    """Give a client of the target.
+    """Yield a client of the target.
 
     Args:
-        target: Where.
+        target: The database or server.
         group: The group that runs are started in.
-        may_create: Whether an SQLite file that is not there is created. The schema of a database is left as it is.
+        may_create: Whether to create a missing SQLite file. An existing schema is not migrated.
 
     Raises:
         CommandFailed: There is no such database.
-        SchemaTooOld: It is not migrated.
-        StoreUnavailable: The database cannot be opened, or the server not be reached.
+        SchemaTooOld: The database is not migrated.
+        StoreUnavailable: The database cannot be opened, or the server cannot be reached.
     """
     if target.url is not None:
         async with AsyncClient(target.url, group=group) as client:
@@ -115,16 +115,16 @@ async def connect(
 
 @asynccontextmanager
 async def database(address: str, *, may_create: bool = False) -> AsyncGenerator[Store]:
-    """Give the store of a database, and close it at the end.
+    """Open the store of a database, and close it at the end.
 
     Args:
-        address: Where.
-        may_create: Whether an SQLite file that is not there, or is empty, is made a store. The schema of a database is
-            left as it is.
+        address: The store's address.
+        may_create: Whether to create the store if the SQLite file is missing or empty. An existing schema is not
+            migrated.
 
     Raises:
         CommandFailed: There is no such database.
-        SchemaTooOld: It is not migrated.
+        SchemaTooOld: The database is not migrated.
         StoreUnavailable: The database cannot be opened.
     """
     if not may_create:
@@ -144,7 +144,7 @@ async def database(address: str, *, may_create: bool = False) -> AsyncGenerator[
 
 
 def require_database(address: str) -> None:
-    """Raise CommandFailed unless the SQLite file is there: looking into a store must not create it."""
+    """Raise CommandFailed if the SQLite file does not exist: a command that only reads must not create it."""
     if is_postgres(address):
         return
     store_at(address)
@@ -160,7 +160,7 @@ Command = Callable[..., int | None]  # returns the exit code, None for 0
 
 
 def json_option(command: Command) -> Command:
-    """Add --json to a command, which gets an ``Output`` as ``out``."""
+    """Add --json to a command. The command gets an ``Output`` as ``out``."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
     @functools.wraps(command)
@@ -171,7 +171,7 @@ def json_option(command: Command) -> Command:
 
 
 def place_options(command: Command) -> Command:
-    """Add --url and --store to a command, which gets the target named by them, or None, as ``target``."""
+    """Add --url and --store to a command. The command gets the named target, or None, as ``target``."""
 
     @click.option("--url", metavar="URL", help="A signoff server. [env: SIGNOFF_URL]")
     @click.option(
@@ -185,7 +185,7 @@ def place_options(command: Command) -> Command:
 
 
 def on_client(work: Work) -> Command:
-    """Make a command of an async function that gets a connected ``client`` and an ``out``."""
+    """Turn an async function that takes a connected ``client`` and an ``out`` into a command."""
 
     @place_options
     @json_option

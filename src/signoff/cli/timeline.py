@@ -1,4 +1,4 @@
-"""A run's journal as people read it: one item for each call, with what became of it."""
+"""A run's timeline, built from its journal: one item per call, with its outcome."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ _ENDS = (EntryKind.SUCCEEDED, EntryKind.FAILED, EntryKind.CANCELLED)
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """One attempt of a step that failed and was made again."""
+    """A failed attempt of a step that is retried."""
 
     number: int
     at: float
     next_at: float
-    error: str | None  # JSON of an error; None if a person said to make it again
+    error: str | None  # JSON of an error; None if a person decided to retry an unknown outcome
 
 
 @dataclass(slots=True)
 class Item:
-    """One call of a run, or one thing that happened to it.
+    """One call of a run, or one event of the run itself.
 
     Attributes:
-        at: When it began. A step that does not say when began with the entry before its outcome.
+        at: When it began. If the journal lacks a step's start, this is the time of the entry before its outcome.
         kind: A ``CallKind``, ``run``, or ``patch``.
-        name: What the journal calls it; for a question its text, for what happened to the run, what.
+        name: Its name in the journal; for a question its text, for an event of the run the event.
         n: The number of the call.
         state: ``open``, ``retrying``, ``succeeded``, ``failed``, ``rejected``, ``timed_out``, ``cancelled``, ``noted``,
             or ``abandoned`` (still open when the run ended).
         id: The promise, question or child run.
         due_at: When it times out, or a timer fires.
         ended_at: When its outcome was settled.
-        value: JSON of its outcome; of a promise or question that is open, what it shows.
+        value: JSON of its outcome; for an open promise or question, the data it shows.
         error: JSON of its error.
-        by: Who settled it or asked for it.
-        note: What they added in words.
-        origin: From where a question or promise was settled, if that is known.
+        by: The user who settled or requested it.
+        note: The user's note.
+        origin: The origin of the settlement of a question or promise, if known.
         attempts: A step's failed attempts before its outcome.
-        doubt: The question about a step that may or may not have happened.
+        doubt: The id of the question about a step whose outcome is unknown.
     """
 
     at: float
@@ -72,12 +72,12 @@ class Item:
 
     @property
     def is_open(self) -> bool:
-        """Whether the run still waits for it, as far as the journal tells."""
+        """Whether the run still waits for it, according to the journal."""
         return self.state in ("open", "retrying")
 
     @property
     def is_promised(self) -> bool:
-        """Whether it is a question, or a promise of another kind that somebody outside settles."""
+        """Whether it is a question, or another promise that is settled from outside the run."""
         return self.kind in (CallKind.QUESTION, CallKind.PROMISE)
 
     @property
@@ -87,13 +87,13 @@ class Item:
 
 
 class Timeline:
-    """Takes a journal entry by entry, and holds what it amounts to.
+    """Builds the items of a timeline from journal entries.
 
     Args:
         created_at: When the run was created.
 
     Attributes:
-        items: In the order in which they began to show in the journal.
+        items: The items, in the order of their first entries.
     """
 
     def __init__(self, created_at: float) -> None:
@@ -102,19 +102,19 @@ class Timeline:
         self._before = created_at
 
     def read(self, entries: Iterable[Entry]) -> Timeline:
-        """Take entries in, and return the timeline itself."""
+        """Add entries, and return the timeline itself."""
         for entry in entries:
             self.add(entry)
         return self
 
     def add(self, entry: Entry) -> Item:
-        """Take one entry in, and return the item that it began or changed."""
+        """Add one entry, and return the item that it created or changed."""
         item = self._item(entry)
         self._before = entry.at
         return item
 
     def settle(self, promises: Iterable[Promise]) -> Timeline:
-        """Take in from where promises were settled, and what became of those that the journal still shows as open.
+        """Add the origins of settled promises, and the outcomes of those that the journal still shows as open.
 
         Returns:
             The timeline itself.
@@ -168,7 +168,7 @@ class Timeline:
 
     def _opened(self, entry: Entry) -> Item:
         known = self._calls.get(entry.n or 0)
-        if known is not None:  # a step that was interrupted: it may or may not have happened
+        if known is not None:  # a step that was interrupted: its outcome is unknown
             known.doubt, known.state = _text(entry, "id"), "open"
             return known
         item = self._call(entry, entry.at)

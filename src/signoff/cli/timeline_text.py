@@ -1,4 +1,4 @@
-"""The items of a timeline as lines of text."""
+"""Formats the items of a timeline as lines of text."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _STYLES = {"failed": "red", "open": "yellow", "retrying": "yellow", "timed_out":
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a timeline and how it is coloured."""
+    """One line of a timeline, and its style."""
 
     text: str
     style: str | None = None
 
 
 def lines_of(item: Item, created_at: float, now: float) -> Sequence[Line]:
-    """Say what an item amounts to.
+    """Return the lines of an item.
 
     Args:
         item: The item.
-        created_at: When the run was created; moments are counted from it.
+        created_at: When the run was created; times are relative to it.
         now: The time, in unix seconds.
     """
     words = _WORDS.get(item.kind, _call)

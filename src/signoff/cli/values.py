@@ -1,4 +1,4 @@
-"""JSON on the command line, and who types it."""
+"""Types of command-line arguments, and the name of the user at the terminal."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Number(click.FloatRange):
 
 
 class Moment(click.ParamType[datetime]):
-    """An argument that is a date and time, in local time unless it says its zone."""
+    """An argument that is a date and time, in local time unless it has an offset."""
 
     name = "time"
 
@@ -60,25 +60,29 @@ class Moment(click.ParamType[datetime]):
         try:
             return datetime.fromisoformat(value).astimezone()
         except (ValueError, OverflowError, OSError):
-            self.fail(f"{value!r} is no time such as 2026-03-01T09:00 or 2026-03-01T09:00+01:00", param, ctx)
+            self.fail(
+                f"{value!r} is not a valid time, such as 2026-03-01T09:00 or 2026-03-01T09:00+01:00",
+                param,
+                ctx,
+            )
 
 
 def check_names(kwargs: Mapping[str, Any], reserved: frozenset[str], command: str) -> None:
-    """Refuse arguments by name that would be taken for options of the start itself. Raises BadParameter."""
+    """Raise BadParameter for keyword arguments with the name of an option of the start itself."""
     if taken := sorted(kwargs.keys() & reserved):
         names = " and ".join(repr(name) for name in taken)
         raise click.BadParameter(
-            f"{names} would be of the start, not of the workflow: pass that argument by position with --arg, "
+            f"{names} would be read as an option of the start: pass that argument by position with --arg, "
             f"or see {command} --help for the option",
             param_hint="--kwargs",
         )
 
 
 def parse_json(text: str, param: click.Parameter | None = None, ctx: click.Context | None = None) -> Any:
-    """Read JSON that somebody typed.
+    """Parse JSON that a user typed.
 
     Raises:
-        BadParameter: It is none; the message says how to quote a text.
+        BadParameter: It is not JSON. The message shows how to quote a string.
     """
     try:
         value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
@@ -93,7 +97,7 @@ def parse_json(text: str, param: click.Parameter | None = None, ctx: click.Conte
         ) from None
     try:
         read_exactly(text)
-    except ValueError as error:  # a key is there twice: which one is meant?
+    except ValueError as error:  # a duplicate key is ambiguous
         raise click.BadParameter(str(error).partition(": line")[0], ctx=ctx, param=param) from None
     return value
 
@@ -110,7 +114,7 @@ def _finite(text: str) -> float:
 
 
 def login_name() -> str | None:
-    """Return the name of the user at the terminal, if there is one, and no key that says who acts."""
+    """Return the login name of the user at the terminal; None if unknown, or if an API key identifies the actor."""
     if KEY_VARIABLE in os.environ:
         return None
     try:

@@ -47,25 +47,25 @@ class HeadOption(click.ParamType[tuple[int, str]]):
     ) -> tuple[int, str]:
         match = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", value)
         if match is None:
-            self.fail(f"{value!r} is no SEQ:HASH as `signoff audit verify` prints it", param, ctx)
+            self.fail(f"{value!r} is not a valid SEQ:HASH as `signoff audit verify` prints it", param, ctx)
         return int(match[1]), match[2]
 
 
 @click.group()
 def audit() -> None:
-    """What happened to questions: asked, answered, refused, delegated, reminded."""
+    """The audit trail of questions: asked, answered, refused, delegated, reminded."""
 
 
 @audit.command("list")
-@click.option("--question", "question_id", help="Only this question's.")
-@click.option("--run", "run_id", help="Only what questions of this run went through.")
+@click.option("--question", "question_id", help="Only events of this question.")
+@click.option("--run", "run_id", help="Only events of this run's questions.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
 )
-@click.option("--after", help="Where the page before ended.")
+@click.option("--after", help="The end of the previous page.")
 @on_client
 async def list_events(client: AsyncClient, out: Output, after: str | None, limit: int, **which: Any) -> None:
-    """List events in the order in which they happened."""
+    """List events, oldest first."""
     page = await client.inbox.history(**which, after=after, limit=limit)
     if out.as_json:
         out.object({"items": [to_wire(event) for event in page.items], "next": page.next})
@@ -81,7 +81,7 @@ async def list_events(client: AsyncClient, out: Output, after: str | None, limit
         )
         for event in page.items
     ]
-    out.table(("AT", "WHAT", "QUESTION", "BY", "FROM", "DETAILS"), rows, "nothing has happened")
+    out.table(("AT", "WHAT", "QUESTION", "BY", "FROM", "DETAILS"), rows, "no events")
     if page.next:
         out.note(f"there are more: --after {page.next}")
 
@@ -97,26 +97,28 @@ async def export(client: AsyncClient, out: Output, after: int) -> None:
 
 
 @audit.command("verify")
-@click.option("--expect", type=HeadOption(), metavar="SEQ:HASH", help="What it printed some time ago.")
+@click.option(
+    "--expect", type=HeadOption(), metavar="SEQ:HASH", help="The SEQ:HASH that an earlier `verify` printed."
+)
 @click.option(
     "--namespace",
     default="default",
     show_default=True,
-    help="Whose trail; through a server, the one that its key opens.",
+    help="The namespace of the trail; through a server, the namespace of the key.",
 )
-@click.option("--strict", is_flag=True, help="Fail also if something could not be checked.")
+@click.option("--strict", is_flag=True, help="Also fail if something could not be checked.")
 @place_options
 @json_option
 def verify_chain(
     expect: tuple[int, str] | None, namespace: str, strict: bool, target: Target | None, out: Output
 ) -> None:
-    """Look whether an event was changed or removed since it was sealed, and print SEQ:HASH of the last one.
+    """Check whether an event was changed or removed since it was sealed, and print SEQ:HASH of the last one.
 
-    By itself a trail shows only that its events follow one another. Whether its end was cut off, or all of it was made
-    anew, shows by what is kept elsewhere: the anchors that SIGNOFF_AUDIT_ANCHORS names, or with --expect what this
-    command printed before. It says what it could not check. It fails with 1 if something is wrong, and with 5 if an
-    anchor cannot be read. Events are sealed within seconds, and anchored within a minute, while a server or a worker
-    runs.
+    The trail alone proves only that its events follow one another. To detect that its end was cut off, or that all of
+    it was rewritten, it is compared with records kept elsewhere: the anchors in SIGNOFF_AUDIT_ANCHORS, or an earlier
+    output of this command, given with --expect. The command reports what it could not check. It exits with 1 if
+    something is wrong, and with 5 if an anchor cannot be read. Events are sealed within seconds, and anchored within a
+    minute, while a server or a worker runs.
     """
     anchors = anchors_of()
     found = asyncio.run(_examine(target or default_target(), namespace, anchors, expect))
@@ -139,7 +141,7 @@ async def _examine(
 
 
 async def _check_namespace(client: AsyncClient, namespace: str) -> None:
-    """Raise CommandFailed if the trail that a server shows is another namespace's."""
+    """Raise CommandFailed if the server shows another namespace's trail."""
     for _, event in await client.backend.read_chain(limit=1):
         if event is not None and event.namespace != namespace:
             raise CommandFailed(
@@ -160,7 +162,7 @@ def _report(out: Output, found: Examination, expect: tuple[int, str] | None, *, 
     unverified = list(found.unverified)
     if verdict.unchecked:
         unverified.append(
-            f"{verdict.unchecked} events are not shown whole here, so whether they were changed is not known: "
+            f"{verdict.unchecked} events are not shown in full here, so it is unknown whether they were changed: "
             "verify the database itself, with --store"
         )
     head = f"{verdict.events - 1}:{verdict.head}" if verdict.events else None
@@ -209,16 +211,16 @@ def _look_of(look: Look) -> dict[str, Any]:
 
 
 @audit.command("restart")
-@click.option("--namespace", default="default", show_default=True, help="Whose trail.")
+@click.option("--namespace", default="default", show_default=True, help="The namespace of the trail.")
 @click.option(
     "--reason", required=True, help="The reason that the anchors record, such as: backup of May 1 restored."
 )
 @click.option("--store", metavar="URL", help="The database. [env: SIGNOFF_STORE]")
 @json_option
 def restart_trail(namespace: str, reason: str, store: str | None, out: Output) -> None:
-    """Say in all anchors that a trail counts anew from its present end, as after a backup was restored.
+    """Record in all anchors that a trail restarts from its current end, for example after a backup was restored.
 
-    What the anchors have of later events stays there, and `signoff audit verify` shows when and why the trail was
+    The anchors keep their records of later events, and `signoff audit verify` shows when and why the trail was
     restarted.
     """
     reason = reason.strip()

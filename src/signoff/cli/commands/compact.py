@@ -22,18 +22,18 @@ from signoff.stores.wrappers.view import unwrapped
     "--rebuild",
     "rebuilds",
     is_flag=True,
-    help="Write the file anew. Stop all that use it first: nothing can be committed meanwhile.",
+    help="Rewrite the file. Stop every process that uses it first: nothing can be committed meanwhile.",
 )
 @json_option
 def compact(store: str | None, rebuilds: bool, out: Output) -> None:
-    """Give the space that pruning has freed in an SQLite file back to the file system.
+    """Return the space that pruning has freed in an SQLite file to the file system.
 
-    It runs beside servers and workers, whose commits wait, mostly some 20 ms. A file that an earlier version made
+    Servers and workers may run meanwhile; their commits wait, usually about 20 ms. A file created by an earlier version
     needs --rebuild once.
     """
     address = store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE
     if is_postgres(address):
-        raise click.UsageError("Postgres looks after its own space: see autovacuum and VACUUM there")
+        raise click.UsageError("Postgres manages its own space: see autovacuum and VACUUM there")
     require_database(address)
     opened = unwrapped(store_at(address))
     assert isinstance(opened, SqliteStore)

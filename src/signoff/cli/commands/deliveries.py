@@ -16,17 +16,21 @@ from signoff.wire.records import to_wire
 
 @click.group()
 def deliveries() -> None:
-    """Notifications that were sent, wait, or were given up."""
+    """List notification deliveries, and send them again."""
 
 
 @deliveries.command("list")
-@click.option("--state", type=click.Choice([each.value for each in DeliveryState]), help="Only those.")
-@click.option("--channel", help="Only those of a channel.")
-@click.option("--question", "question_id", help="Only those about a question.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+    "--state",
+    type=click.Choice([each.value for each in DeliveryState]),
+    help="Only this state.",
 )
-@click.option("--after", help="Where the page before ended.")
+@click.option("--channel", help="Only deliveries of this channel.")
+@click.option("--question", "question_id", help="Only deliveries about this question.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
+)
+@click.option("--after", help="The end of the previous page.")
 @on_client
 async def list_deliveries(
     client: AsyncClient,
@@ -37,7 +41,7 @@ async def list_deliveries(
     limit: int,
     after: str | None,
 ) -> None:
-    """List deliveries, newest first; --state dead shows those that were given up."""
+    """List deliveries, newest first. --state dead shows those that were given up."""
     page = await client.notifications.list(
         state=state, channel=channel, question_id=question_id, after=after, limit=limit
     )
@@ -56,7 +60,7 @@ async def list_deliveries(
 @click.argument("delivery_id", metavar="DELIVERY")
 @on_client
 async def redeliver(client: AsyncClient, out: Output, delivery_id: str) -> None:
-    """Have DELIVERY sent again, which has ended."""
+    """Send DELIVERY, which has finished, again."""
     delivery = await client.notifications.redeliver(delivery_id)
     if out.as_json:
         out.object(to_wire(delivery))

@@ -26,10 +26,10 @@ _STYLES = {Level.OK: "green", Level.SKIPPED: "cyan", Level.WARNING: "yellow", Le
 @place_options
 @json_option
 def doctor(address: str | None, key: str | None, target: Target | None, out: Output) -> None:
-    """Check a deployment and say what is wrong: the store of MODULE:APP, --store, or a server.
+    """Check a deployment and report problems: the store of MODULE:APP, --store, or a server.
 
-    Nothing is changed. With MODULE:APP it also knows which workflows there are. It fails with 1 if a check does;
-    warnings, and checks that are skipped, do not.
+    It changes nothing. With MODULE:APP it also checks the workflows. It exits with 1 if a check fails; warnings and
+    skipped checks do not count.
     """
     findings: list[Finding] = []
     is_stuck = False
@@ -53,7 +53,7 @@ def doctor(address: str | None, key: str | None, target: Target | None, out: Out
 
 
 def _examination(address: str | None, key: str | None, target: Target | None) -> Iterator[Finding]:
-    from signoff.doctor import deployment  # brings what talks to servers, which takes a while
+    from signoff.doctor import deployment  # imports the HTTP client, which is slow
 
     key = key or os.environ.get("SIGNOFF_WORKER_KEY")
     if address is None:

@@ -26,7 +26,7 @@ class RateOption(click.ParamType[Rate]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Rate:
         match = re.fullmatch(r"([1-9]\d{0,8})/(\d{1,12}(?:\.\d{1,9})?)?(s|min|h|d)", value)
         if match is None:
-            self.fail(f"{value!r} is no rate such as 10/min, 5/30s, 100/h or 1000/d", param, ctx)
+            self.fail(f"{value!r} is not a valid rate, such as 10/min, 5/30s, 100/h or 1000/d", param, ctx)
         count, number, unit = match.groups()
         return Rate(int(count), float(number or 1) * _UNITS[unit])
 
@@ -39,7 +39,7 @@ def groups() -> None:
 @groups.command("list")
 @on_client
 async def list_groups(client: AsyncClient, out: Output) -> None:
-    """List groups with what they have and what limits them."""
+    """List groups with their runs and limits."""
     found = await client.groups.list()
     if out.as_json:
         out.object({"items": [to_wire(group) for group in found], "next": None})
@@ -55,25 +55,25 @@ async def list_groups(client: AsyncClient, out: Output) -> None:
 @click.argument("name", metavar="GROUP")
 @on_client
 async def pause(client: AsyncClient, out: Output, name: str) -> None:
-    """Have no more runs of GROUP taken by workers. What is running goes on until it pauses or ends."""
+    """Pause GROUP: workers claim no more of its runs. Running runs continue until they pause or end."""
     await client.groups.pause(name)
-    await _tell(client, out, name, "is paused")
+    await _print(client, out, name, "is paused")
 
 
 @groups.command()
 @click.argument("name", metavar="GROUP")
 @on_client
 async def resume(client: AsyncClient, out: Output, name: str) -> None:
-    """Have runs of a paused GROUP taken again."""
+    """Resume a paused GROUP: workers claim its runs again."""
     await client.groups.resume(name)
-    await _tell(client, out, name, "is resumed")
+    await _print(client, out, name, "is resumed")
 
 
 @groups.command()
 @click.argument("name", metavar="GROUP")
-@click.option("--max-running", type=click.IntRange(min=1), help="How many runs may be running at once.")
-@click.option("--rate", type=RateOption(), help="How often runs may start: 10/min, 5/30s, 100/h.")
-@click.option("--none", "no_limits", is_flag=True, help="Take all limits away.")
+@click.option("--max-running", type=click.IntRange(min=1), help="Maximum number of runs running at once.")
+@click.option("--rate", type=RateOption(), help="Maximum rate of starts: 10/min, 5/30s, 100/h.")
+@click.option("--none", "no_limits", is_flag=True, help="Remove all limits.")
 @on_client
 async def limit(
     client: AsyncClient,
@@ -83,14 +83,14 @@ async def limit(
     rate: Rate | None,
     no_limits: bool,
 ) -> None:
-    """Replace the limits of GROUP; what is not given is without limit."""
+    """Replace the limits of GROUP. A limit that is not given is removed."""
     if no_limits == (max_running is not None or rate is not None):
-        raise click.UsageError("give --max-running, --rate or both; or --none to take all limits away")
+        raise click.UsageError("give --max-running, --rate or both; or --none to remove all limits")
     await client.groups.limit(name, max_running=max_running, starts_per=rate)
-    await _tell(client, out, name, "is limited" if not no_limits else "has no limits")
+    await _print(client, out, name, "is limited" if not no_limits else "has no limits")
 
 
-async def _tell(client: AsyncClient, out: Output, name: str, what: str) -> None:
+async def _print(client: AsyncClient, out: Output, name: str, what: str) -> None:
     group = next(group for group in await client.groups.list() if group.name == name)
     if out.as_json:
         out.object(to_wire(group))

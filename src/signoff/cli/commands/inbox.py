@@ -1,4 +1,4 @@
-"""``signoff inbox``, ``answer``, ``comment``, ``claim`` and so on: what people are asked, and what they say."""
+"""``signoff inbox``, ``answer``, ``comment``, ``claim`` and the other commands for questions."""
 
 from __future__ import annotations
 
@@ -37,28 +37,30 @@ from signoff.wire.records import to_problem, to_wire
 
 
 def _alike(command: Command) -> Command:
-    """Add which other questions are approved with one."""
+    """Add the options for approving similar questions in advance."""
     for option in (
-        click.option("--max-uses", type=click.IntRange(1), help="With --alike: how many of them at most."),
+        click.option(
+            "--max-uses", type=click.IntRange(1), help="With --alike: the most questions to approve."
+        ),
         click.option(
             "--session",
             is_flag=True,
-            help="Of all runs of the same session, for as long as --alike says, or until it is revoked.",
+            help="Approve for all runs of the same session, as long as --alike says, or until it is revoked.",
         ),
-        click.option("--everywhere", is_flag=True, help="With --alike: of all runs, not only of this one."),
-        click.option("--any-arguments", is_flag=True, help="With --alike: whatever their arguments are."),
+        click.option("--everywhere", is_flag=True, help="With --alike: for all runs, not only this one."),
+        click.option("--any-arguments", is_flag=True, help="With --alike: with any arguments."),
         click.option(
             "--same",
             multiple=True,
             metavar="POINTER",
-            help="With --alike: what of the arguments must be the same, such as /to; repeat for more. [default: all]",
+            help="With --alike: an argument that must be the same, such as /to; repeat for more. [default: all]",
         ),
         click.option(
             "--alike",
             "alike_seconds",
             type=Number(0, LONGEST_DELAY, min_open=True),
             metavar="SECONDS",
-            help="Approve all questions about the same action for so long, in your name.",
+            help="Approve all questions about the same action for SECONDS, in your name.",
         ),
     ):
         command = option(command)
@@ -66,26 +68,26 @@ def _alike(command: Command) -> Command:
 
 
 def groups_and_roles(command: Command) -> Command:
-    """Add the groups and roles of whoever says something."""
-    command = click.option("--role", "roles", multiple=True, help="A role they have; repeat for more.")(
+    """Add the options for the groups and roles of the user."""
+    command = click.option("--role", "roles", multiple=True, help="A role of the user; repeat for more.")(
         command
     )
-    return click.option("--in-group", "groups", multiple=True, help="A group they are in; repeat for more.")(
+    return click.option("--in-group", "groups", multiple=True, help="A group of the user; repeat for more.")(
         command
     )
 
 
 @click.command()
 @click.option("--run", "run_id", help="Only questions of this run.")
-@click.option("--user", help="Only what this person may answer.")
+@click.option("--user", help="Only questions that this user may answer.")
 @groups_and_roles
-@click.option("--workflow", help="Only what runs of this workflow ask.")
-@click.option("--group", help="Only what runs in this group ask.")
-@click.option("--text", metavar="WORDS", help="Only what has these words in its text, ids or tool.")
+@click.option("--workflow", help="Only questions of this workflow's runs.")
+@click.option("--group", help="Only questions of runs in this group.")
+@click.option("--text", metavar="WORDS", help="Only questions with these words in their text, ids or tool.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
 )
-@click.option("--after", help="Where the page before ended.")
+@click.option("--after", help="The end of the previous page.")
 @on_client
 async def inbox(
     client: AsyncClient,
@@ -117,7 +119,7 @@ def _row(promise: Promise, now: float) -> tuple[str, ...]:
         return promise.id, ago(promise.created_at, now), "", "", "", one_line(str(error))
     until = ago(case.deadline_at, now) if case.deadline_at else ""
     claimed_by = case.progress.claimed_by
-    whom = f"{claimed_by} (claimed)" if claimed_by else ", ".join(promise.assignees) or "anybody"
+    whom = f"{claimed_by} (claimed)" if claimed_by else ", ".join(promise.assignees) or "anyone"
     return (
         promise.id,
         ago(promise.created_at, now),
@@ -130,17 +132,17 @@ def _row(promise: Promise, now: float) -> tuple[str, ...]:
 
 @click.command()
 @click.argument("question_ids", nargs=-1, required=True, metavar="QUESTION...")
-@click.option("--approve/--reject", "approved", default=None, help="Say yes or no.")
+@click.option("--approve/--reject", "approved", default=None, help="Approve or reject.")
 @click.option("--value", metavar="JSON", help="An option, a list of options or a form; null skips.")
 @click.option("--text", help="A text, or the value of an option.")
 @click.option(
     "--edit",
     metavar="JSON",
-    help="Approve the proposal with these fields, or this value, instead of its own.",
+    help="Approve the proposal with these fields or this value instead.",
 )
-@click.option("--note", help="What to add in words.")
+@click.option("--note", help="A note to add.")
 @_alike
-@click.option("--user", help="Who answers.  [default: your login name]")
+@click.option("--user", help="The user who answers.  [default: your login name]")
 @groups_and_roles
 @on_client
 async def answer(
@@ -162,7 +164,7 @@ async def answer(
     session: bool,
     user: str | None,
 ) -> None:
-    """Answer QUESTION. On a terminal, without a value, it is put to you. Several get the same answer."""
+    """Answer QUESTION. Without a value, a terminal prompts for it. Several questions get the same answer."""
     given = [each for each in (approved, value, text, edit) if each is not None]
     if len(given) > 1:
         raise click.UsageError("give one of --approve, --reject, --edit, --value and --text")
@@ -181,7 +183,7 @@ async def answer(
         raise click.UsageError("--alike goes with --approve, and with one question; so does --session")
     if others:
         if edit is not None or not given:
-            raise click.UsageError("several questions take --approve, --reject, --value JSON or --text TEXT")
+            raise click.UsageError("several questions need --approve, --reject, --value JSON or --text TEXT")
         await _answer_all(client, out, question_ids, said, note, who)
         return
     promise = await _question(client, question_id)
@@ -243,7 +245,7 @@ def _outcome(promise: Promise) -> str:
 
 @click.command()
 @click.argument("question_id", metavar="QUESTION")
-@click.option("--user", help="Who claims it.  [default: your login name]")
+@click.option("--user", help="The user who claims it.  [default: your login name]")
 @groups_and_roles
 @on_client
 async def claim(
@@ -254,15 +256,15 @@ async def claim(
     groups: tuple[str, ...],
     roles: tuple[str, ...],
 ) -> None:
-    """Say that you will answer QUESTION. Nobody else can until it is released, delegated or escalated."""
+    """Claim QUESTION: no other user can answer it until it is released, delegated or escalated."""
     promise = await client.inbox.claim(question_id, user_id=_user(user), groups=groups, roles=roles)
-    _tell(out, promise, f"is claimed by {Case.of(promise, time.time()).progress.claimed_by}")
+    _print(out, promise, f"is claimed by {Case.of(promise, time.time()).progress.claimed_by}")
 
 
 @click.command()
 @click.argument("question_id", metavar="QUESTION")
 @click.argument("text")
-@click.option("--user", help="Who says it.  [default: your login name]")
+@click.option("--user", help="The user who comments.  [default: your login name]")
 @groups_and_roles
 @on_client
 async def comment(
@@ -274,7 +276,7 @@ async def comment(
     groups: tuple[str, ...],
     roles: tuple[str, ...],
 ) -> None:
-    """Say TEXT about QUESTION, which stays as it is. `signoff audit list` shows what was said."""
+    """Comment on QUESTION, which does not change. `signoff audit list` shows comments."""
     event = await client.inbox.comment(
         question_id, text, user_id=_user(user), groups=groups, roles=roles, request_id=uuid.uuid4().hex
     )
@@ -286,19 +288,19 @@ async def comment(
 
 @click.command()
 @click.argument("question_id", metavar="QUESTION")
-@click.option("--user", help="Who has claimed it.  [default: your login name]")
+@click.option("--user", help="The user who claimed it.  [default: your login name]")
 @on_client
 async def release(client: AsyncClient, out: Output, question_id: str, user: str | None) -> None:
-    """Let others answer QUESTION again, which you have claimed."""
-    _tell(out, await client.inbox.release(question_id, user_id=_user(user)), "is released")
+    """Release QUESTION, which you have claimed, so that other users can answer it again."""
+    _print(out, await client.inbox.release(question_id, user_id=_user(user)), "is released")
 
 
 @click.command()
 @click.argument("question_id", metavar="QUESTION")
 @click.argument("to", nargs=-1, required=True, metavar="ASSIGNEE...")
-@click.option("--user", help="Who delegates it.  [default: your login name]")
+@click.option("--user", help="The user who delegates it.  [default: your login name]")
 @groups_and_roles
-@click.option("--note", help="Why.")
+@click.option("--note", help="The reason.")
 @on_client
 async def delegate(
     client: AsyncClient,
@@ -308,56 +310,56 @@ async def delegate(
     user: str | None,
     **options: Any,
 ) -> None:
-    """Have others answer QUESTION instead of all who may now: user:bob, group:finance, role:approver."""
+    """Delegate QUESTION to new assignees, who replace all current ones: user:bob, group:finance, role:approver."""
     promise = await client.inbox.delegate(question_id, to, user_id=_user(user), **options)
-    _tell(out, promise, f"is for {', '.join(promise.assignees)} now")
+    _print(out, promise, f"is for {', '.join(promise.assignees)} now")
 
 
 @click.command("cancel-question")
 @click.argument("question_id", metavar="QUESTION")
-@click.option("--reason", help="Why; the workflow is told.")
+@click.option("--reason", help="The reason, which the workflow receives.")
 @on_client
 async def cancel_question(client: AsyncClient, out: Output, question_id: str, reason: str | None) -> None:
-    """Withdraw QUESTION, whoever is asked. Its workflow gets an error where it waits."""
+    """Withdraw QUESTION, regardless of its assignees. Its workflow gets an error where it waits."""
     promise = await client.inbox.cancel(question_id, by=login_name(), reason=reason)
-    _tell(out, promise, "is cancelled")
+    _print(out, promise, "is cancelled")
 
 
 @click.command()
 @click.argument("question_id", metavar="QUESTION")
 @click.argument("to", nargs=-1, required=True, metavar="ASSIGNEE...")
-@click.option("--reason", help="Why.")
+@click.option("--reason", help="The reason.")
 @on_client
 async def reassign(
     client: AsyncClient, out: Output, question_id: str, to: tuple[str, ...], reason: str | None
 ) -> None:
-    """Have others answer QUESTION, whoever is asked now: user:bob, group:finance, role:approver."""
+    """Reassign QUESTION, regardless of its current assignees: user:bob, group:finance, role:approver."""
     promise = await client.inbox.reassign(question_id, to, by=login_name(), reason=reason)
-    _tell(out, promise, f"is for {', '.join(promise.assignees)} now")
+    _print(out, promise, f"is for {', '.join(promise.assignees)} now")
 
 
 @click.command("move-deadline")
 @click.argument("question_id", metavar="QUESTION")
 @click.argument("seconds", type=Number(0, LONGEST_DELAY, min_open=True))
-@click.option("--reason", help="Why.")
+@click.option("--reason", help="The reason.")
 @on_client
 async def move_deadline(
     client: AsyncClient, out: Output, question_id: str, seconds: float, reason: str | None
 ) -> None:
-    """Have people answer QUESTION, which has a deadline, until so many SECONDS from now."""
+    """Move the deadline of QUESTION, which must have one, to SECONDS from now."""
     promise = await client.inbox.move_deadline(question_id, seconds, by=login_name(), reason=reason)
     at = Case.of(promise, time.time()).deadline_at
-    _tell(out, promise, f"is open until {moment(at or 0.0)}")
+    _print(out, promise, f"is open until {moment(at or 0.0)}")
 
 
 def _user(user: str | None) -> str:
     name = user or login_name()
     if name is None:
-        raise click.UsageError("say who you are: --user NAME")
+        raise click.UsageError("name the user: --user NAME")
     return name
 
 
-def _tell(out: Output, promise: Promise, what: str) -> None:
+def _print(out: Output, promise: Promise, what: str) -> None:
     if out.as_json:
         out.object(to_wire(promise))
     else:
@@ -373,15 +375,15 @@ async def _question(client: AsyncClient, question_id: str) -> Promise:
     if promise.kind is not PromiseKind.QUESTION:
         raise CommandFailed(
             ExitCode.NOT_FOUND,
-            f"{question_id!r} is no question but a promise; settle it with: signoff resolve {question_id} JSON",
+            f"{question_id!r} is a promise, not a question; settle it with: signoff resolve {question_id} JSON",
         )
     return promise
 
 
 def _edited(promise: Promise, asked: Question, change: Any) -> dict[str, Any]:
-    """Return the approval of a proposal with some fields changed, or of another value if it has no fields."""
+    """Return the approval of a proposal with edited fields, or with another value if it is not an object."""
     if asked.proposal is None:
-        raise click.UsageError(f"question {promise.id!r} proposes nothing that --edit could change")
+        raise click.UsageError(f"question {promise.id!r} has no proposal to --edit")
     proposal: object = asked.proposal
     if isinstance(proposal, dict) and isinstance(change, dict):
         change = cast("dict[str, Any]", proposal) | cast("dict[str, Any]", change)
@@ -389,19 +391,19 @@ def _edited(promise: Promise, asked: Question, change: Any) -> dict[str, Any]:
 
 
 def _digest(promise: Promise) -> str:
-    """Return the digest of what is asked: not of what is shown, of which a server may hide something."""
+    """Return the digest of the original question: what is shown may be redacted."""
     return read_object(promise.data).get("digest", "")
 
 
 async def _put(
     client: AsyncClient, out: Output, promise: Promise, who: dict[str, Any], note: str | None
 ) -> Promise:
-    """Show the question, prompt for the answer, and again for as long as it is wrong."""
+    """Show the question, and prompt until the answer is accepted."""
     if promise.state is not PromiseState.PENDING:
         raise AlreadySettled(promise.id, promise.state, promise.settled_by, promise.settled_at)
     if out.as_json or not sys.stdin.isatty():
         raise click.UsageError(
-            "say what the answer is: --approve, --reject, --edit JSON, --value JSON or --text TEXT"
+            "give the answer: --approve, --reject, --edit JSON, --value JSON or --text TEXT"
         )
     asked = Question.of(promise)
     _show(out, promise, asked)

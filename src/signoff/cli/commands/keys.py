@@ -1,4 +1,4 @@
-"""``signoff keys``: making, listing, rotating and revoking keys, and reading those that a server accepts."""
+"""``signoff keys``: create, list, rotate and revoke keys. Also reads the worker keys that a server accepts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 KEYS_VARIABLE = "SIGNOFF_WORKER_KEYS"
 SHARED_KEY_VARIABLE = "SIGNOFF_WORKER_KEY"
-"""A worker proves itself by it. A server that finds it in its own environment accepts it."""
+"""The worker's key. A server that has the same key in its environment accepts it."""
 DAY = 86400.0  # seconds
 _PAGE = 1000
 
@@ -33,12 +33,12 @@ T = TypeVar("T")
 
 @click.group()
 def keys() -> None:
-    """Keys of services and of remote workers, on the machine with the database, and keys that encrypt."""
+    """Keys of services and remote workers, on the machine with the database, and encryption keys."""
 
 
 def _store_options(command: Command) -> Command:
     for option in (
-        click.option("--namespace", default="default", show_default=True, help="The one that keys open."),
+        click.option("--namespace", default="default", show_default=True, help="The keys' namespace."),
         click.option(
             "--store", metavar="URL", help=f"The database. [env: SIGNOFF_STORE]  [default: {DEFAULT_STORE}]"
         ),
@@ -55,16 +55,19 @@ def _store_options(command: Command) -> Command:
     "roles",
     multiple=True,
     type=click.Choice(["viewer", "responder", "operator", "admin"]),
-    help="What the service may do; repeat for more.",
+    help="A role of the service; repeat for more.",
 )
 @click.option(
     "--group",
     "groups",
     multiple=True,
-    help="A group that it starts runs in, or works on; repeat for more.  [default: all]",
+    help="A group that the service may start runs in, or whose runs the worker executes; repeat for more. "
+    " [default: all]",
 )
-@click.option("--act-as", is_flag=True, help="Let the service say for which person it acts.")
-@click.option("--days", type=Number(min=0, min_open=True), help="How long it lives.  [default: for ever]")
+@click.option("--act-as", is_flag=True, help="Let the service name the user it acts for.")
+@click.option(
+    "--days", type=Number(min=0, min_open=True), help="How long it is valid.  [default: until revoked]"
+)
 @_store_options
 @json_option
 def create(
@@ -78,24 +81,26 @@ def create(
     store: str | None,
     out: Output,
 ) -> None:
-    """Make a key: for the service NAME, or with --worker for workers.
+    """Create a key: for the service NAME, or with --worker for workers.
 
     The key is printed once; the database has only its hash. Give it to the service as SIGNOFF_KEY, or to the worker
-    as SIGNOFF_WORKER_KEY. From the first key in the database on, its servers authenticate every caller.
+    as SIGNOFF_WORKER_KEY. As soon as the database has a key, its servers authenticate every caller.
 
     For a server and workers of one machine: export SIGNOFF_WORKER_KEY=$(signoff keys create --worker), then start both.
     """
     if worker and (roles or act_as):
-        raise click.UsageError("a worker has no roles, and acts for nobody")
+        raise click.UsageError("--role and --act-as are for services, not for workers")
     if worker and name is None:
         if days is not None or store is not None:
-            raise click.UsageError("name the key, or leave out what a key file cannot say: --days, --store")
+            raise click.UsageError(
+                "name the key, or leave out --days and --store, which a key file does not support"
+            )
         _create_for_file(namespace, groups, out)
         return
     if name is None:
         raise click.UsageError("name the service, or give --worker")
     if not worker and not roles:
-        raise click.UsageError("say what it may do: --role viewer, responder, operator or admin")
+        raise click.UsageError("give it a role: --role viewer, responder, operator or admin")
     lifetime = None if days is None else days * DAY
 
     async def make(issued: StoredKeys) -> tuple[str, Token]:
@@ -111,14 +116,14 @@ def create(
             lifetime_seconds=lifetime,
         )
 
-    _tell(out, *_on_keys(store, namespace, make))
+    _print(out, *_on_keys(store, namespace, make))
 
 
 @keys.command("list")
 @_store_options
 @json_option
 def list_keys(namespace: str, store: str | None, out: Output) -> None:
-    """List keys, also those that have ended, for some time. Those of a server's key file are not among them."""
+    """List the database's keys. Keys that have ended stay in the list for some time."""
     from signoff.server.auth.stored_keys import key_to_wire
 
     async def read(issued: StoredKeys) -> list[Token]:
@@ -147,17 +152,17 @@ def list_keys(namespace: str, store: str | None, out: Output) -> None:
     type=Number(min=0),
     default=1.0,
     show_default=True,
-    help="How long the old key still opens something.",
+    help="How long the old key stays valid.",
 )
 @_store_options
 @json_option
 def rotate(key_id: str, grace_days: float, namespace: str, store: str | None, out: Output) -> None:
-    """Make another key that opens the same as ID, and have ID end after a while."""
+    """Create another key with the same access as ID. ID expires after --grace-days."""
 
     async def make(issued: StoredKeys) -> tuple[str, Token]:
         return await issued.rotate(key_id, grace_seconds=grace_days * DAY)
 
-    _tell(out, *_on_keys(store, namespace, make))
+    _print(out, *_on_keys(store, namespace, make))
 
 
 @keys.command()
@@ -165,7 +170,7 @@ def rotate(key_id: str, grace_days: float, namespace: str, store: str | None, ou
 @_store_options
 @json_option
 def revoke(key_id: str, namespace: str, store: str | None, out: Output) -> None:
-    """Have the key ID open nothing any more. Streams that it has opened end within a minute."""
+    """Revoke the key ID. Its open streams end within a minute."""
     from signoff.server.auth.stored_keys import key_to_wire
 
     token = _on_keys(store, namespace, lambda issued: issued.revoke(key_id))
@@ -176,7 +181,7 @@ def revoke(key_id: str, namespace: str, store: str | None, out: Output) -> None:
 
 
 def _on_keys(store: str | None, namespace: str, work: Callable[[StoredKeys], Awaitable[T]]) -> T:
-    """Return what some work on a database's keys returns."""
+    """Run ``work`` on a database's keys, and return its result."""
 
     async def on_database() -> T:
         from signoff.server.auth.stored_keys import StoredKeys
@@ -187,14 +192,14 @@ def _on_keys(store: str | None, namespace: str, work: Callable[[StoredKeys], Awa
     return asyncio.run(on_database())
 
 
-def _tell(out: Output, secret: str, token: Token) -> None:
+def _print(out: Output, secret: str, token: Token) -> None:
     from signoff.server.auth.stored_keys import key_to_wire
 
     if out.as_json:
         out.object({**key_to_wire(token), "key": secret})
         return
     out.line(secret)
-    out.note(f"{token.subject} has the key {token.id}; nothing can show its secret again")
+    out.note(f"{token.subject} has the key {token.id}; its secret cannot be shown again")
     out.note("every request to a server of this database now needs a key or a login")
 
 
@@ -211,7 +216,7 @@ def _row(key: dict[str, Any], now: float) -> tuple[str, ...]:
 
 
 def _create_for_file(namespace: str, groups: tuple[str, ...], out: Output) -> None:
-    """Make a worker key that no database knows."""
+    """Create a worker key for a key file."""
     from signoff.server.auth.key_file import new_worker_key
 
     secret, key = new_worker_key(namespace, groups)
@@ -227,10 +232,10 @@ def _create_for_file(namespace: str, groups: tuple[str, ...], out: Output) -> No
 @click.argument("name")
 @json_option
 def encryption(name: str, out: Output) -> None:
-    """Make a key called NAME that encrypts what is stored.
+    """Create an encryption key called NAME for stored payloads.
 
-    Put it first in SIGNOFF_ENCRYPTION_KEYS of every process that opens the database, and keep those that were there.
-    Nobody reads the data without it: keep a copy where the database's backup is not.
+    Put it first in SIGNOFF_ENCRYPTION_KEYS of every process that opens the database, and keep the existing keys there.
+    The data cannot be read without it: keep a copy apart from the database's backup.
     """
     from signoff.codec.ciphers import EncryptionKey
 
@@ -242,11 +247,11 @@ def encryption(name: str, out: Output) -> None:
 
 
 def no_worker_key(url: str) -> str:
-    """Return why no worker can work through a server without a key, and the commands that give it one."""
+    """Return the message for a worker without a key, with the commands that create one."""
     return (
-        f"{url} lets no worker in without a worker key, and none is given. On one machine: "
+        f"{url} needs a worker key, and none is given. On one machine: "
         f"export {SHARED_KEY_VARIABLE}=$(signoff keys create --worker), then start the server and this worker with it. "
-        "Else create one on the machine with the database: signoff keys create NAME --worker; and give it to this "
+        "Otherwise create one on the machine with the database: signoff keys create NAME --worker; and give it to this "
         f"worker: {SHARED_KEY_VARIABLE}=sgw_..., or --key"
     )
 
@@ -256,7 +261,7 @@ def server_keys(file: Path | None, namespace: str) -> WorkerKeys:
 
     Args:
         file: The key file, if there is one. The environment adds lines to it, and the key that server and worker share.
-        namespace: The namespace that the shared key opens.
+        namespace: The namespace of the shared key.
 
     Raises:
         CommandFailed: The file cannot be read.

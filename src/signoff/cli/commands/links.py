@@ -1,4 +1,4 @@
-"""``signoff links create``, ``list`` and ``revoke``: addresses by which a person answers a question, once."""
+"""``signoff links create``, ``list`` and ``revoke``: single-use addresses for answering a question."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _DAY_SECONDS = 86_400.0
 
 @click.group()
 def links() -> None:
-    """Answer links: who has the address answers a question, once, without signing in."""
+    """Answer links: single-use addresses for answering a question without signing in."""
 
 
 @links.command()
 @click.argument("question_id", metavar="QUESTION")
-@click.option("--user", required=True, help="Who answers by it.")
+@click.option("--user", required=True, help="The user who answers with it.")
 @groups_and_roles
 @click.option(
     "--days",
     type=Number(min=0, min_open=True),
     default=LIFETIME_SECONDS / _DAY_SECONDS,
     show_default=True,
-    help="How long it is good; never longer than the question.",
+    help="How long it is valid, at most until the question ends.",
 )
 @click.option(
     "--public-url",
     envvar="SIGNOFF_PUBLIC_URL",
     show_envvar=True,
     metavar="URL",
-    help="Where people reach the server.",
+    help="The URL by which people reach the server.",
 )
 @on_client
 async def create(
@@ -53,9 +53,9 @@ async def create(
     public_url: str | None,
     **who: Any,
 ) -> None:
-    """Make a link for somebody to answer QUESTION by.
+    """Create a link with which a user answers QUESTION.
 
-    Whoever has the address is taken for them. Nothing can show it again.
+    Anyone with the address can answer as this user. It is printed this once.
     """
     made = await client.links.create(
         question_id, user_id=user, lifetime_seconds=days * _DAY_SECONDS, by=login_name(), **who
@@ -66,15 +66,15 @@ async def create(
         return
     out.line(url or made.path)
     if url is None:
-        out.note("this follows the server's address; --public-url says that")
+        out.note("append this path to the server's address, or pass --public-url")
 
 
 @links.command("list")
 @click.argument("question_id", metavar="QUESTION")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
 )
-@click.option("--after", help="Where the page before ended.")
+@click.option("--after", help="The end of the previous page.")
 @on_client
 async def list_links(
     client: AsyncClient, out: Output, question_id: str, limit: int, after: str | None
@@ -104,9 +104,9 @@ def _row(token: Token, now: float) -> tuple[str, ...]:
 @click.argument("link_id", metavar="LINK")
 @on_client
 async def revoke(client: AsyncClient, out: Output, link_id: str) -> None:
-    """Have LINK open nothing any more."""
+    """Revoke LINK."""
     token = await client.links.revoke(link_id, by=login_name())
     if out.as_json:
         out.object(to_wire(token))
     else:
-        out.line(f"link {token.id} for {token.subject} opens nothing any more")
+        out.line(f"link {token.id} for {token.subject} is revoked")

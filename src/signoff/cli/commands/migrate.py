@@ -15,7 +15,7 @@ from signoff.stores.address import store_at
 from signoff.stores.contract.store import Store
 
 _FINDINGS = {
-    "current": "has {found}, which is this Signoff's",
+    "current": "has {found}, which is up to date",
     "pending": "has {found}, this Signoff needs schema {known}: run signoff migrate",
     "newer": "has {found}, this Signoff knows up to schema {known}: upgrade signoff",
 }
@@ -26,16 +26,14 @@ _FINDINGS = {
 @click.option(
     "--store", metavar="URL", help=f"The database. [env: SIGNOFF_STORE]  [default: {DEFAULT_STORE}]"
 )
-@click.option(
-    "--check", is_flag=True, help="Change nothing; fail with 1 unless the schema is this Signoff's."
-)
+@click.option("--check", is_flag=True, help="Change nothing; exit with 1 unless the schema is up to date.")
 @click.option("--url", hidden=True, help="Refused: a server has no schema of its own.")
 @json_option
 def migrate(address: str | None, store: str | None, check: bool, url: str | None, out: Output) -> None:
-    """Bring the schema of a database up to date: that of MODULE:APP, or of --store.
+    """Migrate the schema of a database: that of MODULE:APP, or --store.
 
-    Servers and workers do it as well when they start, if their role may. It is done by one process at a time, whole or
-    not at all; what is up to date is left alone.
+    Servers and workers also migrate when they start, if their database role may. One process migrates at a time,
+    completely or not at all; a schema that is up to date is not changed.
     """
     database = _database(address, store, url)
     if check:

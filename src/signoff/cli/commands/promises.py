@@ -1,4 +1,4 @@
-"""``signoff resolve`` and ``reject``: settling promises that no person is asked about."""
+"""``signoff resolve`` and ``reject``: settle promises that are not questions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def resolve(client: AsyncClient, out: Output, promise_id: str, value: Any)
 @click.argument("value", type=JsonValue(), default=None, metavar="[JSON]")
 @on_client
 async def reject(client: AsyncClient, out: Output, promise_id: str, value: Any) -> None:
-    """Settle PROMISE with a reason against it."""
+    """Reject PROMISE with a reason."""
     _tell(out, await client.promises.reject(promise_id, value, by=login_name()))
 
 

@@ -19,15 +19,15 @@ from signoff.client.async_client import AsyncClient
     type=Number(min=0),
     required=True,
     metavar="DAYS",
-    help="How long ago runs must have ended.",
+    help="The minimum age of ended runs, in days.",
 )
 @on_client
 async def prune(client: AsyncClient, out: Output, days: float) -> None:
-    """Delete runs that ended more than so many days ago, with their journals and promises.
+    """Delete runs that ended more than DAYS ago, with their journals and promises.
 
     Runs that failed because of their code are kept: retry or cancel them. Links, keys and logins that expired or were
-    revoked, and notifications that ended, so long ago go, too, and workflows that no worker has announced for so long,
-    and for a week at least.
+    revoked that long ago are deleted too, as are finished notifications, and workflows that no worker has announced
+    for that long, and for at least a week.
     """
     try:
         older_than = timedelta(days=days)

@@ -1,4 +1,4 @@
-"""``signoff replay`` and ``export``: recorded journals, checked against the code at hand."""
+"""``signoff replay`` and ``export``: check recorded journals against the current code."""
 
 from __future__ import annotations
 
@@ -54,13 +54,15 @@ async def export(client: AsyncClient, out: Output, run_id: str) -> None:
 def replay(
     address: str, run_ids: Sequence[str], every: bool, file: Path | None, target: Target | None, out: Output
 ) -> None:
-    """Check that recorded runs fit the code of MODULE:APP. No step runs and nothing is written.
+    """Check that recorded runs match the code of MODULE:APP. No step runs, and nothing is written.
 
-    The journals come from the app's own store, unless --store or --url names another place.
+    The journals are read from the app's own store, unless --store or --url names another.
     """
     if (bool(run_ids), every, file is not None).count(True) != 1:
         raise click.UsageError("say which runs to check: RUN..., or --all, or --from FILE")
-    with contextlib.redirect_stdout(sys.stderr):  # what the code prints is no finding
+    with contextlib.redirect_stdout(
+        sys.stderr
+    ):  # keeps the output of the user's code apart from the findings
         app = load_app(address)
     asyncio.run(_replay(app, run_ids, file, target, out))
 
@@ -75,7 +77,7 @@ async def _replay(
             with contextlib.redirect_stdout(sys.stderr):
                 finding = await check(run, entries, app.registry)
             found[finding.verdict] += 1
-            _tell(out, finding)
+            _print(out, finding)
     if not sum(found.values()):
         out.note("no unfinished runs")
     if found[Verdict.DIFFERS]:
@@ -122,7 +124,7 @@ async def _read_file(file: Path) -> AsyncIterator[Recorded]:
 
 
 def _parse(file: Path) -> Iterator[Recorded]:
-    """Read one exported run, or one a line."""
+    """Read exported runs, one per line."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
         for line in lines:
@@ -134,7 +136,7 @@ def _parse(file: Path) -> Iterator[Recorded]:
         raise click.UsageError(f"{file} is not what `signoff export` writes: {error!r}") from error
 
 
-def _tell(out: Output, finding: Finding) -> None:
+def _print(out: Output, finding: Finding) -> None:
     if out.as_json:
         out.object({name: value for name, value in _facts(finding).items() if value is not None})
         return
@@ -166,7 +168,7 @@ def _facts(finding: Finding) -> dict[str, Any]:
 
 @contextmanager
 def _interrupting_busy_code() -> Generator[None]:
-    """Have code that loops without waiting interrupted, as a worker does."""
+    """Interrupt code that loops without waiting, as a worker does."""
     done = threading.Event()
 
     def look() -> None:

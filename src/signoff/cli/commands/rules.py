@@ -1,4 +1,4 @@
-"""``signoff rules list`` and ``revoke``: what people have approved in their name for some time."""
+"""``signoff rules list`` and ``revoke``: standing approvals."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from signoff.wire.records import to_wire
 
 @click.group()
 def rules() -> None:
-    """List and revoke what people have approved in their name for some time."""
+    """List and revoke rules: standing approvals, given for a limited time."""
 
 
 @rules.command("list")
-@click.option("--user", help="Only those that this person has made.")
-@click.option("--tool", help="Only those about this tool.")
-@click.option("--session", help="Only those for this session.")
-@click.option("--all", "with_old", is_flag=True, help="Also those that approve nothing any more.")
+@click.option("--user", help="Only rules that this user created.")
+@click.option("--tool", help="Only rules about this tool.")
+@click.option("--session", help="Only rules for this session.")
+@click.option("--all", "with_old", is_flag=True, help="Include rules that are no longer in force.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
 )
-@click.option("--after", help="Where the page before ended.")
+@click.option("--after", help="The end of the previous page.")
 @on_client
 async def list_rules(
     client: AsyncClient,
@@ -57,15 +57,15 @@ async def list_rules(
 
 @rules.command()
 @click.argument("rule_id", metavar="RULE")
-@click.option("--reason", help="Why.")
+@click.option("--reason", help="The reason.")
 @on_client
 async def revoke(client: AsyncClient, out: Output, rule_id: str, reason: str | None) -> None:
-    """Have RULE approve nothing more. What it has approved stays."""
+    """Revoke RULE. Questions that it has approved stay approved."""
     rule = await client.rules.revoke(rule_id, by=login_name(), reason=reason)
     if out.as_json:
         out.object(to_wire(rule))
     else:
-        out.line(f"rule {rule.id} approves nothing more")
+        out.line(f"rule {rule.id} is revoked")
 
 
 def _row(rule: Rule, now: float) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ _STATES = [state.value for state in RunState]
 @click.argument("workflow")
 @click.option("--arg", "args", multiple=True, type=JsonValue(), help="An argument; repeat for more.")
 @click.option("--kwargs", type=JsonObject(), default={}, help="Arguments by name, as an object.")
-@click.option("--id", "run_id", help="A chosen id: starting twice with one id starts once.")
+@click.option("--id", "run_id", help="The run's id. A repeated start with the same id has no effect.")
 @click.option("--group", help="The group whose workers run it.  [default: default]")
 @click.option("--priority", type=int, default=0, help="Higher ones are taken sooner.  [default: 0]")
 @click.option(
@@ -40,9 +40,15 @@ _STATES = [state.value for state in RunState]
 @click.option(
     "--start-at", type=Moment(), help="When it starts: 2026-03-01T09:00, local time or with a zone."
 )
-@click.option("--started-by", metavar="USER", help="Who asks for it: what needs four eyes is not for them.")
 @click.option(
-    "--session", "session_id", help="The session it belongs to: it waits for the runs before it there."
+    "--started-by",
+    metavar="USER",
+    help="The requester, who may not answer four-eyes questions.",
+)
+@click.option(
+    "--session",
+    "session_id",
+    help="The session. The run waits until the session's earlier runs have ended.",
 )
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
 @place_options
@@ -84,7 +90,7 @@ async def _start(
 
 
 async def _wait_for_end(client: AsyncClient, out: Output, run_id: str) -> None:
-    out.note(f"run {run_id} is started; it goes on if you stop waiting")
+    out.note(f"run {run_id} is started; it continues if you stop waiting")
     async for entry in client.backend.follow(run_id):
         if entry.kind is EntryKind.OPENED and entry.call is CallKind.QUESTION:
             out.note(f"it waits for a person: signoff answer {entry.fact('id')}")
@@ -98,9 +104,9 @@ async def _wait_for_end(client: AsyncClient, out: Output, run_id: str) -> None:
 
 
 def ending_of(run: Run) -> str:
-    """Say in one line how a run ended that did not succeed."""
+    """Return one line on how a run ended that did not succeed."""
     type_name, message = run_error(run.error)
-    kept = f"; mend the code, then: signoff retry {run.id}" if run.retryable else ""
+    kept = f"; fix the code, then: signoff retry {run.id}" if run.retryable else ""
     return one_line(f"run {run.id} {run.state}: {type_name}: {message}", 500) + kept
 
 
@@ -110,9 +116,9 @@ def ending_of(run: Run) -> str:
 @click.option("--group", help="Only runs of this group.")
 @click.option("--suspended", is_flag=True, help="Only runs that wait for an operator.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
 )
-@click.option("--after", help="Where the page before ended.")
+@click.option("--after", help="The end of the previous page.")
 @on_client
 async def runs(
     client: AsyncClient,
@@ -166,53 +172,51 @@ def _remark(run: Run) -> str:
 @click.argument("value", type=JsonValue(), default=None, metavar="[JSON]")
 @on_client
 async def signal(client: AsyncClient, out: Output, run_id: str, name: str, value: Any) -> None:
-    """Send RUN the signal NAME with a value; it is kept until the run waits for it."""
+    """Send RUN the signal NAME with a value. It is kept until the run waits for it."""
     await client.signal(run_id, name, value, by=login_name())
     if out.as_json:
         out.object({"run_id": run_id, "name": name, "value": value})
     else:
-        out.line(f"signal {name} is left for run {run_id}")
+        out.line(f"signal {name} is sent to run {run_id}")
 
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--reason", help="Why; the run's journal keeps it.")
+@click.option("--reason", help="The reason, recorded in the run's journal.")
 @on_client
 async def cancel(client: AsyncClient, out: Output, run_id: str, reason: str | None) -> None:
-    """Ask RUN to stop. Its code may clean up first."""
+    """Cancel RUN. Its code may clean up first."""
     run = await client.backend.cancel(run_id, reason=reason, by=login_name())
     if out.as_json:
         out.object(to_wire(run))
     elif run.state.is_final:
         out.line(f"run {run_id} is {run.state}")
     else:
-        out.line(f"run {run_id} was asked to stop; it is {run.state} still")
+        out.line(f"cancellation of run {run_id} is requested; it is still {run.state}")
 
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--reason", help="Why, for people; the audit trail keeps it.")
-@click.option(
-    "--by", metavar="USER", help="Who suspends it, for the audit trail.  [default: your login name]"
-)
+@click.option("--reason", help="The reason, recorded in the audit trail.")
+@click.option("--by", metavar="USER", help="The user, for the audit trail.  [default: your login name]")
 @on_client
 async def suspend(client: AsyncClient, out: Output, run_id: str, reason: str | None, by: str | None) -> None:
-    """Have RUN wait for `signoff resume`. Steps that run are finished first; nothing else begins."""
+    """Suspend RUN until `signoff resume`. Running steps finish first; no new steps start."""
     run = await client.suspend(run_id, reason=reason, by=by or login_name())
     if out.as_json:
         out.object(to_wire(run))
     elif run.state is RunState.RUNNING:
-        out.line(f"run {run_id} will be suspended when its worker lets go of it")
+        out.line(f"run {run_id} will be suspended when its worker releases it")
     else:
         out.line(f"run {run_id} is suspended; later: signoff resume {run_id}")
 
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--by", metavar="USER", help="Who resumes it, for the audit trail.  [default: your login name]")
+@click.option("--by", metavar="USER", help="The user, for the audit trail.  [default: your login name]")
 @on_client
 async def resume(client: AsyncClient, out: Output, run_id: str, by: str | None) -> None:
-    """Have RUN go on that was suspended."""
+    """Resume a suspended RUN."""
     run = await client.resume(run_id, by=by or login_name())
     if out.as_json:
         out.object(to_wire(run))
@@ -222,15 +226,13 @@ async def resume(client: AsyncClient, out: Output, run_id: str, by: str | None) 
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--reason", help="Why. Callers that wait for the run read it.")
-@click.option(
-    "--by", metavar="USER", help="Who terminates it, for the audit trail.  [default: your login name]"
-)
+@click.option("--reason", help="The reason, which callers that wait for the run receive.")
+@click.option("--by", metavar="USER", help="The user, for the audit trail.  [default: your login name]")
 @on_client
 async def terminate(
     client: AsyncClient, out: Output, run_id: str, reason: str | None, by: str | None
 ) -> None:
-    """End RUN at once, without its code. `signoff cancel` lets it clean up."""
+    """Terminate RUN at once, without running its code. `signoff cancel` lets it clean up."""
     run = await client.backend.terminate(run_id, reason=reason, by=by or login_name())
     if out.as_json:
         out.object(to_wire(run))
@@ -240,11 +242,11 @@ async def terminate(
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--reason", help="Why, for people; the audit trail keeps it.")
-@click.option("--by", metavar="USER", help="Who retries it, for the audit trail.  [default: your login name]")
+@click.option("--reason", help="The reason, recorded in the audit trail.")
+@click.option("--by", metavar="USER", help="The user, for the audit trail.  [default: your login name]")
 @on_client
 async def retry(client: AsyncClient, out: Output, run_id: str, reason: str | None, by: str | None) -> None:
-    """Have RUN go on from where it failed, once its cause is mended."""
+    """Retry RUN from where it failed, once the cause is fixed."""
     run = await client.backend.retry(run_id, reason=reason, by=by or login_name())
     if out.as_json:
         out.object(to_wire(run))

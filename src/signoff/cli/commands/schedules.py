@@ -22,17 +22,17 @@ SCHEDULE_OPTIONS = frozenset({"cron", "timezone", "catch_up", "group", "priority
 
 @click.group()
 def schedules() -> None:
-    """Workflows that are started again and again."""
+    """Schedules: workflows that are started repeatedly."""
 
 
 @schedules.command("list")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
 )
-@click.option("--after", help="Where the page before ended.")
+@click.option("--after", help="The end of the previous page.")
 @on_client
 async def list_schedules(client: AsyncClient, out: Output, limit: int, after: str | None) -> None:
-    """List schedules with when they fire next."""
+    """List schedules with their next start."""
     page = await client.schedules.list(after=after, limit=limit)
     if out.as_json:
         out.object({"items": [to_wire(schedule) for schedule in page.items], "next": page.next})
@@ -48,15 +48,13 @@ async def list_schedules(client: AsyncClient, out: Output, limit: int, after: st
 @click.argument("schedule_id", metavar="SCHEDULE")
 @click.argument("workflow")
 @click.option("--cron", required=True, help="Minute, hour, day, month, weekday: '0 9 * * MON-FRI'.")
-@click.option(
-    "--timezone", default="UTC", show_default=True, help="The zone that is meant, as Europe/Berlin."
-)
+@click.option("--timezone", default="UTC", show_default=True, help="The time zone, such as Europe/Berlin.")
 @click.option(
     "--catch-up",
     type=click.Choice([each.value for each in CatchUp]),
     default=CatchUp.LATEST.value,
     show_default=True,
-    help="Which of the times to make up for that passed while nothing was up.",
+    help="Which missed times to make up for after a downtime.",
 )
 @click.option("--arg", "args", multiple=True, type=JsonValue(), help="An argument; repeat for more.")
 @click.option("--kwargs", type=JsonObject(), default={}, help="Arguments by name, as an object.")
@@ -72,9 +70,9 @@ async def create(
     kwargs: dict[str, Any],
     **options: Any,
 ) -> None:
-    """Have WORKFLOW started at the times of a cron expression. A schedule of that id is changed.
+    """Start WORKFLOW at the times of a cron expression. An existing schedule with this id is changed.
 
-    Arguments that do not fit what workers announced are refused.
+    Arguments that do not match the parameters that workers announced are refused.
     """
     check_names(kwargs, SCHEDULE_OPTIONS, "signoff schedules create")
     group = options["group"] or "default"
@@ -89,7 +87,7 @@ async def create(
 @click.argument("schedule_id", metavar="SCHEDULE")
 @on_client
 async def pause(client: AsyncClient, out: Output, schedule_id: str) -> None:
-    """Have SCHEDULE start nothing more."""
+    """Pause SCHEDULE: it starts no more runs."""
     _tell(out, await client.schedules.pause(schedule_id))
 
 
@@ -97,7 +95,7 @@ async def pause(client: AsyncClient, out: Output, schedule_id: str) -> None:
 @click.argument("schedule_id", metavar="SCHEDULE")
 @on_client
 async def resume(client: AsyncClient, out: Output, schedule_id: str) -> None:
-    """Have a paused SCHEDULE go on with its next time."""
+    """Resume a paused SCHEDULE at its next time."""
     _tell(out, await client.schedules.resume(schedule_id))
 
 

@@ -1,4 +1,4 @@
-"""``signoff dev``, ``server`` and ``worker``: the commands that run until they are stopped."""
+"""``signoff dev``, ``server`` and ``worker``: the long-running commands."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ADDRESS = click.argument("address", metavar="MODULE:APP")
 
 
 def open_doors(url: str, location: str) -> str:
-    """Return what a server that authenticates no caller leaves open and what not, with the commands to change it."""
+    """Return the warning of a server without authentication: what is open, and the commands to change that."""
     return (
         f"the database has no keys, so callers are not authenticated. Open to anyone who reaches {url}: runs, "
         "questions and their answers, links, schedules, Studio. Closed without a key: workers (/v1/store), keys, "
@@ -65,14 +65,14 @@ _retain = click.option(
     "--retain-days",
     "retention_days",
     type=Number(min=0, min_open=True, max=MOST_DAYS),
-    help="Delete runs so many days after their end.  [default: never]",
+    help="Delete runs this many days after their end.  [default: never]",
 )
 
-_BETWEEN_PATHS = re.compile(r",(?![^\[]*\])")  # not those in brackets, between names
+_BETWEEN_PATHS = re.compile(r",(?![^\[]*\])")  # commas outside of brackets, which contain names
 
 
 def _paths(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the paths that the option names, else what the environment does."""
+    """Return the paths from the option, else from the environment."""
     named = given or _BETWEEN_PATHS.split(os.environ.get(REDACT_VARIABLE, ""))
     paths = tuple(path.strip() for path in named if given or path.strip())
     try:
@@ -87,7 +87,7 @@ _redact = click.option(
     multiple=True,
     metavar="PATH",
     callback=_paths,
-    help=f"What is hidden of payloads, such as card.number; repeat for more. [env: {REDACT_VARIABLE}, with commas]",
+    help=f"A payload field to redact, such as card.number; repeat for more. [env: {REDACT_VARIABLE}, with commas]",
 )
 
 _log_format = click.option(
@@ -97,7 +97,7 @@ _log_format = click.option(
     envvar="SIGNOFF_LOG_FORMAT",
     show_envvar=True,
     show_default=True,
-    help="Lines for people, or a JSON object a line, on stderr.",
+    help="Log lines for people, or one JSON object per line, on stderr.",
 )
 
 
@@ -105,7 +105,7 @@ def _channels_in(file: Path | None) -> Sequence[Channel]:
     if file is None:
         return ()
     from signoff.people.notifications.channels.config_file import (
-        read_channels,  # brings httpx, which takes a while
+        read_channels,  # imports httpx, which is slow
     )
 
     return read_channels(file)
@@ -117,21 +117,21 @@ def _serving_options(command: Command) -> Command:
             "--channels",
             "channels_file",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="A TOML file with where notifications go: e-mail, Slack, webhooks ...",
+            help="A TOML file with notification channels: e-mail, Slack, webhooks ...",
         ),
         click.option(
             "--public-url",
             metavar="URL",
             envvar="SIGNOFF_PUBLIC_URL",
             show_envvar=True,
-            help="Where people reach it, such as https://signoff.example.com: for answer links and signing in.",
+            help="The URL by which people reach it, such as https://signoff.example.com: for links and sign-in.",
         ),
         click.option(
             "--root-path",
             metavar="PATH",
             envvar="SIGNOFF_ROOT_PATH",
             show_envvar=True,
-            help="The path before all paths, such as /signoff, behind a proxy.  [default: that of --public-url]",
+            help="The path prefix behind a proxy, such as /signoff.  [default: that of --public-url]",
         ),
         click.option(
             "--allow-origin",
@@ -141,7 +141,7 @@ def _serving_options(command: Command) -> Command:
             help="Another site whose pages may use it, such as https://app.example.com; repeat for more.",
         ),
         click.option(
-            "--allow-host", "allowed_hosts", multiple=True, help="A name it is reached by; repeat for more."
+            "--allow-host", "allowed_hosts", multiple=True, help="A host name of the server; repeat for more."
         ),
         click.option(
             "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: a free one."
@@ -164,7 +164,7 @@ def _working_options(command: Command) -> Command:
             type=click.IntRange(min=0),
             default=HOT_RUNS,
             show_default=True,
-            help="Paused runs in memory, some 16 KiB each; an agent's turn counts for 12 to 30.",
+            help="Paused runs in memory, about 16 KiB each; an agent's turn counts for 12 to 30.",
         ),
         click.option("--threads", type=count, default=32, show_default=True, help="Plain steps at once."),
         click.option("--concurrency", type=count, default=1000, show_default=True, help="Runs held at once."),
@@ -179,7 +179,7 @@ def _working_options(command: Command) -> Command:
 @click.option(
     "--url",
     metavar="URL",
-    help="Work through this signoff server, not on the app's own store. [env: SIGNOFF_URL]",
+    help="Work through this signoff server instead of the app's own store. [env: SIGNOFF_URL]",
 )
 @click.option(
     "--key",
@@ -189,13 +189,13 @@ def _working_options(command: Command) -> Command:
 @_working_options
 @click.option(
     "--build",
-    help="What its code was built from, such as a commit: `signoff workers` has it. [env: SIGNOFF_BUILD]",
+    help="The build of its code, such as a commit; `signoff workers` shows it. [env: SIGNOFF_BUILD]",
 )
 @_retain
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
-    help="Answer /metrics, /health and /ready on this port; 0: a free one.  [default: none]",
+    help="Serve /metrics, /health and /ready on this port; 0: a free one.  [default: none]",
 )
 @click.option(
     "--metrics-host", default="127.0.0.1", show_default=True, help="The address for --metrics-port."
@@ -220,7 +220,7 @@ def worker(
 ) -> int | None:
     """Run the workflows of MODULE:APP.
 
-    SIGTERM and SIGINT let running steps finish; a second one leaves at once.
+    SIGTERM and SIGINT let running steps finish; a second signal exits at once.
     """
     app = load_app(address)
     url = url or os.environ.get("SIGNOFF_URL")
@@ -237,7 +237,7 @@ def worker(
         group, concurrency, threads, hot_runs, grace, build, retention_days, metrics_host, metrics_port
     )
 
-    anchors = Anchors() if url else anchors_of()  # a server anchors what it keeps
+    anchors = Anchors() if url else anchors_of()  # behind a server, the server sends the checkpoints
 
     async def run(stop: StopSignals) -> None:
         with hiding_texts(bool(os.environ.get(REDACT_VARIABLE))):
@@ -255,14 +255,14 @@ def worker(
 @click.option(
     "--worker-key-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The keys of remote workers, as `signoff keys create` prints them; besides SIGNOFF_WORKER_KEYS and _KEY.",
+    help="The key file for remote workers, as `signoff keys create` prints it; besides SIGNOFF_WORKER_KEYS and _KEY.",
 )
 @click.option(
     "--worker-lease",
     type=Number(min=10),  # workers extend their leases every 3 s
     default=90.0,
     show_default=True,
-    help="Seconds without a word after which the runs of a remote worker go to others.",
+    help="Seconds without a heartbeat after which other workers take over the runs of a remote worker.",
 )
 @click.option(
     "--drain",
@@ -270,7 +270,7 @@ def worker(
     type=Number(min=0),
     default=0.0,
     show_default=True,
-    help="Seconds to go on serving after SIGTERM, with 503 at /ready, so that load balancers stop sending.",
+    help="Seconds to keep serving after SIGTERM, with 503 at /ready, so that load balancers stop sending.",
 )
 @identity_options
 @_redact
@@ -379,7 +379,7 @@ def dev(
 ) -> int | None:
     """Run MODULE:APP while you write it: server and worker in one process, replaced when a Python file changes.
 
-    The port stays the same. Code that cannot be loaded is shown, and what ran before goes on.
+    The port stays the same. If new code cannot be loaded, the error is shown and the previous version keeps running.
     """
     if supervised_by is None:
         files = () if channels_file is None else (channels_file,)
@@ -409,7 +409,7 @@ def dev(
 
 @asynccontextmanager
 async def _listening(app: Signoff, out: Output, **options: Any) -> AsyncGenerator[Server]:
-    """Serve the API within, and say where."""
+    """Serve the API within the block, and report its URL."""
     from signoff.server import Server
 
     try:
@@ -461,7 +461,7 @@ def _log(log_format: LogFormat) -> None:
 
 
 def _trace() -> None:
-    """Make spans if the app, or ``opentelemetry-instrument``, has set up OpenTelemetry."""
+    """Record spans if the app, or ``opentelemetry-instrument``, has set up OpenTelemetry."""
     if "opentelemetry.trace" in sys.modules:
         from signoff.observability.tracing import trace_if_set_up
 
@@ -469,7 +469,7 @@ def _trace() -> None:
 
 
 def _steps_still_run() -> bool:
-    """Whether a thread is still busy with a step that was given up: Python would wait for it without end."""
+    """Whether a thread is still busy with an abandoned step, for which Python would wait at exit."""
     give_up_at = time.monotonic() + _IDLE_THREADS_END_SECONDS
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("signoff step")]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""``signoff sessions list`` and ``show``: chains of runs, and whose turn it is."""
+"""``signoff sessions list`` and ``show``."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from signoff.wire.records import to_wire
 
 @click.group()
 def sessions() -> None:
-    """List sessions, and show whose turn it is in one."""
+    """List sessions, and show the runs of one."""
 
 
 @sessions.command("list")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
 )
-@click.option("--after", help="Where the page before ended.")
+@click.option("--after", help="The end of the previous page.")
 @on_client
 async def list_sessions(client: AsyncClient, out: Output, limit: int, after: str | None) -> None:
-    """List sessions: that in which a run was started last comes first."""
+    """List sessions, the one with the newest run first."""
     page = await client.sessions.list(limit=limit, after=after)
     if out.as_json:
         out.object({"items": [to_wire(session) for session in page.items], "next": page.next})
@@ -41,12 +41,12 @@ async def list_sessions(client: AsyncClient, out: Output, limit: int, after: str
 @sessions.command()
 @click.argument("session_id", metavar="SESSION")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many runs at most."
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of runs."
 )
-@click.option("--after", help="Where the page before ended.")
+@click.option("--after", help="The end of the previous page.")
 @on_client
 async def show(client: AsyncClient, out: Output, session_id: str, limit: int, after: str | None) -> None:
-    """Show the runs of SESSION, newest first, and whose turn it is."""
+    """Show the runs of SESSION, newest first, and which one is active."""
     session = await client.sessions.get(session_id)
     page = await client.list(session_id=session_id, limit=limit, after=after)
     if out.as_json:

@@ -1,4 +1,4 @@
-"""``signoff show``: what became of a run, from its journal."""
+"""``signoff show``: the timeline of a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from signoff.wire.records import to_wire
 
 @click.command()
 @click.argument("run_id", metavar="RUN")
-@click.option("--follow", is_flag=True, help="Go on until the run ends.")
+@click.option("--follow", is_flag=True, help="Follow the run until it ends.")
 @on_client
 async def show(client: AsyncClient, out: Output, run_id: str, follow: bool) -> None:
     """Show the timeline of RUN."""
@@ -70,7 +70,7 @@ async def _promises(client: AsyncClient, run_id: str) -> list[Promise]:
 
 
 def _item(item: Item) -> dict[str, Any]:
-    """Return an item for machines: a field without a value is left out, and JSON text is JSON."""
+    """Return an item for machines: fields without a value are left out, and JSON text is parsed."""
     written: dict[str, Any] = {}
     for field in fields(item):
         value = getattr(item, field.name)
@@ -114,7 +114,7 @@ def _print_head(out: Output, run: Run) -> None:
 
 
 def _given(run: Run) -> list[str]:
-    """Return the arguments of a run as they are written in a call."""
+    """Return the arguments of a run as in a Python call."""
     arguments = read_object(run.arguments)
     args, named = arguments.get("args", []), arguments.get("kwargs", {})
     if not arguments or not isinstance(args, list) or not isinstance(named, dict):
@@ -146,4 +146,4 @@ def _print_end(out: Output, run: Run) -> None:
     type_name, message = run_error(run.error)
     out.line(f"{run.state} after {took}: {one_line(f'{type_name}: {message}', 1000)}", "bold red")
     if run.retryable:
-        out.line(f"Everything is kept. Mend the code, then: signoff retry {run.id}")
+        out.line(f"Everything is kept. Fix the code, then: signoff retry {run.id}")

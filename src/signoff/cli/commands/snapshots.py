@@ -1,4 +1,4 @@
-"""``signoff save`` and ``load``: runs as files, to go on in another store."""
+"""``signoff save`` and ``load``: runs as files, to continue in another store."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from signoff.wire.records import to_wire
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write it to this new file, which only you may read, instead of printing it.",
 )
-@click.option("--by", metavar="USER", help="Who saves it, for the audit trail.  [default: your login name]")
+@click.option("--by", metavar="USER", help="The user, for the audit trail.  [default: your login name]")
 @on_client
 async def save(client: AsyncClient, out: Output, run_id: str, file: Path | None, by: str | None) -> None:
-    """Save RUN as JSON, for `signoff load` in another store. It goes on where it is, too.
+    """Save RUN as JSON, for `signoff load` in another store. It also continues in its own store.
 
-    The file holds everything in plain: arguments, answers, results. Keep it as you keep the database.
+    The file holds everything unencrypted: arguments, answers, results. Protect it like the database.
     """
     snapshot = await client.save(run_id, by=by or login_name())
     if file is None:
@@ -47,11 +47,11 @@ async def save(client: AsyncClient, out: Output, run_id: str, file: Path | None,
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a file that nobody else may read, as a whole or not at all."""
+    """Write a file that only its owner may read, completely or not at all."""
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise CommandFailed(ExitCode.CONFLICT, f"{file} is there already; nothing was written") from None
+        raise CommandFailed(ExitCode.CONFLICT, f"{file} exists already; nothing was written") from None
     except OSError as error:
         raise CommandFailed(ExitCode.USAGE, f"{file} cannot be written: {error.strerror}") from None
     try:
@@ -64,20 +64,20 @@ def _write(file: Path, text: str) -> None:
 
 @click.command()
 @click.argument("file", type=click.File("rb"))
-@click.option("--by", metavar="USER", help="Who loads it, for the audit trail.  [default: your login name]")
+@click.option("--by", metavar="USER", help="The user, for the audit trail.  [default: your login name]")
 @place_options
 @json_option
 def load(file: Any, by: str | None, target: Target | None, out: Output) -> None:
-    """Have the run of FILE, which `signoff save` wrote, go on here. `-` reads the standard input.
+    """Load the run in FILE, which `signoff save` wrote, and continue it here. `-` reads the standard input.
 
-    It is loaded once: where the run is already, it is refused.
+    A store that already has the run refuses it.
     """
     try:
         snapshot = read_exactly(file.read())
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"{file.name} is no snapshot: {error}") from None
+        raise click.UsageError(f"{file.name} is not a snapshot: {error}") from None
     if not isinstance(snapshot, dict):
-        raise click.UsageError(f"{file.name} is no snapshot: it is no JSON object")
+        raise click.UsageError(f"{file.name} is not a snapshot: it is not a JSON object")
 
     async def loaded() -> None:
         async with connect(target or default_target(), may_create=True) as client:
@@ -86,6 +86,6 @@ def load(file: Any, by: str | None, target: Target | None, out: Output) -> None:
         if out.as_json:
             out.object(to_wire(run))
         else:
-            out.line(f"{run.id} goes on here: {run.state.value}")
+            out.line(f"{run.id} continues here: {run.state.value}")
 
     asyncio.run(loaded())

@@ -17,7 +17,7 @@ from signoff.wire.records import to_wire
 @click.command()
 @on_client
 async def workers(client: AsyncClient, out: Output) -> None:
-    """List the workers of the database, those that died too for a minute."""
+    """List the workers of the database. Workers that died stay listed for a minute."""
     found = await client.workers()
     if out.as_json:
         out.object({"items": [to_wire(worker) for worker in found], "next": None})

@@ -16,17 +16,17 @@ from signoff.wire.records import to_wire
 
 
 @click.command()
-@click.option("--name", help="Only those of this name.")
-@click.option("--group", help="Only those that workers of this group run.")
+@click.option("--name", help="Only workflows with this name.")
+@click.option("--group", help="Only workflows that workers of this group serve.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most."
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
 )
-@click.option("--after", help="Where the page before ended.")
+@click.option("--after", help="The end of the previous page.")
 @on_client
 async def workflows(
     client: AsyncClient, out: Output, name: str | None, group: str | None, limit: int, after: str | None
 ) -> None:
-    """List what workers run, as they last announced it. --json has what each takes, as a JSON Schema."""
+    """List the workflows that workers last announced. --json includes their parameters, as a JSON Schema."""
     page = await client.workflows.list(name=name, group=group, limit=limit, after=after)
     if out.as_json:
         out.object({"items": [to_wire(each) for each in page.items], "next": page.next})

@@ -445,7 +445,7 @@ async def cancel_question(
 async def reassign_question(
     question_id: Id, body: Reassign, services: ServicesOf, actor: ActorOf
 ) -> Response:
-    """Reassign a question, regardless of its current assignees. A service's key needs ``act_as`` to assign a service."""
+    """Reassign a question, regardless of its assignees. A service's key needs ``act_as`` to assign a service."""
     if body.to:
         actor.check_names_people("a service as assignee", body.to)
     by = await actor.operator(services.store, question_id, body.by, "reassign")
