@@ -82,7 +82,7 @@ async def test_a_worker_is_not_entered_twice_at_once(tmp_path: Path) -> None:
     app = new_app(tmp_path)
     worker = app.worker()
     async with worker:
-        with pytest.raises(RuntimeError, match=r"entered already; app\.worker\(\) makes another"):
+        with pytest.raises(RuntimeError, match=r"entered already; app\.worker\(\) creates another"):
             await worker.__aenter__()
         with pytest.raises(RuntimeError, match="entered already"):
             worker.__enter__()
@@ -158,4 +158,4 @@ threading.Thread(target=late).start()
     done = subprocess.run(
         [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.stdout.count("a worker cannot begin when the main thread has ended") == 2
+    assert done.stdout.count("a worker cannot start after the main thread has ended") == 2

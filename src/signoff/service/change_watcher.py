@@ -1,4 +1,4 @@
-"""Waiting in this process for changes of single runs, with one listener on the store for all who wait."""
+"""Waits for changes of single runs, with one listener on the store for all waiters of an event loop."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from signoff.errors import ClientClosed
 from signoff.runtime import forks
 from signoff.stores.contract.store import Change, Store
 
-LOOK_EVERY_SECONDS = 1.0  # should a word from another process be lost
+LOOK_EVERY_SECONDS = 1.0  # in case a notification from another process is lost
 LOOK_AT_ONCE = 500  # runs
-REST = 4  # times as long as the last look took: while other processes are busy, looking is not all we do
+REST = 4  # pause after a look, in multiples of its duration, so that looking does not take all the time
 
 
 class Watch:
-    """Whoever waits for runs on one event loop.
+    """The waiters for runs on one event loop.
 
     Args:
         store: An open store.
@@ -38,7 +38,7 @@ class Watch:
         self._end: Callable[[], None] = store.listen(self._noticed)
 
     def close(self) -> None:
-        """End the listening. Those who wait get ClientClosed, unless their event loop is gone."""
+        """Stop listening. Waiters get ClientClosed, unless their event loop is closed."""
         self._end()
         if not self.loop.is_closed():
             self._stop_looking()
@@ -46,9 +46,9 @@ class Watch:
 
     @contextmanager
     def watching(self, run_id: str) -> Generator[Callable[[], Awaitable[None]]]:
-        """Give a function that waits until the run may have changed since it was last called.
+        """Yield a function that waits until the run may have changed since the last call.
 
-        Look at the run first, then wait, then look again: no change is missed.
+        Read the run first, then wait, then read it again: no change is missed.
         """
         changed = asyncio.Event()
         self._for_changes.setdefault(run_id, set()).add(changed)
@@ -68,9 +68,9 @@ class Watch:
 
     @contextmanager
     def awaiting_end(self, run_id: str) -> Generator[Awaitable[None]]:
-        """Give a future that is done when the run has ended. Thousands may wait at once.
+        """Yield a future that is done when the run has ended. Thousands of callers may wait at once.
 
-        Look at the run before you wait for it: an end from before is found late, and is no reason to wait.
+        Read the run before you await the future: an earlier end is detected only after a delay.
         """
         ended = self.loop.create_future()
         self._for_ends.setdefault(run_id, set()).add(ended)
@@ -79,7 +79,7 @@ class Watch:
             yield ended
         finally:
             if not ended.cancel() and not ended.cancelled():
-                ended.exception()  # nobody need have waited for it
+                ended.exception()  # mark the exception as retrieved: the caller may not have awaited it
             waiting = self._for_ends.get(run_id, set())
             waiting.discard(ended)
             if not waiting:
@@ -97,7 +97,7 @@ class Watch:
             self._looking = None
 
     async def _look_again_and_again(self) -> None:
-        """Look for ends that no word came of, for all who wait in few statements, as long as anybody waits."""
+        """Poll for ends whose notification was lost, in few statements for all waiters, while there are waiters."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_SECONDS):
@@ -108,34 +108,34 @@ class Watch:
             for first in range(0, len(waited_for), LOOK_AT_ONCE):
                 run_ids = waited_for[first : first + LOOK_AT_ONCE]
                 try:
-                    self._tell_ends(await self._store.ended(run_ids))
-                except Exception as error:  # whatever it is, those who wait have to hear of it
+                    self._report_ends(await self._store.ended(run_ids))
+                except Exception as error:  # waiters must receive any error
                     self._give_up(run_ids, error)
             await asyncio.sleep((self.loop.time() - began) * REST)
 
     def _noticed(self, change: Change) -> None:
-        if change.runs is not None and not self._concerns_anyone(change):
+        if change.runs is not None and not self._concerns_a_waiter(change):
             return
         if threading.get_ident() == self._thread:
-            self._tell(change)
+            self._report(change)
         elif not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._tell, change)
+            self.loop.call_soon_threadsafe(self._report, change)
 
-    def _concerns_anyone(self, change: Change) -> bool:
+    def _concerns_a_waiter(self, change: Change) -> bool:
         changes, ends = self._for_changes, self._for_ends
         if changes and change.runs and not changes.keys().isdisjoint(change.runs):
             return True
         return bool(ends and change.ended) and not ends.keys().isdisjoint(change.ended)
 
-    def _tell(self, change: Change) -> None:
+    def _report(self, change: Change) -> None:
         if change.runs is None:
             self._disturbed.set()
-        self._tell_ends(change.ended)
+        self._report_ends(change.ended)
         for run_id in self._for_changes if change.runs is None else self._for_changes.keys() & change.runs:
             for changed in self._for_changes[run_id]:
                 changed.set()
 
-    def _tell_ends(self, run_ids: Set[str]) -> None:
+    def _report_ends(self, run_ids: Set[str]) -> None:
         for run_id in sorted(self._for_ends.keys() & run_ids):
             for ended in self._for_ends.pop(run_id):
                 if not ended.done():
@@ -149,7 +149,7 @@ class Watch:
 
 
 class Watching:
-    """The watch of a store, which is made when somebody waits, on the event loop that runs then.
+    """Creates the watch of a store on first use, on the running event loop.
 
     Args:
         store: The store.
@@ -161,12 +161,12 @@ class Watching:
         forks.in_child(self)
 
     def forked(self) -> None:
-        """Leave the parent's watch alone."""
+        """Drop the parent's watch in a forked child without closing it."""
         forks.keep(self._watch)
         self._watch = None
 
     def watch(self) -> Watch:
-        """Return the watch of the event loop that runs."""
+        """Return the watch of the running event loop."""
         if self._watch is not None and self._watch.loop.is_closed():
             self.close()
         if self._watch is None:
@@ -174,7 +174,7 @@ class Watching:
         return self._watch
 
     def close(self) -> None:
-        """End the watch, if there is one."""
+        """Close the watch, if there is one."""
         if self._watch is not None:
             self._watch.close()
             self._watch = None

@@ -1,4 +1,4 @@
-"""A worker that a program runs: on a thread of its own, or on the program's event loop."""
+"""A worker embedded in a program: on a separate thread, or on the program's event loop."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from signoff.workflow.registry import Registry
 log = own_logger("signoff.worker")
 
 END_SECONDS: Final = 5.0
-"""How long a worker on another thread's loop may take to end, beside the time that its steps have."""
+"""How long a worker on another thread's loop may take to stop, in addition to its steps' grace period."""
 
 
 class RunningWorker:
     """A worker as a context manager. Leaving it lets running steps finish, then gives the leases back.
 
-    It may be entered again once it was left. If it is still entered when the main thread ends, it is left then: Python
-    starts no threads for steps any more.
+    It may be entered again after it was left. If it is still entered when the main thread ends, it is stopped then:
+    Python starts no threads for steps after that.
     """
 
     def __init__(self, store: Store, registry: Registry, options: dict[str, Any]) -> None:
@@ -41,7 +41,7 @@ class RunningWorker:
         forks.in_child(self)
 
     def forked(self) -> None:
-        """Leave the parent's worker alone."""
+        """Drop the parent's worker in a forked child without stopping it."""
         forks.keep(self._loop, self._thread, self._task)
         self._is_inherited = self._is_inherited or self._is_entered
         self._is_entered = False
@@ -49,11 +49,11 @@ class RunningWorker:
     def _enter(self) -> None:
         if not threading.main_thread().is_alive():
             raise RuntimeError(
-                "a worker cannot begin when the main thread has ended: Python starts no threads for steps any more. "
-                "Keep the main thread, such as by thread.join()"
+                "a worker cannot start after the main thread has ended: Python then starts no threads for steps. "
+                "Keep the main thread alive, for example with thread.join()"
             )
         if self._is_entered:
-            raise RuntimeError("this worker is entered already; app.worker() makes another one")
+            raise RuntimeError("this worker is entered already; app.worker() creates another one")
         self._is_entered = True
         self._is_inherited = False
         self._thread = None
@@ -121,7 +121,7 @@ class RunningWorker:
         self._is_entered = False
 
     def leave_at_the_end(self) -> None:
-        """Leave it when the main thread has ended, from that thread."""
+        """Stop the worker when the main thread has ended. Called on the main thread."""
         if self._is_inherited:
             return
         if self._thread is not None:
@@ -131,11 +131,11 @@ class RunningWorker:
         if loop is None or not loop.is_running():  # it ran in the main thread
             return
         log.warning(
-            "the main thread has ended, so the worker of group %s stops: Python starts no threads for steps any more. "
-            "Keep the main thread as long as the worker, such as by thread.join()",
+            "the main thread has ended, so the worker of group %s stops: Python now starts no threads for steps. "
+            "Keep the main thread alive as long as the worker, for example with thread.join()",
             self._options["group"],
         )
-        with contextlib.suppress(Exception):  # its loop ends meanwhile, or stands still
+        with contextlib.suppress(Exception):  # its loop ends meanwhile, or is blocked
             asyncio.run_coroutine_threadsafe(self._end(), loop).result(self._grace_seconds + END_SECONDS)
 
     def _run(self, started: threading.Event) -> None:
@@ -143,7 +143,7 @@ class RunningWorker:
             own_tasks.run(self._serve(started))
         except BaseException as failure:
             if self._is_over and isinstance(failure, RuntimeError):
-                return  # at the end of a process Python 3.12 starts no thread, such as the one that ends an executor's
+                return  # at exit Python 3.12 starts no threads, such as the one that shuts an executor down
             self._failure = failure
             started.set()
             raise
@@ -159,11 +159,11 @@ class RunningWorker:
 
 
 _entered: weakref.WeakSet[RunningWorker] = weakref.WeakSet()
-"""Those that are entered in this process."""
+"""The workers that are entered in this process."""
 
 
 def _leave_all() -> None:
-    """Leave the workers that a program enters and never leaves: gunicorn's hooks, notebooks, exit stacks."""
+    """Stop the workers that a program entered and never left, as in gunicorn hooks, notebooks or exit stacks."""
     for worker in list(_entered):
         worker.leave_at_the_end()
 

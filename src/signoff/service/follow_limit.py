@@ -1,4 +1,4 @@
-"""What all who follow journals for one caller may hold at a time."""
+"""Limits the memory of all journal followers of one caller."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ LARGE_PAGES: Final = 2
 READS: Final = 1
 
 LARGE_PAGE_BYTES: Final = 64 * 1024
-"""A page of a journal that has more takes room."""
+"""A journal page with more bytes needs room."""
 
 
 class FollowRoom:
-    """Room that followers of journals share. One of them that is never read would keep a page of large entries.
+    """The limits that a caller's journal followers share. A follower whose client does not read holds on to its page.
 
     Attributes:
-        pages: Taken while a page of large entries is given on.
-        reads: Taken while something is read.
+        pages: Held while a page of large entries is passed on.
+        reads: Held while the store is read.
     """
 
     def __init__(self) -> None:

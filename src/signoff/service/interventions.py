@@ -1,4 +1,4 @@
-"""What operators do with runs, each with its event in the audit trail: suspend, resume, terminate, retry."""
+"""Interventions of operators in runs: suspend, resume, terminate and retry. Each is recorded in the audit trail."""
 
 from __future__ import annotations
 
@@ -19,49 +19,49 @@ ENTRIES_AT_ONCE: Final = 500
 async def suspend(
     store: Store, run_id: str, *, by: str | None = None, reason: str | None = None, token: str | None = None
 ) -> Run:
-    """Have a run wait until an operator resumes it. Steps that run are finished first; nothing else begins.
+    """Suspend a run until an operator resumes it. Running steps finish first; no new steps start.
 
     Args:
-        store: Where the run is.
+        store: The run's store.
         run_id: The run.
-        by: Who asks for it, such as ``user:ana``.
-        reason: Why, for people.
-        token: The id of this call, so that a repetition has no effect.
+        by: The operator, such as ``user:ana``.
+        reason: The reason, for people.
+        token: The id of this call, so that a repeated call has no effect.
 
     Returns:
-        The run as it is afterwards.
+        The run after the change.
 
     Raises:
         NotFound: The run does not exist.
-        InvalidState: It has ended.
+        InvalidState: The run has ended.
     """
     event = _event(AuditKind.SUSPENDED, run_id, by, reason, token)
     return await store.suspend(run_id, event, reason=reason)
 
 
 async def resume(store: Store, run_id: str, *, by: str | None = None, token: str | None = None) -> Run:
-    """Have a suspended run go on. Raises NotFound, InvalidState."""
+    """Resume a suspended run. Raises NotFound, InvalidState."""
     return await store.resume(run_id, _event(AuditKind.RESUMED, run_id, by, None, token))
 
 
 async def terminate(
     store: Store, run_id: str, *, by: str | None = None, reason: str | None = None, token: str | None = None
 ) -> Run:
-    """End a run at once, without its code: none of its clean-up runs. Its children are asked to stop.
+    """Terminate a run at once. Its code, including its cleanup, does not run. Its children are cancelled.
 
     Args:
-        store: Where the run is.
+        store: The run's store.
         run_id: The run.
-        by: Who asks for it, such as ``user:ana``.
-        reason: Why, for people. Callers that wait for the run read it in ``RunTerminated``.
-        token: The id of this call, so that a repetition has no effect.
+        by: The operator, such as ``user:ana``.
+        reason: The reason, for people. Callers that wait for the run find it in ``RunTerminated``.
+        token: The id of this call, so that a repeated call has no effect.
 
     Returns:
-        The run as it is afterwards: ``cancelled``.
+        The run after the change: ``cancelled``.
 
     Raises:
         NotFound: The run does not exist.
-        InvalidState: It has ended.
+        InvalidState: The run has ended.
     """
     event = _event(AuditKind.TERMINATED, run_id, by, reason, token)
     return await store.terminate(run_id, event, reason=reason)
@@ -70,25 +70,25 @@ async def terminate(
 async def retry(
     store: Store, run_id: str, *, by: str | None = None, reason: str | None = None, token: str | None = None
 ) -> Run:
-    """Have a failed run go on from where it failed, or a suspended one go on.
+    """Retry a failed run from where it failed, or resume a suspended one.
 
-    A run that failed for good keeps its journal, but for what came of the call that failed and everything after it:
-    steps that the code did on its way out are forgotten. Callers that waited for the run keep its failure.
+    A run that failed permanently keeps its journal, except the outcome of the failed call and everything after it:
+    steps that the code ran after the failure are dropped. Callers that waited for the run keep its failure.
 
     Args:
-        store: Where the run is.
+        store: The run's store.
         run_id: The run.
-        by: Who asks for it, such as ``user:ana``.
-        reason: Why, for people.
-        token: The id of this call, so that a repetition has no effect.
+        by: The operator, such as ``user:ana``.
+        reason: The reason, for people.
+        token: The id of this call, so that a repeated call has no effect.
 
     Returns:
-        The run as it is afterwards.
+        The run after the change.
 
     Raises:
         NotFound: The run does not exist.
-        InvalidState: It has not failed, another run of its session is active, or it asked people, started child runs,
-            or began steps of ``effect="once"`` after the failure, which cannot be taken back.
+        InvalidState: The run has not failed, or another run of its session is active. Or after the failure it asked
+            questions, started child runs or began steps with ``effect="once"``, which cannot be undone.
     """
     token = token or uuid.uuid4().hex
     how: retries.Retry | None = None
@@ -101,7 +101,7 @@ async def retry(
     except InvalidState as error:
         if how is None or error.why:
             raise
-        raise InvalidState(run_id, error.state, "retry", "it has changed meanwhile; look again") from None
+        raise InvalidState(run_id, error.state, "retry", "it has changed meanwhile; read it again") from None
 
 
 def _event(
@@ -113,7 +113,7 @@ def _event(
 
 
 async def _outline(store: Store, run: Run) -> Sequence[Entry]:
-    """Return the journal of a run's current generation without values, which may be more than memory holds."""
+    """Return the journal of a run's current generation without values, which may exceed the memory."""
     outline: list[Entry] = []
     after = run.first_seq - 1
     while entries := await store.read_journal(run.id, after=after, limit=ENTRIES_AT_ONCE):

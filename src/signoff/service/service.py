@@ -1,4 +1,4 @@
-"""A client's way to a store in this process."""
+"""The operations of a client on a store in this process."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ B = TypeVar("B")
 
 
 def _with_text_ids(backend: type[B]) -> type[B]:
-    """Have the methods of a backend refuse an id that is not text, which each database would take otherwise."""
+    """Class decorator: methods refuse ids that are not strings, which databases would treat differently."""
 
     def checked(method: Callable[..., Coroutine[Any, Any, Any]], path: str) -> Any:
         @functools.wraps(method)
@@ -107,7 +107,7 @@ def _with_text_ids(backend: type[B]) -> type[B]:
 
 @_with_text_ids
 class LocalBackend:
-    """Does what a client asks on an open or openable store."""
+    """Performs a client's operations on a store, which it can open."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -115,17 +115,17 @@ class LocalBackend:
         self._room: FollowRoom | None = None
 
     def with_origin(self, origin: Origin) -> Self:
-        """Return the same, whose every write states from where it comes. It is this one that is closed."""
+        """Return a view whose writes are stamped with an origin. Close this backend, not the view."""
         return self.on(stated(self._store, origin))
 
     def on(self, store: Store) -> Self:
-        """Return the same on a view of its store. It is this one that is closed."""
+        """Return a view on a view of its store. Close this backend, not the view."""
         backend = copy(self)
         backend._store = store
         return backend
 
     def sharing(self, room: FollowRoom) -> Self:
-        """Return the same, whose followers of journals share room with others."""
+        """Return a view whose journal followers share the limits in ``room``."""
         backend = copy(self)
         backend._room = room
         return backend
@@ -145,7 +145,7 @@ class LocalBackend:
         start_at = new.start_at
         if delay_seconds is not None:
             if start_at is not None:
-                raise InvalidValue("delay_seconds", "there is a start_at, too; give one of them")
+                raise InvalidValue("delay_seconds", "start_at is given, too; give only one of them")
             start_at = self._after(check_delay("delay_seconds", delay_seconds), "delay_seconds")
         deadline_at = self._after(timeout_seconds, "timeout_seconds", start_at)
         if start_at != new.start_at or deadline_at != new.deadline_at:
@@ -200,10 +200,10 @@ class LocalBackend:
     async def _page(
         self, run_id: str, after: int, *, after_large: bool
     ) -> AsyncGenerator[tuple[deque[Entry], bool, bool]]:
-        """Give the next entries of a journal, whether more may follow, and whether they are large.
+        """Yield the next entries of a journal, whether more may follow, and whether they are large.
 
-        A reader takes each out as it goes on: a page is let go before the next one is read. Where room is shared, a
-        page of large entries has one of them, and waits until there is room. Small ones are given meanwhile.
+        The reader removes each entry as it proceeds, so that a page is released before the next one is read. With a
+        shared room, a page of large entries holds only one and waits for room. Pages of small entries do not wait.
         """
         room = self._room
         if room is None:
@@ -228,13 +228,13 @@ class LocalBackend:
         return nullcontext() if self._room is None else self._room.reads
 
     async def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText, None]:
-        """As ``follow``, and what running steps say in between: first what there is of it so far, then the rest."""
+        """Yield journal entries as ``follow`` does, and the live text of running steps, from its start."""
         epoch, heard, is_large, is_behind = 0, -1, False, True
         with self._watching.watch().watching(run_id) as wait_for_change:
             while True:
                 is_final = await self._has_ended(run_id)
-                # Before the journal, so that no piece is ahead of the entries that led to it. Not while entries are
-                # still to come, which would keep the pieces in memory.
+                # Read live text before the journal, so that no piece precedes the entries that led to it. While more
+                # entries follow, do not read it at all: the pieces would stay in memory.
                 pieces = () if is_behind else await self._store.read_live(run_id, epoch=epoch, after=heard)
                 async with self._page(run_id, after, after_large=is_large) as (entries, is_cut, is_large):
                     going_on = [
@@ -261,7 +261,7 @@ class LocalBackend:
                 run = await self._store.get_run(run_id)
                 if run.state.is_final:
                     return run
-                del run  # thousands may wait
+                del run  # saves memory: thousands of callers may wait
                 await ended
 
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
@@ -320,7 +320,7 @@ class LocalBackend:
         return await look_for(search, self.list_promises, after=after, limit=limit)
 
     async def settle(self, promise_id: str, settlement: Settlement) -> Promise:
-        """Settle a promise. A question it does not find: ``answer`` checks first what comes for one."""
+        """Settle a promise. Raises NotFound for a question: use ``answer``, which validates the answer."""
         check_texts(note=settlement.note)
         check_length(settlement.request_id)
         check_by(settlement.by)
@@ -484,7 +484,9 @@ class LocalBackend:
     async def read_chain(
         self, *, after: int = -1, limit: int = 100
     ) -> Sequence[tuple[Seal, AuditEvent | None]]:
-        return await unwrapped(self._store).read_chain(after=after, limit=limit)  # as it is sealed
+        return await unwrapped(self._store).read_chain(
+            after=after, limit=limit
+        )  # events in their sealed form
 
     async def list_deliveries(
         self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
@@ -498,7 +500,7 @@ class LocalBackend:
     async def delete_ended(self, older_than_seconds: float, limit: int) -> Pruned:
         if not 0 <= older_than_seconds < math.inf:
             raise InvalidValue(
-                "older_than_seconds", f"{older_than_seconds} is no number of seconds from 0 on"
+                "older_than_seconds", f"{older_than_seconds} is not a valid number of seconds, from 0 on"
             )
         now = self._store.clock.now()
         before = now - older_than_seconds
@@ -557,14 +559,14 @@ class LocalBackend:
         await self._store.limit_group(name, max_running=max_running, starts_per=starts_per)
 
     def _after(self, seconds: float | None, name: str, start_at: float | None = None) -> float | None:
-        """Return the moment so many seconds from now on, or from a later start."""
+        """Return the time ``seconds`` from now, or from a later start."""
         if seconds is None:
             return None
         return max(self._store.clock.now(), start_at or 0.0) + seconds_of(name, seconds)
 
 
 def _ends(entry: Entry, piece: LiveText) -> bool:
-    """Whether an entry says how the attempt has ended that said this."""
+    """Whether an entry records the end of the attempt that wrote a piece of live text."""
     if entry.n != piece.n:
         return False
     failed = entry.kind is EntryKind.ATTEMPT_FAILED and (entry.fact("attempt") or 0) >= piece.attempt

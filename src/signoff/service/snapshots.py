@@ -1,4 +1,4 @@
-"""Snapshots: a run with all that is needed to go on with it in another store, as portable JSON."""
+"""Snapshots: a run with everything needed to continue it in another store, as portable JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from signoff.wire.records import JSON_FIELDS
 SCHEMA: Final = "signoff/snapshot/1"
 
 Snapshot = Mapping[str, Any]
-"""What ``save`` returns: JSON data that ``load`` takes, here or in any other store."""
+"""The result of ``save``: JSON data for ``load``, in this or any other store."""
 
 _SAVED: Final = TypeAdapter(Saved)
 
@@ -34,16 +34,17 @@ _SAVED: Final = TypeAdapter(Saved)
 async def save(store: Store, run_id: str, *, by: str | None = None) -> dict[str, Any]:
     """Return a run as JSON data: the run, its journal and promises, and its open child runs with theirs.
 
-    It is a copy, as the run is at one moment; here the run goes on. Its values are not encrypted, whatever the store.
+    It is a copy of the run at one moment; the run continues in this store. Its values are not encrypted, even if the
+    store is.
 
     Args:
-        store: Where it lives, such as ``app.store``. It must be open.
+        store: The run's store, such as ``app.store``. It must be open.
         run_id: The run: a workflow's, an agent's turn or a flow's execution.
-        by: Who saves it, such as ``user:ana``, for the audit trail.
+        by: The user who saves it, such as ``user:ana``, for the audit trail.
 
     Raises:
-        NotFound: There is no such run.
-        SnapshotRefused: It waits for a promise or a run that is another run's, and would wait for ever elsewhere.
+        NotFound: The run does not exist.
+        SnapshotRefused: It waits for a promise or a run of another run, and would wait forever in another store.
 
     Example::
 
@@ -57,38 +58,40 @@ async def save(store: Store, run_id: str, *, by: str | None = None) -> dict[str,
     body = _SAVED.dump_python(shown, mode="json", exclude_none=True)
     snapshot: dict[str, Any] = {"schema": SCHEMA, "saved_at": store.clock.now(), **body}
     digest = _digest(snapshot)
-    told = {"digest": digest, "runs": len(saved.runs)}
-    await store.record([_event(AuditKind.SAVED, saved.id, by, told)])
+    details = {"digest": digest, "runs": len(saved.runs)}
+    await store.record([_event(AuditKind.SAVED, saved.id, by, details)])
     return {**snapshot, "digest": digest}
 
 
 async def load(store: Store, snapshot: Snapshot, *, by: str | None = None) -> Run:
-    """Have a run go on in this store as it was saved: at once, if a worker here has its workflow.
+    """Load a run into this store, where it continues as it was saved, at once if a worker has its workflow.
 
     Args:
-        store: Where it is to live, such as ``app.store``. It must be open. The run comes into the store's namespace.
-        snapshot: What ``save`` returned.
-        by: Who loads it, such as ``user:ana``, for the audit trail.
+        store: The new store, such as ``app.store``. It must be open. The run is loaded into the store's namespace.
+        snapshot: The result of ``save``.
+        by: The user who loads it, such as ``user:ana``, for the audit trail.
 
     Returns:
-        The run as it is here.
+        The run in this store.
 
     Raises:
-        SnapshotRefused: The run, one of its child runs or promises is here, or its session goes on here.
-        InvalidValue: It is no snapshot, a newer Signoff's, or it was changed; the error says where. Nothing is loaded.
+        SnapshotRefused: The store already has the run, one of its child runs or promises, or its session
+            continues here.
+        InvalidValue: It is not a snapshot, comes from a newer Signoff, or was changed; the error names the place.
+            Nothing is loaded.
 
     Example::
 
         run = await load(app.store, json.loads(Path("refund.json").read_text()), by="user:ana")
     """
     saved, digest = read(snapshot)
-    told = {"digest": digest, "runs": len(saved.runs), "namespace": saved.runs[0].run.namespace}
-    event = _event(AuditKind.LOADED, saved.id, by, told)
+    details = {"digest": digest, "runs": len(saved.runs), "namespace": saved.runs[0].run.namespace}
+    event = _event(AuditKind.LOADED, saved.id, by, details)
     return await store.load_run(saved.within(store.namespace), event)
 
 
-def _event(kind: AuditKind, run_id: str, by: str | None, told: Mapping[str, Any]) -> NewAuditEvent:
-    return NewAuditEvent(uuid.uuid4().hex, kind, "", run_id, by, to_json(told).decode())
+def _event(kind: AuditKind, run_id: str, by: str | None, details: Mapping[str, Any]) -> NewAuditEvent:
+    return NewAuditEvent(uuid.uuid4().hex, kind, "", run_id, by, to_json(details).decode())
 
 
 def _digest(snapshot: Snapshot) -> str:
@@ -97,12 +100,12 @@ def _digest(snapshot: Snapshot) -> str:
 
 
 def read(snapshot: Snapshot) -> tuple[Saved, str]:
-    """Return what a snapshot holds, and its digest. Raises InvalidValue; it names the place."""
+    """Return the content of a snapshot, and its digest. Raises InvalidValue, which names the place."""
     if not isinstance(cast("object", snapshot), Mapping):
-        raise InvalidValue("snapshot", "this is no JSON object; pass what `save` returned: json.loads(text)")
+        raise InvalidValue("snapshot", "it is not a JSON object; pass the result of `save`: json.loads(text)")
     schema = snapshot.get("schema")
     if not isinstance(schema, str) or not schema.startswith("signoff/snapshot/"):
-        raise InvalidValue("schema", f"a snapshot begins with {SCHEMA!r}; this is none")
+        raise InvalidValue("schema", f"a snapshot has the schema {SCHEMA!r}; this is not a snapshot")
     if schema != SCHEMA:
         raise InvalidValue("schema", f"{schema[:60]!r} is not {SCHEMA!r}: load it with a newer Signoff")
     try:
@@ -117,16 +120,14 @@ def read(snapshot: Snapshot) -> tuple[Saved, str]:
     try:
         digest = _digest(snapshot)
     except (TypeError, ValueError) as error:
-        raise InvalidValue("snapshot", f"it is no JSON data: {error}") from None
+        raise InvalidValue("snapshot", f"it is not JSON data: {error}") from None
     if snapshot.get("digest") != digest:
-        raise InvalidValue(
-            "digest", "it is that of another snapshot: this one was changed since it was saved"
-        )
+        raise InvalidValue("digest", "it does not match: the snapshot was changed after it was saved")
     return saved, digest
 
 
 def _check_plain(snapshot: Snapshot) -> None:
-    """Refuse texts and numbers that not every store could keep."""
+    """Refuse strings and numbers that some stores cannot keep."""
     left: list[tuple[str, object]] = [("", snapshot)]
     while left:
         path, value = left.pop()
@@ -136,7 +137,7 @@ def _check_plain(snapshot: Snapshot) -> None:
             if not path.endswith("_at") and not path.endswith(".at"):
                 raise InvalidValue(path, f"{value} is out of range")
         elif isinstance(value, float) and not math.isfinite(value):
-            raise InvalidValue(path, f"{value} is no number that JSON has")
+            raise InvalidValue(path, f"{value} is not a number that JSON has")
         elif isinstance(value, Mapping):
             items = cast("Mapping[object, object]", value).items()
             left.extend((f"{path}.{name}".lstrip("."), item) for name, item in items)
@@ -147,26 +148,26 @@ def _check_plain(snapshot: Snapshot) -> None:
 
 
 def check(saved: Saved) -> None:
-    """Raise InvalidValue for what no store has: holes in a journal, promises of others, children without parents."""
+    """Raise InvalidValue for inconsistencies: gaps in a journal, foreign promises, children without parents."""
     if not saved.runs:
-        raise InvalidValue("runs", "there is none")
+        raise InvalidValue("runs", "it is empty")
     runs: set[str] = set()
     promises: set[str] = set()
     for place, each in enumerate(saved.runs):
         path = f"runs.{place}"
         if each.id in runs:
-            raise InvalidValue(f"{path}.run.id", f"{each.id!r} is there twice")
+            raise InvalidValue(f"{path}.run.id", f"{each.id!r} occurs twice")
         if place and each.run.parent_id not in runs:
-            raise InvalidValue(f"{path}.run.parent_id", f"{each.run.parent_id!r} is not before it")
+            raise InvalidValue(f"{path}.run.parent_id", f"{each.run.parent_id!r} does not precede it")
         runs.add(each.id)
         _check_run(path, each)
         for number, promise in enumerate(each.promises):
             if promise.id in promises:
-                raise InvalidValue(f"{path}.promises.{number}.id", f"{promise.id!r} is there twice")
+                raise InvalidValue(f"{path}.promises.{number}.id", f"{promise.id!r} occurs twice")
             promises.add(promise.id)
     for number, promise in enumerate(saved.promises):
         if promise.run_id is not None or promise.id in promises:
-            raise InvalidValue(f"promises.{number}", f"{promise.id!r} is a run's")
+            raise InvalidValue(f"promises.{number}", f"{promise.id!r} belongs to a run")
         promises.add(promise.id)
     for path, record in _records(saved):
         for name in JSON_FIELDS.get(cast("type[object]", type(record)), frozenset({"value", "error"})):
@@ -179,26 +180,30 @@ def check(saved: Saved) -> None:
 def _check_run(path: str, saved: SavedRun) -> None:
     run = saved.run
     if run.state.is_final != (run.ended_at is not None):
-        raise InvalidValue(f"{path}.run.ended_at", f"it does not fit the state {run.state.value!r}")
+        raise InvalidValue(f"{path}.run.ended_at", f"it does not match the state {run.state.value!r}")
     if run.epoch == 0 and saved.entries and not run.state.is_final:
-        raise InvalidValue(f"{path}.entries", "a run that never started has none")
+        raise InvalidValue(f"{path}.entries", "a run that never started has no entries")
     if (run.concurrency_key is None) != (run.concurrency_limit is None):
         raise InvalidValue(f"{path}.run.concurrency_limit", "a concurrency key and a limit go together")
     for seq, entry in enumerate(saved.entries):
         if entry.seq != seq:
-            raise InvalidValue(f"{path}.entries.{seq}.seq", f"{entry.seq} where the journal goes on at {seq}")
+            raise InvalidValue(
+                f"{path}.entries.{seq}.seq", f"it is {entry.seq}, but the journal continues at {seq}"
+            )
     for number, promise in enumerate(saved.promises):
         if promise.run_id != run.id:
-            raise InvalidValue(f"{path}.promises.{number}.run_id", f"it is of {promise.run_id!r}")
+            raise InvalidValue(f"{path}.promises.{number}.run_id", f"it belongs to {promise.run_id!r}")
         if (promise.state is PromiseState.PENDING) != (promise.settled_at is None):
-            raise InvalidValue(f"{path}.promises.{number}.settled_at", "it does not fit the state")
+            raise InvalidValue(f"{path}.promises.{number}.settled_at", "it does not match the state")
     last = 0
     for number, message in enumerate(saved.messages):
         if message.run_id != run.id or not last < message.id <= run.wakes:
-            raise InvalidValue(f"{path}.messages.{number}.id", "it is none of the run's, or out of order")
+            raise InvalidValue(
+                f"{path}.messages.{number}.id", "it does not belong to the run, or is out of order"
+            )
         last = message.id
     if len({each.request_id for each in saved.requests}) < len(saved.requests):
-        raise InvalidValue(f"{path}.requests", "one of them is there twice")
+        raise InvalidValue(f"{path}.requests", "one of them occurs twice")
 
 
 def _records(saved: Saved) -> Iterator[tuple[str, Any]]:
@@ -218,4 +223,4 @@ def _check_json(path: str, text: str) -> None:
     try:
         read_kept(text)
     except ValueError as error:
-        raise InvalidValue(path, f"it is no JSON: {error}") from None
+        raise InvalidValue(path, f"it is not valid JSON: {error}") from None
