@@ -13,14 +13,21 @@ import psycopg
 import pytest
 
 from signoff.stores.postgres import schema as postgres_schema
+from signoff.stores.postgres.functions import VERSION
 from signoff.stores.sqlite import schema as sqlite_schema
 from tests.cli.commands import environment
 from tests.cli.conftest import Here
 from tests.postgres.databases import fresh_database
-from tests.stores.released import orders
 
-KNOWN = {"sqlite": len(sqlite_schema.migrations()), "postgres": len(postgres_schema.migrations())}
-RELEASED = sorted(Path(orders.__file__).parent.glob("*.sql"))
+KNOWN = {"sqlite": len(sqlite_schema.migrations()), "postgres": postgres_schema.known_version().number}
+
+
+def a_migration_is_added(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Have this Signoff know one migration of SQLite more."""
+    added = folder / "9999.sql"
+    added.write_text("CREATE TABLE added (id INTEGER PRIMARY KEY) STRICT;")
+    files = [*sqlite_schema._migration_files(), added]
+    monkeypatch.setattr(sqlite_schema, "_migration_files", lambda: files)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -68,10 +75,12 @@ def test_a_check_changes_nothing_and_fails_while_migrations_are_pending(
 @pytest.mark.parametrize(
     "command", [("runs",), ("inbox",), ("start", "refund"), ("groups", "list")], ids=" ".join
 )
-def test_other_commands_leave_a_schema_as_it_is(here: Here, tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_other_commands_leave_a_schema_as_it_is(
+    here: Here, tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = tmp_path / "old.db"
-    with closing(sqlite3.connect(old)) as connection:
-        connection.executescript(RELEASED[0].read_text())
+    here("migrate", "--store", f"sqlite:///{old}", cwd=tmp_path)
+    a_migration_is_added(monkeypatch, tmp_path)
     with fresh_database() as empty:
         for address in (f"sqlite:///{old}", empty):
             before = here("migrate", "--check", "--store", address, "--json", cwd=tmp_path).json
@@ -86,6 +95,7 @@ def test_other_commands_leave_a_schema_as_it_is(here: Here, tmp_path: Path, comm
 def test_a_newer_schema_is_refused_and_left_alone(here: Here, tmp_path: Path, store: tuple[str, str]) -> None:
     kind, address = store
     here("migrate", "--store", address, cwd=tmp_path)
+    functions = 0 if kind == "sqlite" else VERSION
     if kind == "sqlite":
         with closing(sqlite3.connect(tmp_path / "new.db")) as connection:
             connection.execute("PRAGMA user_version = 999")
@@ -94,22 +104,24 @@ def test_a_newer_schema_is_refused_and_left_alone(here: Here, tmp_path: Path, st
             connection.execute("INSERT INTO signoff.migrations VALUES (999)")
     refused = here("migrate", "--store", address, cwd=tmp_path)
     assert refused.code == 5
-    assert "has schema 999" in refused.err
+    assert f"has schema {999 + functions}" in refused.err
     assert "upgrade signoff" in refused.err
     assert refused.err.count("\n") == 1
     checked = here("migrate", "--check", "--store", address, "--json", cwd=tmp_path)
     assert (checked.code, checked.json["state"]) == (1, "newer")
 
 
-@pytest.mark.parametrize("recorded", RELEASED, ids=lambda path: path.stem)
-def test_a_file_of_an_older_version_is_brought_up_to_date(here: Here, tmp_path: Path, recorded: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "signoff.db")) as connection:
-        connection.executescript(recorded.read_text())
-    version = int(recorded.stem)
-    assert here("migrate", "--check", "--json", cwd=tmp_path).json["schema"] == version
+def test_a_file_of_an_older_version_is_brought_up_to_date(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here("migrate", cwd=tmp_path)
+    assert here("start", "refund", cwd=tmp_path).code == 0
+    runs = here("runs", "--json", cwd=tmp_path).json["items"]
+    a_migration_is_added(monkeypatch, tmp_path)
+    assert here("migrate", "--check", "--json", cwd=tmp_path).json["schema"] == KNOWN["sqlite"]
     moved = here("migrate", "--json", cwd=tmp_path).json
-    assert (moved["from"], moved["to"]) == (version, KNOWN["sqlite"])
-    assert here("runs", "--json", cwd=tmp_path).json["items"]
+    assert (moved["from"], moved["to"]) == (KNOWN["sqlite"], KNOWN["sqlite"] + 1)
+    assert here("runs", "--json", cwd=tmp_path).json["items"] == runs != []
 
 
 @pytest.mark.long

@@ -26,6 +26,7 @@ from typing import Any
 from signoff.errors import AlreadySettled, StoreError
 from signoff.records import CallKind, Entry, EntryKind, NewRun, PromiseKind, PromiseState, Settlement
 from signoff.stores.contract.store import Write
+from signoff.stores.sqlite import schema
 from signoff.stores.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).parents[2]
@@ -77,11 +78,15 @@ def open_many_times(path: str) -> None:
     asyncio.run(store.close())
 
 
-def die_at_each_statement_of_opening(folder: str, original: str = "") -> None:
+def die_at_each_statement_of_opening(folder: str, original: str = "", migration: str = "") -> None:
     """Open files 0.db, 1.db, ...: n.db in a child that is killed as its nth statement begins.
 
-    They are new, or copies of ``original``. Prints the number of the first child that lived.
+    They are new, or copies of ``original``. ``migration`` is the file of one that they do not have yet. Prints the
+    number of the first child that lived.
     """
+    if migration:
+        files = [*schema._migration_files(), Path(migration)]
+        schema._migration_files = lambda: files  # pyright: ignore[reportAttributeAccessIssue]
     for fatal in count():
         if original:
             shutil.copy(original, Path(folder, f"{fatal}.db"))

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
-import psycopg
 import pytest
 
 from signoff.codec.ciphers import MARK, Ciphers, EncryptionKey
@@ -27,16 +22,10 @@ from signoff.records import (
 )
 from signoff.records.origins import TIMER
 from signoff.records.paging import AuditFilter
-from signoff.stores.contract.store import Store
-from signoff.stores.postgres import schema as postgres_schema
-from signoff.stores.postgres.store import PostgresStore
-from signoff.stores.sqlite import schema as sqlite_schema
-from signoff.stores.sqlite.store import SqliteStore
 from signoff.stores.wrappers.encrypted import encrypted
 from signoff.stores.wrappers.origin_stamping import stated
 from signoff.stores.wrappers.view import unwrapped
 from signoff.testing import MemoryStore
-from tests.postgres.databases import fresh_database
 from tests.stores.scene import YES, Scene, question, rule
 from tests.stores.test_question_rules import amendment, ask, trail, voted
 from tests.support import in_asyncio
@@ -180,115 +169,8 @@ async def test_addresses_are_encrypted_at_rest_and_read_back_and_the_chain_needs
     assert (await verify(inner)).problems == (await verify(store)).problems == ()
 
 
-# Trails of before there were origins
-
-
-def test_an_event_without_an_origin_has_the_hash_that_it_always_had() -> None:
+def test_an_event_without_an_origin_has_the_hash_of_its_other_fields() -> None:
     event = AuditEvent("default", "e1", 1.5, AuditKind.VOTED, "r.0", "r", "user:ana", '{"approved": true}')
     before = "0a0ab395d5fd002c5cf659b1e23b92e89e6a0578f0fde23f85acee18b1369c0d"
     assert hash_of(GENESIS, event) == before
     assert hash_of(GENESIS, replace(event, origin=LINK)) != before
-
-
-EVENTS = [
-    ("e0", "asked", None, json.dumps({"data": "{}", "assignees": [], "due_at": None})),
-    ("e1", "refused", "user:eve", json.dumps({"error": "NotAllowed", "detail": "no"})),
-    ("e2", "resolved", "user:ana", json.dumps({"value": "true", "note": None, "request_id": "link:l1"})),
-]
-
-
-def seals_of_before() -> list[tuple[int, str, str]]:
-    """The chain of the events, as it was made of them."""
-    seals: list[tuple[int, str, str]] = []
-    hash = GENESIS
-    for seq, (id, kind, by, details) in enumerate(EVENTS):
-        hash = hash_of(hash, AuditEvent("default", id, 1.5, AuditKind(kind), "q", None, by, details))
-        seals.append((seq, id, hash))
-    return seals
-
-
-def old_sqlite(path: Path) -> Store:
-    """A file of the schema before origins, with a question, its trail and its chain."""
-    with closing(sqlite3.connect(path)) as db:
-        for script in sqlite_schema.migrations()[:10]:
-            db.executescript(script)
-        db.execute(f"PRAGMA application_id = {sqlite_schema.APPLICATION_ID}")
-        db.execute("PRAGMA user_version = 10")
-        db.execute(
-            "INSERT INTO promises (namespace, id, kind, state, created_at, settled_at, settled_by, value, data) "
-            "VALUES ('default', 'q', 'question', 'resolved', 1.0, 1.5, 'user:ana', 'true', '{}')"
-        )
-        for id, kind, by, details in EVENTS:
-            db.execute(
-                "INSERT INTO audit (namespace, id, at, kind, question_id, by, details) "
-                "VALUES ('default', ?, 1.5, ?, 'q', ?, ?)",
-                (id, kind, by, details),
-            )
-        db.executemany(
-            "INSERT INTO seals (namespace, seq, event_id, hash) VALUES ('default', ?, ?, ?)",
-            seals_of_before(),
-        )
-        db.execute("DELETE FROM unsealed")
-        db.commit()
-    return SqliteStore(path)
-
-
-def old_postgres(url: str, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """The same in a database."""
-    scripts = postgres_schema.migrations()
-    with psycopg.connect(url, autocommit=True) as db:
-        with monkeypatch.context() as before:
-            before.setattr(postgres_schema, "migrations", lambda: scripts[:17])
-            postgres_schema.migrate(db, url)
-        db.execute(
-            "INSERT INTO signoff.promises (shard, namespace, id, kind, state, created_at, settled_at, settled_by, "
-            "value, data) VALUES ('q', 'default', 'q', 'question', 'resolved', 1.0, 1.5, 'user:ana', 'true', '{}')"
-        )
-        for id, kind, by, details in EVENTS:
-            db.execute(
-                "INSERT INTO signoff.audit (shard, namespace, id, at, kind, question_id, by, details) "
-                "VALUES ('q', 'default', %s, 1.5, %s, 'q', %s, %s)",
-                (id, kind, by, details),
-            )
-        for seal in seals_of_before():
-            db.execute(
-                "INSERT INTO signoff.seals (namespace, shard, seq, event_id, hash) "
-                "VALUES ('default', 'q', %s, %s, %s)",
-                seal,
-            )
-        db.execute("DELETE FROM signoff.unsealed")
-    return PostgresStore(url)
-
-
-async def check_old(store: Store) -> None:
-    """What was there is there, its chain is whole, and it goes on with origins."""
-    await store.open()
-    try:
-        assert (await store.get_promise("q")).origin is None
-        listed = (await store.list_audit(AuditFilter("q"))).items
-        assert [(event.id, event.kind, event.by, event.details, event.origin) for event in listed] == [
-            (*event, None) for event in EVENTS
-        ]
-        verdict = await verify(store, expected=(2, seals_of_before()[-1][2]))
-        assert (verdict.events, verdict.problems) == (3, ())
-        await store.create_promise(NewPromise("new", PromiseKind.QUESTION, data="{}"))
-        await store.settle("new", PromiseKind.QUESTION, BY_LINK)
-        await seal_events(store)
-        verdict = await verify(store, expected=(2, seals_of_before()[-1][2]))
-        assert (verdict.events, verdict.problems) == (5, ())
-        assert [event.origin for event in (await store.list_audit(AuditFilter("new"))).items] == [None, LINK]
-    finally:
-        await store.close()
-
-
-@in_asyncio
-async def test_a_file_of_before_loses_nothing_and_its_chain_stays_whole(tmp_path: Path) -> None:
-    await check_old(old_sqlite(tmp_path / "signoff.db"))
-
-
-@in_asyncio
-async def test_a_database_of_before_loses_nothing_and_its_chain_stays_whole(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with fresh_database() as url:
-        await check_old(old_postgres(url, monkeypatch))

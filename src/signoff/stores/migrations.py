@@ -14,11 +14,11 @@ from signoff.stores.wrappers.view import unwrapped
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """How a database's schema stands.
+    """How a database's schema stands. Each change of tables or functions raises the version of the schema by one.
 
     Attributes:
-        found: How many migrations it has; 0 if there is nothing of ours.
-        known: How many this Signoff has.
+        found: The version that it has; 0 if there is nothing of ours.
+        known: The version that this Signoff needs.
     """
 
     found: int
@@ -26,7 +26,7 @@ class Schema:
 
     @property
     def state(self) -> str:
-        """``current``, ``pending`` (migrations are missing) or ``newer`` (a newer Signoff has migrated it)."""
+        """``current``, ``pending`` (it is an older one) or ``newer`` (a newer Signoff has migrated it)."""
         if self.found == self.known:
             return "current"
         return "pending" if self.found < self.known else "newer"
@@ -47,7 +47,8 @@ def schema_of(store: Store) -> Schema:
     from signoff.stores.postgres import schema as postgres_schema
 
     with postgres_schema.connected(conninfo, store.location) as connection:
-        return Schema(postgres_schema.version(connection), len(postgres_schema.migrations()))
+        found_version = postgres_schema.version(connection)
+    return Schema(found_version.number, postgres_schema.known_version().number)
 
 
 def migrate(store: Store) -> Schema:
@@ -72,7 +73,7 @@ def migrate(store: Store) -> Schema:
 
     with postgres_schema.connected(conninfo, store.location) as connection:
         applied = postgres_schema.migrate(connection, store.location)
-    known = len(postgres_schema.migrations())
+    known = postgres_schema.known_version().number
     return Schema(known - applied, known)
 
 

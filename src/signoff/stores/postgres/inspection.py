@@ -163,8 +163,14 @@ def tables(db: Connection) -> list[Table]:
 def indexes(db: Connection) -> Indexes:
     """Return which indexes are missing or cannot be used."""
     usable = dict(query(db, INDEXES))  # pyright: ignore[reportArgumentType]
-    expected = set(re.findall(r"CREATE (?:UNIQUE )?INDEX (\w+)", "\n".join(migrations())))
-    expected -= set(re.findall(r"DROP INDEX (?:signoff\.)?(\w+)", "\n".join(migrations())))
+    expected: set[str] = set()
+    for kind, name in re.findall(
+        r"^(CREATE|DROP) (?:UNIQUE )?INDEX (?:signoff\.)?(\w+)", "\n".join(migrations()), re.MULTILINE
+    ):
+        if kind == "CREATE":
+            expected.add(name)
+        else:
+            expected.discard(name)
     missing = expected - usable.keys()
     return Indexes(tuple(sorted(missing)), tuple(sorted(name for name in usable if not usable[name])))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import conninfo
@@ -20,6 +20,7 @@ from signoff.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from signoff.stores.postgres import functions
 from signoff.stores.shared.failure_texts import text_of_postgres
 
 MIGRATION_LOCK = 0x5167_6E6F  # an advisory lock ("Qgno")
@@ -90,34 +91,43 @@ def migrate(connection: psycopg.Connection[Any], location: str) -> int:
     """Bring the schema up to date, one process at a time, all or nothing. What is up to date is only read.
 
     Returns:
-        How many migrations were applied.
+        By how many versions the schema went on.
 
     Raises:
         SchemaTooNew: A newer Signoff has migrated it.
         SchemaTooOld: It is an older one, and this role may not change it.
     """
-    scripts = migrations()
-    if (found := version(connection)) < len(scripts):
+    found, known = version(connection), known_version()
+    if found.is_older_than(known):
         try:
-            found = _apply(connection, scripts)
+            found = _apply(connection)
         except psycopg.errors.InsufficientPrivilege as error:
-            raise SchemaTooOld(location, found, len(scripts)) from error
-    if found > len(scripts):
-        raise SchemaTooNew(location, found, len(scripts))
-    return len(scripts) - found
+            raise SchemaTooOld(location, found.number, known.number) from error
+    if known.is_older_than(found):
+        raise SchemaTooNew(location, found.number, known.number)
+    return known.number - found.number
 
 
-def _apply(connection: psycopg.Connection[Any], scripts: list[str]) -> int:
-    """Apply the migrations that are missing. Returns how many there were."""
+def _apply(connection: psycopg.Connection[Any]) -> Version:
+    """Apply the migrations of tables that are missing, and replace the functions. Returns which version there was."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-        found = version(connection)
-        if found == 0:
+        found, known = version(connection), known_version()
+        if known.is_older_than(found) or not found.is_older_than(known):
+            return found  # another process was first
+        if found.tables == 0:
             connection.execute("CREATE SCHEMA IF NOT EXISTS signoff")
-            connection.execute("CREATE TABLE signoff.migrations (version integer PRIMARY KEY)")
-        for number, script in enumerate(scripts[found:], found + 1):
+            connection.execute(
+                "CREATE TABLE signoff.migrations (version integer PRIMARY KEY, functions integer NOT NULL DEFAULT 0)"
+            )
+        functions.create_triggers(connection)
+        for number, script in enumerate(migrations()[found.tables :], found.tables + 1):
             connection.execute(script.encode())
-            connection.execute("INSERT INTO signoff.migrations VALUES (%s)", (number,))
+            connection.execute("INSERT INTO signoff.migrations (version) VALUES (%s)", (number,))
+        functions.replace_all(connection)
+        connection.execute(
+            "UPDATE signoff.migrations SET functions = %s WHERE version = %s", (known.functions, known.tables)
+        )
     return found
 
 
@@ -128,23 +138,51 @@ def require_current(connection: psycopg.Connection[Any], location: str) -> None:
         SchemaTooOld: It is not migrated yet.
         SchemaTooNew: A newer Signoff has migrated it.
     """
-    found, known = version(connection), len(migrations())
-    if found < known:
-        raise SchemaTooOld(location, found, known, may_migrate=True)
-    if found > known:
-        raise SchemaTooNew(location, found, known)
+    found, known = version(connection), known_version()
+    if known.is_older_than(found):
+        raise SchemaTooNew(location, found.number, known.number)
+    if found.is_older_than(known):
+        raise SchemaTooOld(location, found.number, known.number, may_migrate=True)
 
 
-def version(connection: psycopg.Connection[Any]) -> int:
-    """Return how many migrations the database has."""
+class Version(NamedTuple):
+    """The version of a schema. Each change of its tables or its functions makes another one.
+
+    Attributes:
+        tables: How many migrations of tables it has; 0 if there is nothing of ours.
+        functions: The version of its functions.
+    """
+
+    tables: int
+    functions: int
+
+    @property
+    def number(self) -> int:
+        """The version as one number, which each change of tables or functions raises."""
+        return self.tables + self.functions
+
+    def is_older_than(self, other: Version) -> bool:
+        """Whether the other one has tables or functions that this one does not have."""
+        return self.tables < other.tables or self.functions < other.functions
+
+
+def known_version() -> Version:
+    """Return the version that this Signoff needs."""
+    return Version(len(migrations()), functions.VERSION)
+
+
+def version(connection: psycopg.Connection[Any]) -> Version:
+    """Return the version of the database's schema."""
     if connection.execute(HAS_MIGRATIONS).fetchone() is None:
-        return 0
-    row = connection.execute("SELECT coalesce(max(version), 0) FROM signoff.migrations").fetchone()
-    return int(row[0]) if row else 0
+        return Version(0, 0)
+    row = connection.execute(
+        "SELECT coalesce(max(version), 0), coalesce(max(functions), 0) FROM signoff.migrations"
+    ).fetchone()
+    return Version(*row) if row else Version(0, 0)
 
 
 def migrations() -> list[str]:
-    """Return the scripts schema/postgres/0001_*.sql, 0002_*.sql, ... in order."""
+    """Return the migrations of tables, schema/postgres/0001_*.sql, 0002_*.sql, ... in order."""
     folder = resources.files("signoff.stores") / "schema" / "postgres"
     files = sorted(
         (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name

@@ -1,4 +1,4 @@
-"""Sessions in Postgres, as they are listed. Turns are passed in ``schema/postgres/0015_sessions.sql``."""
+"""Sessions in Postgres, as they are listed. Turns are passed in ``schema/postgres/functions/sessions.sql``."""
 
 from __future__ import annotations
 

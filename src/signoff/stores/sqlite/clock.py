@@ -37,7 +37,7 @@ SHORTEN: Final = "UPDATE runs SET lease_until = :at_most WHERE state = 'running'
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """What time is counted from. See ``schema/sqlite/0017.sql``."""
+    """What time is counted from. See ``schema/sqlite/0001.sql``."""
 
     boot: str
     ahead: float

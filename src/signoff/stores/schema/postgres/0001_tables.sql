@@ -1,5 +1,5 @@
 -- Everything that belongs to a run is found by the run's id first, so that a distributed database can keep it together.
--- Times are unix seconds. Ids compare by their bytes.
+-- Times are unix seconds. Ids compare by their bytes. The functions are in functions/.
 
 CREATE TABLE signoff.runs (
     id text COLLATE "C" NOT NULL,
@@ -38,20 +38,22 @@ CREATE TABLE signoff.runs (
     arguments_digest text COLLATE "C" NOT NULL,  -- equal for equal JSON, however it is spaced and ordered
     result text,
     error text,
+    session_id text COLLATE "C",
+    position integer,  -- in its session
+    takeovers integer NOT NULL DEFAULT 0,  -- how often its worker was lost since the journal last grew
+    takeover_seq integer NOT NULL DEFAULT 0,  -- the journal's length when its worker was last lost
+    suspended_at double precision,  -- it waits for an operator
+    suspended_by text,
+    suspended_reason text,
     PRIMARY KEY (id, namespace)
 ) WITH (fillfactor = 80);
 
 -- No index but the primary key serves who looks for an id or a namespace, and statements that look for an id say nothing
 -- that implies one of the conditions below, and ask for one id at a time: however little the planner knows of a new table,
 -- it finds a run by its id through the primary key. tests/stores/test_postgres_plans.py holds every operation against it.
-CREATE INDEX runs_by_state ON signoff.runs (state, namespace, number);
 CREATE INDEX runs_by_workflow ON signoff.runs (workflow, namespace, state, number);
 CREATE INDEX runs_by_group ON signoff.runs (group_name, namespace, state, number);
 CREATE INDEX runs_by_parent ON signoff.runs (parent_id, namespace, state, number) WHERE parent_id IS NOT NULL;
-CREATE INDEX runs_ready ON signoff.runs (workflow, group_name, namespace, priority DESC, ready_at, number)
-    WHERE state = 'ready' AND NOT blocked;
-CREATE INDEX runs_ready_again ON signoff.runs (workflow, group_name, namespace, priority DESC, ready_at, number)
-    WHERE state = 'ready' AND NOT blocked AND epoch > 0;
 CREATE INDEX runs_by_slots ON signoff.runs (slots, state)
     WHERE slots IS NOT NULL AND NOT blocked AND ended_at IS NULL;
 CREATE INDEX runs_blocked ON signoff.runs (slots, concurrency_limit, priority DESC, ready_at, number) WHERE blocked;
@@ -61,6 +63,32 @@ CREATE INDEX runs_ended ON signoff.runs (namespace, ended_at, number)
     WHERE parent_id IS NULL AND ended_at IS NOT NULL AND NOT retryable;
 CREATE INDEX runs_deadlines ON signoff.runs (deadline_at)
     WHERE deadline_at IS NOT NULL AND NOT deadline_passed AND ended_at IS NULL;
+
+-- Sessions. The first index is not for a look-up of the first run that has not ended; nor do indexes of states serve the
+-- listing of these.
+CREATE INDEX runs_by_session ON signoff.runs ((session_id || ''), namespace, (state || ''), number)
+    WHERE session_id IS NOT NULL;
+CREATE INDEX runs_in_line ON signoff.runs (session_id, namespace, position)
+    WHERE session_id IS NOT NULL AND (ended_at IS NULL OR retryable);
+
+CREATE INDEX runs_suspended ON signoff.runs ((namespace || ''), number) WHERE suspended_at IS NOT NULL;
+
+-- Suspects, runs that have lost workers again and again without progress, are claimed apart from others: see
+-- stores/shared/suspect_runs.py. The expressions of runs_suspects serve no other statement, and no other index serves
+-- theirs, however little the planner knows.
+CREATE INDEX runs_ready ON signoff.runs (workflow, group_name, namespace, priority DESC, ready_at, number)
+    WHERE state = 'ready' AND NOT blocked AND takeovers < 2;
+CREATE INDEX runs_ready_again ON signoff.runs (workflow, group_name, namespace, priority DESC, ready_at, number)
+    WHERE state = 'ready' AND NOT blocked AND takeovers < 2 AND epoch > 0;
+CREATE INDEX runs_suspects ON signoff.runs (
+    (workflow || ''), (group_name || ''), (namespace || ''), least(takeovers, 4), priority DESC, ready_at, number
+) WHERE (state || '') = 'ready' AND NOT blocked AND takeovers >= 2;
+CREATE INDEX runs_held_suspects ON signoff.runs ((worker_id || '')) WHERE worker_id IS NOT NULL AND takeovers >= 2;
+
+-- Runs listed by state alone. The expression keeps the index from statements that have a better one: before its first
+-- ANALYZE Postgres takes all indexes for equally good, and would read all runs of a state for those of one workflow or
+-- parent.
+CREATE INDEX runs_by_state ON signoff.runs (('' || state), namespace, number);
 
 CREATE TABLE signoff.journal (
     run_id text COLLATE "C" NOT NULL,
@@ -97,12 +125,20 @@ CREATE TABLE signoff.promises (
     settle_token text COLLATE "C",
     data text,
     value text,
+    assignees text[] COLLATE "C" NOT NULL DEFAULT '{}',
+    act_at double precision,  -- when the policy of a question has something to do
+    version integer NOT NULL DEFAULT 0,
+    progress text,  -- what the policy keeps
+    origin text,  -- JSON: from where it was settled
     PRIMARY KEY (shard, namespace, id)
 ) WITH (fillfactor = 80);
 
 CREATE INDEX promises_by_state ON signoff.promises (state, kind, namespace, number);
 CREATE INDEX promises_by_run ON signoff.promises (run_id, namespace, state, kind, number) WHERE run_id IS NOT NULL;
 CREATE INDEX promises_due ON signoff.promises (due_at) WHERE state = 'pending' AND due_at IS NOT NULL;
+-- A pending promise is one that is not settled: said by the time, so that no index of states is taken for it.
+CREATE INDEX promises_to_act ON signoff.promises (act_at)
+    WHERE kind = 'question' AND settled_at IS NULL AND act_at IS NOT NULL;
 
 -- Runs that wait for a promise or a run they did not create. The creator is on the promise's or run's own row.
 CREATE TABLE signoff.waiters (
@@ -134,16 +170,21 @@ CREATE TABLE signoff.messages (
     PRIMARY KEY (run_id, namespace, id)
 );
 
--- The request ids of signals, to know a repetition.
+-- The request ids of signals and answers, to know a repetition in the whole execution: a run, or all runs of its session.
+-- `name` is the signal's name, or the promise that was answered; `value` is NULL for an answer.
 CREATE TABLE signoff.requests (
     run_id text COLLATE "C" NOT NULL,
     namespace text COLLATE "C" NOT NULL,
     request_id text COLLATE "C" NOT NULL,
     name text NOT NULL,
-    value text NOT NULL,
+    value text,
     token text COLLATE "C",
+    session_id text COLLATE "C",
     PRIMARY KEY (run_id, namespace, request_id)
 );
+
+CREATE INDEX requests_of_session ON signoff.requests (session_id, namespace, request_id)
+    WHERE session_id IS NOT NULL AND value IS NULL;
 
 CREATE TABLE signoff.workers (
     id text COLLATE "C" PRIMARY KEY,
@@ -152,7 +193,13 @@ CREATE TABLE signoff.workers (
     process_started_at double precision NOT NULL,
     group_name text NOT NULL,
     namespace text COLLATE "C" NOT NULL,
-    seen_at double precision NOT NULL  -- when it last said that it lives, by the clock of leases
+    seen_at double precision NOT NULL,  -- when it last said that it lives, by the clock of leases
+    signoff_version text,  -- NULL, here and below, where the worker has not said it
+    python_version text,
+    build text,  -- what its code was built from
+    threads integer,  -- that run plain steps
+    threads_busy integer NOT NULL DEFAULT 0,
+    threads_waiting integer NOT NULL DEFAULT 0
 );
 
 CREATE INDEX workers_seen ON signoff.workers (seen_at);
@@ -195,8 +242,270 @@ CREATE TABLE signoff.schedules (
 
 CREATE INDEX schedules_due ON signoff.schedules (next_at) WHERE NOT is_paused;
 
--- By what a promise is sharded: 'refund-7' for 'refund-7.3', the id itself for any other.
-CREATE FUNCTION signoff.shard_of(p_id text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT coalesce(substring(p_id FROM '^(.+)\.[0-9]+$'), p_id)
-$$;
+-- Sessions: chains of runs of which one at most is active at a time.
+CREATE TABLE signoff.sessions (
+    id text COLLATE "C" NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    created_at double precision NOT NULL,
+    last_at double precision NOT NULL,
+    last_position integer NOT NULL,
+    last_number bigint NOT NULL,  -- of the run that was started last
+    PRIMARY KEY (id, namespace)
+) WITH (fillfactor = 80);
+
+CREATE INDEX sessions_by_last ON signoff.sessions ((namespace || ''), last_number);  -- not for who looks for one
+
+-- The ids of calls that amended, to know a repetition.
+CREATE TABLE signoff.amendments (
+    shard text COLLATE "C" NOT NULL,  -- of the question, here and below
+    namespace text COLLATE "C" NOT NULL,
+    question_id text COLLATE "C" NOT NULL,
+    token text COLLATE "C" NOT NULL,
+    PRIMARY KEY (shard, namespace, question_id, token)
+);
+
+-- Who may answer which pending question: '' is anybody.
+CREATE TABLE signoff.inbox (
+    shard text COLLATE "C" NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    question_id text COLLATE "C" NOT NULL,
+    assignee text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,  -- of the question
+    PRIMARY KEY (shard, namespace, question_id, assignee)
+);
+
+CREATE INDEX inbox_by_assignee ON signoff.inbox (assignee, namespace, number);
+
+-- The audit trail. Rows are added and never changed; `unsealed` are those that have no place in the chain yet.
+CREATE TABLE signoff.audit (
+    shard text COLLATE "C" NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    number bigint GENERATED BY DEFAULT AS IDENTITY,
+    at double precision NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    question_id text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C",
+    by text,
+    details text,
+    origin text,  -- JSON: where the event came from
+    PRIMARY KEY (shard, namespace, id)
+);
+
+CREATE INDEX audit_by_question ON signoff.audit (shard, namespace, question_id, number);
+CREATE INDEX audit_by_run ON signoff.audit (run_id, namespace, number) WHERE run_id IS NOT NULL;
+CREATE INDEX audit_by_namespace ON signoff.audit ((namespace || ''), number);  -- not for who looks for a question or run
+
+CREATE TABLE signoff.unsealed (
+    shard text COLLATE "C" NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,  -- of the event
+    PRIMARY KEY (shard, namespace, event_id)
+);
+
+CREATE INDEX unsealed_by_number ON signoff.unsealed (number);
+CREATE INDEX unsealed_by_event ON signoff.unsealed (event_id, namespace);
+
+-- A namespace's chain is one, so it is kept together.
+CREATE TABLE signoff.seals (
+    namespace text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,
+    shard text COLLATE "C" NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    hash text COLLATE "C" NOT NULL,
+    PRIMARY KEY (namespace, seq)
+);
+
+CREATE UNIQUE INDEX seals_by_event ON signoff.seals (shard, namespace, event_id);
+
+-- Tokens: secrets that stand for a user, a question or a callback. Only their hashes are kept.
+CREATE TABLE signoff.tokens (
+    namespace text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    number bigint GENERATED BY DEFAULT AS IDENTITY,
+    kind text COLLATE "C" NOT NULL,
+    hash text COLLATE "C" NOT NULL,
+    subject text COLLATE "C" NOT NULL,
+    created_at double precision NOT NULL,
+    question_id text COLLATE "C",
+    data text,
+    label text,
+    created_by text,
+    expires_at double precision,
+    revoked_at double precision,
+    used_at double precision,
+    ended_at double precision GENERATED ALWAYS AS (least(expires_at, revoked_at)) STORED,
+    PRIMARY KEY (id, namespace)
+);
+
+CREATE UNIQUE INDEX tokens_by_hash ON signoff.tokens (hash);  -- looked up before the namespace is known
+CREATE INDEX tokens_by_kind ON signoff.tokens ((kind || ''), namespace, number);  -- not for who looks for a subject
+CREATE INDEX tokens_by_subject ON signoff.tokens (subject, namespace, kind, number);
+CREATE INDEX tokens_by_question ON signoff.tokens (question_id, namespace, kind, number) WHERE question_id IS NOT NULL;
+CREATE INDEX tokens_ended ON signoff.tokens (namespace, ended_at) WHERE ended_at IS NOT NULL;
+
+-- Notifications: how far each channel has read the chain of audit events, and what it has yet to deliver.
+CREATE TABLE signoff.channels (
+    namespace text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,  -- of the last event that it has made into deliveries
+    PRIMARY KEY (namespace, name)
+);
+
+CREATE SEQUENCE signoff.delivery_numbers;
+
+CREATE TABLE signoff.deliveries (
+    namespace text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    number bigint NOT NULL DEFAULT nextval('signoff.delivery_numbers'),  -- their order; one that is sent again gets a new one
+    channel text COLLATE "C" NOT NULL,
+    recipient text COLLATE "C" NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    question_id text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C",
+    state text COLLATE "C" NOT NULL CHECK (state IN ('pending', 'delivered', 'dropped', 'dead')),
+    created_at double precision NOT NULL,
+    due_at double precision,  -- of a pending one: NULL if it waits for an earlier one
+    attempts integer NOT NULL DEFAULT 0,
+    ended_at double precision,
+    error text,
+    PRIMARY KEY (namespace, id)
+);
+
+-- Each leads with what only its own statements ask for, so that none is taken for another while the table is small.
+CREATE INDEX deliveries_due ON signoff.deliveries (channel, (namespace || ''), due_at)
+    WHERE state = 'pending' AND due_at IS NOT NULL;
+CREATE INDEX deliveries_in_lane ON signoff.deliveries (question_id, channel, recipient, namespace, number)
+    WHERE ended_at IS NULL;  -- what is pending, said so that no other statement takes it
+CREATE INDEX deliveries_ended ON signoff.deliveries ((namespace || ''), ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX deliveries_by_question ON signoff.deliveries (question_id, namespace, number);
+CREATE INDEX deliveries_by_namespace ON signoff.deliveries ((namespace || ''), number);
+CREATE INDEX deliveries_by_state ON signoff.deliveries ((state || ''), namespace, number);
+CREATE INDEX deliveries_by_channel ON signoff.deliveries ((channel || ''), namespace, number);
+CREATE INDEX deliveries_by_channel_and_state ON signoff.deliveries ((channel || ''), (state || ''), namespace, number);
+
+-- Rules: what people have approved in their name for some time. One for a session, without a time of its own, expires at
+-- infinity.
+CREATE TABLE signoff.rules (
+    namespace text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    number bigint GENERATED BY DEFAULT AS IDENTITY,
+    created_at double precision NOT NULL,
+    by text COLLATE "C" NOT NULL,
+    tool text COLLATE "C" NOT NULL,
+    arguments text NOT NULL,  -- JSON
+    expires_at double precision NOT NULL,
+    question_id text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C",
+    groups text[] NOT NULL,
+    roles text[] NOT NULL,
+    max_uses integer,
+    uses integer NOT NULL DEFAULT 0,
+    revoked_at double precision,
+    revoked_by text,
+    session_id text COLLATE "C",
+    PRIMARY KEY (id, namespace)
+);
+
+CREATE INDEX rules_by_maker ON signoff.rules (by, namespace, number);
+CREATE INDEX rules_by_namespace ON signoff.rules ((namespace || ''), number);  -- not for who looks for one rule or maker
+CREATE INDEX rules_in_force ON signoff.rules ((namespace || ''), expires_at) WHERE revoked_at IS NULL;  -- likewise
+CREATE INDEX rules_of_session ON signoff.rules ((namespace || ''), (coalesce(session_id, '')), expires_at)
+    WHERE revoked_at IS NULL;  -- not for who looks for one rule or maker
+
+-- The register of workflows: what workers run, and what it takes.
+CREATE TABLE signoff.workflows (
+    name text COLLATE "C" NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    group_name text COLLATE "C" NOT NULL,
+    version text COLLATE "C" NOT NULL,
+    is_current boolean NOT NULL,
+    description text,
+    parameters text,
+    seen_at double precision NOT NULL,
+    PRIMARY KEY (name, namespace, group_name, version)
+);
+
+CREATE INDEX workflows_by_name ON signoff.workflows (namespace, name, group_name, version);
+
+-- What steps say while they run, for whoever reads along. It may be lost, with the server's crash for one.
+CREATE UNLOGGED TABLE signoff.live (
+    run_id text COLLATE "C" NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    epoch integer NOT NULL,
+    seq bigint NOT NULL,
+    n integer NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    attempt integer NOT NULL,
+    position bigint NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    text text NOT NULL,
+    PRIMARY KEY (run_id, namespace, epoch, seq)
+);
+
+-- While leases are held after an outage: those that had run out by `before` have been held for `served` seconds in which
+-- the store could be written, counted until `at`. Times are those of leases. Kept here, so that processes that begin
+-- anew again and again free them in the end. Leases that had run out by `but_until` have been held for long enough, and are
+-- freed: so the count goes on for those that ran out later, also if one can never be freed. One row at most.
+CREATE TABLE signoff.held_leases (
+    one integer PRIMARY KEY CHECK (one = 1),
+    before double precision NOT NULL,
+    served double precision NOT NULL,
+    at double precision NOT NULL,
+    but_until double precision
+);
+
+-- Changes of runs that follow from those of other runs, and that the database refused to make: a next turn of a session
+-- (`id` is the session's), a run that may have a slot, a run to cancel, a message to call `n` of a run that joined what was
+-- settled. They are made later, alone. They do not fail what they follow from. When one is tried again, and how often it
+-- has failed, is kept here, so that no process tries it before its time, however many changes fail.
+CREATE TABLE signoff.deferred (
+    id text COLLATE "C" NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    kind text NOT NULL,
+    n integer NOT NULL,
+    number bigint GENERATED ALWAYS AS IDENTITY,
+    details jsonb,
+    next_at double precision NOT NULL DEFAULT 0,  -- when it is tried again
+    failures integer NOT NULL DEFAULT 0,
+    first_at double precision,
+    code text,
+    error text,
+    PRIMARY KEY (id, namespace, kind, n)
+);
+
+CREATE INDEX deferred_next ON signoff.deferred (next_at, number);
+CREATE INDEX deferred_failed ON signoff.deferred (next_at, number) WHERE failures > 0;
+
+-- What entries look like on the way to the journal.
+CREATE TYPE signoff.entry AS (
+    seq integer, at double precision, kind text, n integer, call text, name text, value text, error text, details text
+);
+
+-- The trail is only added to. Functions that triggers call are in functions/triggers.sql.
+CREATE TRIGGER audit_is_not_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON signoff.audit
+FOR EACH STATEMENT EXECUTE FUNCTION signoff.refuse_change();
+
+CREATE TRIGGER seals_are_not_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON signoff.seals
+FOR EACH STATEMENT EXECUTE FUNCTION signoff.refuse_change();
+
+CREATE TRIGGER audit_waits_for_its_seal AFTER INSERT ON signoff.audit
+FOR EACH ROW EXECUTE FUNCTION signoff.queue_for_seal();
+
+-- A question that is asked or settled is recorded with it, and moved into and out of inboxes. The conditions of the
+-- triggers are read anew for each statement, also for promises that are no questions: so they are short.
+CREATE TRIGGER question_is_asked AFTER INSERT ON signoff.promises
+FOR EACH ROW WHEN (NEW.kind = 'question') EXECUTE FUNCTION signoff.note_asked();
+
+CREATE TRIGGER question_is_settled AFTER UPDATE OF state ON signoff.promises
+FOR EACH ROW WHEN (NEW.kind = 'question') EXECUTE FUNCTION signoff.note_settled();
+
+CREATE TRIGGER question_is_reassigned AFTER UPDATE OF assignees ON signoff.promises
+FOR EACH ROW WHEN (NEW.kind = 'question' AND NEW.state = 'pending' AND OLD.assignees <> NEW.assignees)
+EXECUTE FUNCTION signoff.note_reassigned();
+
+CREATE TRIGGER question_is_deleted AFTER DELETE ON signoff.promises
+FOR EACH ROW WHEN (OLD.kind = 'question') EXECUTE FUNCTION signoff.note_deleted();
