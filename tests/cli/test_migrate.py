@@ -26,8 +26,8 @@ def a_migration_is_added(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Have this Signoff know one migration of SQLite more."""
     added = folder / "9999.sql"
     added.write_text("CREATE TABLE added (id INTEGER PRIMARY KEY) STRICT;")
-    files = [*sqlite_schema._migration_files(), added]
-    monkeypatch.setattr(sqlite_schema, "_migration_files", lambda: files)
+    files = [*sqlite_schema.migration_files(), added]
+    monkeypatch.setattr(sqlite_schema, "migration_files", lambda: files)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -85,8 +85,8 @@ def die_at_each_statement_of_opening(folder: str, original: str = "", migration:
     number of the first child that lived.
     """
     if migration:
-        files = [*schema._migration_files(), Path(migration)]
-        schema._migration_files = lambda: files  # pyright: ignore[reportAttributeAccessIssue]
+        files = [*schema.migration_files(), Path(migration)]
+        schema.migration_files = lambda: files  # pyright: ignore[reportAttributeAccessIssue]
     for fatal in count():
         if original:
             shutil.copy(original, Path(folder, f"{fatal}.db"))

@@ -56,8 +56,8 @@ def migration(tmp_path: Path) -> Path:
 
 
 def with_another(monkeypatch: pytest.MonkeyPatch, migration: Path) -> None:
-    files = [*schema._migration_files(), migration]
-    monkeypatch.setattr(schema, "_migration_files", lambda: files)
+    files = [*schema.migration_files(), migration]
+    monkeypatch.setattr(schema, "migration_files", lambda: files)
 
 
 def test_a_file_gets_only_the_migrations_that_it_does_not_have(

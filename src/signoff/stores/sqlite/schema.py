@@ -211,7 +211,7 @@ def _patiently(busy_seconds: float, attempt: Callable[[], T]) -> T:
 
 
 def _migrate(connection: sqlite3.Connection, location: str) -> int:
-    if _version(connection) == len(_migration_files()):
+    if _version(connection) == len(migration_files()):
         return 0
     scripts = migrations()
     connection.execute("BEGIN IMMEDIATE")
@@ -284,11 +284,11 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
 
 def migrations() -> list[str]:
     """Return the scripts schema/sqlite/0001.sql, 0002.sql, ... in order."""
-    files = sorted(_migration_files(), key=lambda file: file.name)
+    files = sorted(migration_files(), key=lambda file: file.name)
     return [file.read_text(encoding="utf-8") for file in files]
 
 
-def _migration_files() -> list[Traversable]:
+def migration_files() -> list[Traversable]:
     """Return the files of the scripts: to know how many there are, a store that opens need not read them."""
     folder = resources.files("signoff.stores") / "schema" / "sqlite"
     return [file for file in folder.iterdir() if file.name.endswith(".sql")]
