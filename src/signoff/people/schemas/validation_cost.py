@@ -64,6 +64,9 @@ _LONG_NUMBER: Final = 200
 _OF_DRAFT: Final = 300
 """The checks that a part of the drafts makes for one value at most, and the problems that it finds."""
 
+_PROBLEM: Final = 400
+"""The bytes that a problem holds besides its copies and its path."""
+
 _UNBOUNDED: Final = 10**15
 
 Value = Any
@@ -134,6 +137,10 @@ class Unfolded:
             pattern_states(each) for part in self._targets.parts for each in _patterns_in(part)
         )
         self.pattern_states += _STATES_OF_DRAFT * self._targets.drafts
+        keys = (
+            len(each) for part in self._targets.parts for each in members_of(part.get("patternProperties"))
+        )
+        self._longest_pattern = max(keys, default=0)
         try:
             for part in self._targets.parts:
                 self._check_circle(part)
@@ -147,7 +154,8 @@ class Unfolded:
 
     def copied_of(self, weight: Weight) -> int:
         """Return a bound on the bytes that the problems of a value hold, known by its weight alone."""
-        return self.each.problems * weight.nested + self.each.quoted * weight.size
+        each = _PROBLEM + weight.path + self._longest_pattern * weight.size
+        return self.each.problems * (weight.nested + each * weight.size) + self.each.quoted * weight.size
 
     def may_check(self, value: Value, most: int) -> bool:
         """Whether checking a value certainly takes no more than so many comparisons."""
@@ -296,7 +304,7 @@ class _Pairs:
     def of(self, part: Any, value: Value) -> Cost:
         self._look_at(1)
         if not isinstance(part, Mapping):
-            return Cost(1, 1, self._bytes(value)) if part is False else Cost(1, 0, 0)
+            return Cost(1, 1, self._bytes(value) + _PROBLEM) if part is False else Cost(1, 0, 0)
         if not part:
             return Cost(1, 0, 0)
         members = cast("Schema", part)
@@ -322,16 +330,18 @@ class _Pairs:
         if part is DRAFT:
             weight = self._weigh(value)
             checks = _OF_DRAFT * (weight.size + weight.chars)
-            copied = _OF_DRAFT * (weight.nested + 1_000 * weight.size)
+            copied = _OF_DRAFT * (weight.nested + (1_000 + _PROBLEM + weight.path) * weight.size)
             return self._limited(Cost(checks, _OF_DRAFT * weight.size, copied))
         fixed = self._fixed_of(part)
         checks = fixed.checks + _checks_by_value(part, fixed, value)
         problems = fixed.problems + _problems_by_value(part, fixed, value)
-        cost = self._limited(Cost(checks, problems, problems * self._bytes(value) + fixed.quoted))
+        copied = problems * (self._bytes(value) + _PROBLEM) + fixed.quoted
+        cost = self._limited(Cost(checks, problems, copied))
         for each in _applied_here(part, self._targets):
             cost = self._limited(cost + self.of(each, value))
-        for each, held in _applied_inside(part, value):
-            cost = self._limited(cost + self.of(each, held))
+        for each, held, key in _applied_inside(part, value):
+            inside = self.of(each, held)
+            cost = self._limited(cost + inside + Cost(0, 0, inside.problems * key))
         if "propertyNames" in part and isinstance(value, dict):
             for name in cast("dict[str, Any]", value):
                 of_name = self.of(part["propertyNames"], name)
@@ -470,24 +480,28 @@ def _schemas_inside(part: Schema) -> Iterator[Any]:
     yield from (part[name] for name in WIDE if name in part)
 
 
-def _applied_inside(part: Schema, value: Value) -> Iterator[tuple[Any, Value]]:
-    """The same schemas but for those of keys, each with the value that it is compared with."""
+def _applied_inside(part: Schema, value: Value) -> Iterator[tuple[Any, Value, int]]:
+    """The same schemas but for those of keys, each with its value and the length that this adds to a problem's path."""
     if isinstance(value, dict):
         held = cast("dict[str, Any]", value)
         known = members_of(part.get("properties"))
         for name, item in held.items():
             if name in known:
-                yield known[name], item
-        for each in members_of(part.get("patternProperties")).values():
-            yield from ((each, item) for item in held.values())
+                yield known[name], item, len(name)
+        for pattern, each in members_of(part.get("patternProperties")).items():
+            yield from ((each, item, len(name) + len(pattern)) for name, item in held.items())
         for keyword in ("additionalProperties", "unevaluatedProperties"):
             if keyword in part:
-                yield from ((part[keyword], item) for name, item in held.items() if name not in known)
+                yield from (
+                    (part[keyword], item, len(name)) for name, item in held.items() if name not in known
+                )
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        yield from zip(listed_in(part.get("prefixItems")), items, strict=False)
+        yield from (
+            (each, item, 0) for each, item in zip(listed_in(part.get("prefixItems")), items, strict=False)
+        )
         for each in (part[name] for name in ("items", "contains", "unevaluatedItems") if name in part):
-            yield from ((each, item) for item in items)
+            yield from ((each, item, 0) for item in items)
 
 
 def _patterns_in(part: Schema) -> Iterator[str]:

@@ -16,22 +16,24 @@ class Weight:
         chars: Characters of its texts and keys.
         held: Bytes in memory.
         nested: The sum of ``held`` of each value in it: what one copy of each takes.
+        path: The most characters that the keys on the way to a value in it have.
     """
 
     size: int
     chars: int
     held: int
     nested: int
+    path: int
 
     @classmethod
     def of(cls, value: object) -> Weight:
         """Weigh a value."""
-        size = chars = held = nested = depth = 0
+        size = chars = held = nested = path = depth = 0
         level = [value]
         while level:
             depth += 1
             below: list[object] = []
-            here = 0
+            here = longest = 0
             for each in level:
                 here += sys.getsizeof(each)
                 if isinstance(each, str):
@@ -39,6 +41,7 @@ class Weight:
                 elif isinstance(each, dict):
                     members = cast("dict[str, Any]", each)
                     chars += sum(map(len, members))
+                    longest = max(longest, max(map(len, members), default=0))
                     here += sum(map(sys.getsizeof, members))
                     below.extend(members.values())
                 elif isinstance(each, list):
@@ -46,5 +49,6 @@ class Weight:
             size += len(level)
             held += here
             nested += depth * here
+            path += longest
             level = below
-        return cls(size, chars, held, nested)
+        return cls(size, chars, held, nested, path)
