@@ -42,7 +42,7 @@ OF_NPM = {
 
 
 @contextmanager
-def advisories(vulnerable: set[str]) -> Iterator[str]:
+def advisories(vulnerable: set[str], status: int = 200) -> Iterator[str]:
     """Serve osv.dev and npm's registry, which know of vulnerabilities in these packages."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -64,7 +64,7 @@ def advisories(vulnerable: set[str]) -> Iterator[str]:
 
         def reply(self, value: Any) -> None:
             body = json.dumps(value).encode()
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(body)))
             self.end_headers()
@@ -115,6 +115,14 @@ def test_without_any_it_passes() -> None:
 @pytest.mark.long
 def test_where_the_advisories_cannot_be_had_it_says_so_and_passes() -> None:
     code, printed = look(NOWHERE)
+    assert (code, printed.count("NOT CHECKED")) == (0, 2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("status", [403, 429, 500, 503])
+def test_a_service_that_refuses_to_say_is_one_that_cannot_be_had(status: int) -> None:
+    with advisories({"starlette", "react"}, status) as service:
+        code, printed = look(service)
     assert (code, printed.count("NOT CHECKED")) == (0, 2)
 
 
