@@ -15,10 +15,15 @@ import httpx
 import pytest
 
 from signoff import Signoff
-from signoff.records import AuditKind, NewAuditEvent, NewPromise, PromiseKind
+from signoff.codec.ciphers import Ciphers, EncryptionKey
+from signoff.people.audit.sealing import seal_events
+from signoff.people.questions.question import Question
+from signoff.records import AuditKind, NewAuditEvent, NewPromise, PromiseKind, PromiseState, Settlement
+from signoff.redaction import Redaction
 from signoff.server import Server, services
 from signoff.server.feeds import inbox_feed as inboxes
 from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.wrappers.encrypted import encrypted
 from signoff.wire.sse import Event, read_events
 from tests.server import workflows
 from tests.server.conftest import app_in, asked, kind, serving, start
@@ -436,3 +441,29 @@ async def test_500_readers_cost_one_query_for_a_change_and_not_one_each(tmp_path
     assert store.asked["read_chain"] <= store.asked["unsealed"] + 1  # one for each turn of the timers
     assert store.asked["last_seal"] <= store.asked["unsealed"]
     assert seconds < 60
+
+
+@pytest.mark.parametrize("lost_first", [True, False])
+@in_asyncio
+async def test_a_question_whose_key_is_lost_keeps_no_other_from_the_stream(
+    tmp_path: Path, lost_first: bool
+) -> None:
+    raw = SqliteStore(tmp_path / "signoff.db")
+    await raw.open()
+    lost, known = (
+        encrypted(raw, Ciphers([EncryptionKey(name, name[:1].encode() * 32)])) for name in ("lost", "known")
+    )
+    inbox = inboxes.Inbox(known, Redaction([]))
+    inbox._readers.add(asyncio.Event())
+    await inbox._open(resumes=False)
+    data = Question.make("Pay?").to_json()
+    for id, store in sorted([("1" if lost_first else "3", lost), ("2", known)]):
+        await store.create_promise(NewPromise(id, PromiseKind.QUESTION, data=data))
+        await store.settle(id, PromiseKind.QUESTION, Settlement(PromiseState.RESOLVED, "true", note="so"))
+    await seal_events(known)
+    await inbox.look()
+    assert [each.question.id for each in inbox._kept] == ["2", "2"]
+    last = await known.last_seal()
+    assert last is not None
+    assert inbox._end == last.seq
+    await raw.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
-from signoff.errors import NotFound
+from signoff.errors import MissingKey, NotFound
 from signoff.people.questions.question_state import Case
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState, Seal
 from signoff.redaction import Redaction, Redactor
@@ -176,7 +176,7 @@ class Inbox:
             self._is_open = True
 
     async def _read_on(self) -> None:
-        while links := await self._store.read_chain(after=self._end, limit=AT_ONCE):
+        while (links := await self._links()) is not None:
             for seal, event in links:
                 happening = None if event is None else await self._happening(seal, event)
                 if happening is not None:
@@ -185,6 +185,19 @@ class Inbox:
                 self._forget()
             for reader in self._readers:
                 reader.set()
+
+    async def _links(self) -> Sequence[tuple[Seal, AuditEvent | None]] | None:
+        """Return the next links of the chain; None: there are no more. A link that cannot be decrypted is skipped."""
+        try:
+            return await self._store.read_chain(after=self._end, limit=AT_ONCE) or None
+        except MissingKey:
+            pass
+        try:
+            return await self._store.read_chain(after=self._end, limit=1) or None
+        except MissingKey as error:
+            self._end += 1
+            log.error("audit event %d cannot be decrypted: no stream reports it: %s", self._end, error)
+            return []
 
     def _forget(self) -> None:
         size = sum(len(happening.message) for happening in self._kept)
@@ -213,6 +226,11 @@ class Inbox:
             return await self._store.get_promise(question_id)
         except NotFound:
             return None  # deleted with its run by retention
+        except MissingKey as error:
+            log.error(
+                "question %s cannot be decrypted: no stream reports its changes: %s", question_id, error
+            )
+            return None
 
 
 async def begun(events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
