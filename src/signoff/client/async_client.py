@@ -225,7 +225,7 @@ class AsyncClient:
             priority: Of the runs that are ready, workers take those of the highest priority first.
             start_at: When to start it, with a time zone; at once if that is past.
             delay_seconds: After how long to start it, instead of ``start_at``.
-            started_by: Who asks for it, such as ``user:ana``; a question with four eyes is not for them to answer.
+            started_by: The user who starts it, such as ``user:ana``, who cannot answer its questions with four eyes.
             session_id: The session it belongs to, such as a conversation: it waits until the session's runs that were
                 started before it have ended.
             kwargs: Its keyword arguments.
@@ -287,7 +287,7 @@ class AsyncClient:
         after: str | None = None,
         limit: int = 100,
     ) -> Page[Run]:
-        """List runs, newest first; ``after`` is a former page's ``next``."""
+        """List runs, newest first; ``after`` is the ``next`` of the previous page."""
         chosen = frozenset(RunState(state) for state in states) or None
         which = RunFilter(chosen, workflow, group, session_id=session_id)
         return await self.backend.list_runs(which, after=after, limit=limit)
@@ -304,11 +304,11 @@ class AsyncClient:
         """Send a signal to a run; it is kept until the run waits for it.
 
         Returns:
-            False if ``request_id`` says that this very signal was sent before.
+            False if the signal with this ``request_id`` was sent before.
 
         Raises:
             NotFound, InvalidState, RequestConflict
-            NotSerializable: The value, or a part of it, would not come back as its own type either.
+            NotSerializable: The value, or a part of it, cannot be restored with its own type.
         """
         text = signal_text(name, value)
         return await self.backend.signal(run_id, name, text, by=by, request_id=request_id)
@@ -321,12 +321,12 @@ class AsyncClient:
         """End a run at once, without its code: none of its clean-up runs. Prefer ``cancel``, which lets it clean up.
 
         Its open questions and promises are closed, and its child runs are asked to stop. A worker that holds it writes
-        nothing more, and cancels its steps; what these have done already is done.
+        nothing more, and cancels its steps. Effects that they had already remain.
 
         Args:
             run_id: The run.
             reason: Why, for people. Callers that wait for the run read it in ``RunTerminated``.
-            by: Who asks for it, such as ``user:ana``, for the audit trail.
+            by: The user who asks for it, such as ``user:ana``, for the audit trail.
 
         Raises:
             NotFound: The run does not exist.
@@ -335,15 +335,15 @@ class AsyncClient:
         await self.backend.terminate(run_id, reason=reason, by=by)
 
     async def retry(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> None:
-        """Have a failed run go on from where it failed, or a suspended one go on.
+        """Retry a failed run from the point of failure, or resume a suspended one.
 
-        One that failed because of its code was kept whole. One that failed for good keeps its journal, but for the
-        call that failed and what came after it; callers that waited for it keep its failure.
+        A run that failed retryably was kept whole. A run that failed for good keeps its journal up to the call that
+        failed; callers that waited for it keep its failure.
 
         Args:
             run_id: The run.
             reason: Why, for people.
-            by: Who asks for it, such as ``user:ana``, for the audit trail.
+            by: The user who asks for it, such as ``user:ana``, for the audit trail.
 
         Raises:
             NotFound: The run does not exist.
@@ -352,18 +352,18 @@ class AsyncClient:
         await self.backend.retry(run_id, reason=reason, by=by)
 
     async def suspend(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
-        """Have a run wait until ``resume``: no worker gets it. Steps that run are finished first; nothing else begins.
+        """Suspend a run until ``resume``: no worker claims it. Running steps finish first; nothing else begins.
 
-        Answers, signals and timers that come meanwhile are kept, and delivered when it is resumed. Its deadline and
-        those of its questions go on. A run that is suspended already stays as it is.
+        Answers, signals and timers that arrive meanwhile are kept, and delivered when it is resumed. Its deadline and
+        those of its questions still apply. A suspended run stays as it is.
 
         Args:
             run_id: The run.
             reason: Why, for people.
-            by: Who asks for it, such as ``user:ana``, for the audit trail.
+            by: The user who asks for it, such as ``user:ana``, for the audit trail.
 
         Returns:
-            The run as it is now: ``running`` until its worker has let go of it.
+            The run as it is now: ``running`` until its worker has released it.
 
         Raises:
             NotFound: The run does not exist.
@@ -376,11 +376,11 @@ class AsyncClient:
         return await self.backend.suspend_run(run_id, reason=reason, by=by)
 
     async def resume(self, run_id: str, *, by: str | None = None) -> Run:
-        """Have a suspended run go on where it stopped. One that is not suspended stays as it is.
+        """Resume a suspended run where it stopped. A run that is not suspended stays as it is.
 
         Args:
             run_id: The run.
-            by: Who asks for it, such as ``user:ana``, for the audit trail.
+            by: The user who asks for it, such as ``user:ana``, for the audit trail.
 
         Raises:
             NotFound: The run does not exist.
@@ -391,17 +391,17 @@ class AsyncClient:
     async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
         """Return a run as JSON data, which ``load`` takes in another store: the run, its journal and its promises.
 
-        It is a copy, as the run is at one moment; here the run goes on. See docs/snapshots.md.
+        The snapshot is a copy at one moment; the run itself continues here. See docs/snapshots.md.
 
         Args:
             run_id: The run.
-            by: Who saves it, such as ``user:ana``, for the audit trail.
+            by: The user who saves it, such as ``user:ana``, for the audit trail.
 
         Raises:
             NotFound: The run does not exist.
-            SnapshotRefused: It waits for a promise or a run that is another run's, and would wait for ever elsewhere;
-                or the server redacts what a snapshot would show.
-            AccessDenied: A server lets admins only have them.
+            SnapshotRefused: It waits for a promise or a run that belongs to another run, and would wait permanently
+                elsewhere; or the server redacts data that a snapshot would contain.
+            AccessDenied: A server allows snapshots to admins only.
 
         Example::
 
@@ -410,29 +410,29 @@ class AsyncClient:
         return await self.backend.save(run_id, by=by)
 
     async def load(self, snapshot: Snapshot, *, by: str | None = None) -> AsyncHandle:
-        """Have a run go on here as it was saved. The same snapshot is loaded once.
+        """Load a run, which continues here as it was saved. A snapshot is loaded once.
 
         Args:
-            snapshot: What ``save`` returned, also in another store, and after JSON.
-            by: Who loads it, such as ``user:ana``, for the audit trail.
+            snapshot: The result of ``save``, from this or another store, also after a round trip through JSON.
+            by: The user who loads it, such as ``user:ana``, for the audit trail.
 
         Raises:
-            SnapshotRefused: The run, one of its child runs or promises is here, or its session goes on here.
-            InvalidValue: It is no snapshot, a newer Signoff's, or was changed; nothing is loaded.
+            SnapshotRefused: The run, one of its child runs or promises exists here, or its session continues here.
+            InvalidValue: It is not a snapshot, comes from a newer Signoff, or was changed; nothing is loaded.
             PayloadTooLarge: It is over 6 MiB, and this client's target is a server.
-            AccessDenied: A server lets admins only load them.
+            AccessDenied: A server allows snapshots to admins only.
         """
         return AsyncHandle(self.backend, (await self.backend.load(snapshot, by=by)).id)
 
     async def prune(self, older_than: timedelta) -> int:
-        """Delete runs that ended so long ago, with their journals and promises, in small batches.
+        """Delete runs that ended longer ago than ``older_than``, with their journals and promises, in small batches.
 
-        Runs that failed because of their code are kept: retry or cancel them. Links, keys and logins that expired or
-        were revoked so long ago are deleted, too, and so are deliveries that ended, and workflows that no worker has
-        announced for so long, and for a week at least.
+        Runs that failed retryably are kept: retry or cancel them. Links, keys and logins that expired or were revoked
+        as long ago are deleted too, and so are ended deliveries, and workflows that no worker has announced for as
+        long, and for at least a week.
 
         Returns:
-            How many runs.
+            The number of runs.
         """
         if not isinstance(cast("object", older_than), timedelta):
             raise InvalidValue("older_than", f"{older_than!r} is not a timedelta; pass timedelta(days=30)")
@@ -463,18 +463,18 @@ class AsyncClient:
         """List open questions, oldest first. A page may be shorter than ``limit``, or empty, and have a ``next``.
 
         Args:
-            run_id: Only what this run asks.
-            user_id: Only what this person may answer, by their name, their groups and their roles.
-            groups: The groups they are in.
-            roles: The roles they have.
-            workflow: Only what runs of this workflow ask.
-            group: Only what runs in this group ask.
-            text: Only what has all these words in its text, its id, its run's id or its tool.
-            after: A former page's ``next``.
-            limit: How many at most.
+            run_id: Only questions of this run.
+            user_id: Only questions that this user may answer, by name, groups and roles.
+            groups: The user's groups.
+            roles: The user's roles.
+            workflow: Only questions of runs of this workflow.
+            group: Only questions of runs in this group.
+            text: Only questions with all these words in their text, id, run id or tool.
+            after: The ``next`` of the previous page.
+            limit: The most to return.
 
         Raises:
-            InvalidValue: A name is none, or they are too many.
+            InvalidValue: A name is not valid, or there are too many.
         """
         names = Responder.of(user_id, groups, roles).names
         search = QuestionSearch(run_id, names or None, workflow, group, text)
@@ -494,24 +494,24 @@ class AsyncClient:
         digest: str | None = None,
         alike: Alike | None = None,
     ) -> Promise:
-        """Answer a question, or give one's vote where several must agree: it stays pending until they do.
+        """Answer a question, or vote where several users must agree: then it stays pending until they do.
 
         Args:
             question_id: The question.
             value: ``True`` or ``False`` for an approval; else a text, an option's value, a list of them, or a form.
-            user_id: Who answers.
-            groups: The groups they are in, without ``group:``; whoever calls vouches for it.
-            roles: The roles they have, likewise.
-            note: What they add in words.
-            request_id: Makes a repetition of this very answer a success without effect.
-            digest: What the answerer saw; refused if the question is another one.
-            alike: Which other questions about the same action are approved with it, for some time.
+            user_id: The user who answers.
+            groups: The user's groups, without ``group:``, which the caller vouches for.
+            roles: The user's roles, likewise.
+            note: A comment on the answer.
+            request_id: Makes a repeated call with the same answer succeed without effect.
+            digest: The digest of the question that the user saw; another question is refused.
+            alike: The other questions about the same action that are approved with it, and for how long.
 
         Raises:
             NotFound, WrongAnswer, AlreadySettled, RequestConflict
-            NotAllowed: They are not asked, or excluded, or nobody says who they are.
-            QuestionClaimed: Somebody else has claimed it.
-            AlreadyVoted: They have voted otherwise.
+            NotAllowed: The user is not an assignee, is excluded, or is not named.
+            QuestionClaimed: Another user has claimed it.
+            AlreadyVoted: The user has given another vote.
         """
         return await self.backend.answer(
             question_id,
@@ -546,7 +546,7 @@ class AsyncHandle:
         """Wait for the run's end and return its result.
 
         Args:
-            timeout: How long to wait, in seconds. The run itself goes on.
+            timeout: The most seconds to wait. The run itself continues.
 
         Raises:
             TimeoutError: It did not end in time.
@@ -585,11 +585,11 @@ class AsyncHandle:
         await self._backend.terminate(self.id, reason=reason, by=by)
 
     async def suspend(self, reason: str | None = None, *, by: str | None = None) -> None:
-        """Have the run wait until ``resume``. See ``AsyncClient.suspend``."""
+        """Suspend the run until ``resume``. See ``AsyncClient.suspend``."""
         await self._backend.suspend_run(self.id, reason=reason, by=by)
 
     async def resume(self, *, by: str | None = None) -> None:
-        """Have the suspended run go on. See ``AsyncClient.resume``."""
+        """Resume the suspended run. See ``AsyncClient.resume``."""
         await self._backend.resume_run(self.id, by=by)
 
     async def signal(self, name: str, value: Any = None, *, request_id: str | None = None) -> bool:

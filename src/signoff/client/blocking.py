@@ -134,7 +134,7 @@ class Client:
             priority: Of the runs that are ready, workers take those of the highest priority first.
             start_at: When to start it, with a time zone; at once if that is past.
             delay_seconds: After how long to start it, instead of ``start_at``.
-            started_by: Who asks for it, such as ``user:ana``; a question with four eyes is not for them to answer.
+            started_by: The user who starts it, such as ``user:ana``, who cannot answer its questions with four eyes.
             session_id: The session it belongs to, such as a conversation: it waits until the session's runs that were
                 started before it have ended.
             kwargs: Its keyword arguments.
@@ -183,7 +183,7 @@ class Client:
         after: str | None = None,
         limit: int = 100,
     ) -> Page[Run]:
-        """List runs, newest first; ``after`` is a former page's ``next``."""
+        """List runs, newest first; ``after`` is the ``next`` of the previous page."""
         return self._background.call(
             self._async.list(
                 states=states, workflow=workflow, group=group, session_id=session_id, after=after, limit=limit
@@ -203,11 +203,11 @@ class Client:
         """Send a signal to a run; it is kept until the run waits for it.
 
         Returns:
-            False if ``request_id`` says that this very signal was sent before.
+            False if the signal with this ``request_id`` was sent before.
 
         Raises:
             NotFound, InvalidState, RequestConflict
-            NotSerializable: The value, or a part of it, would not come back as its own type either.
+            NotSerializable: The value, or a part of it, cannot be restored with its own type.
         """
         return self._background.call(
             self._async.signal(run_id, name, value, by=by, request_id=request_id), "signal"
@@ -221,12 +221,12 @@ class Client:
         """End a run at once, without its code: none of its clean-up runs. Prefer ``cancel``, which lets it clean up.
 
         Its open questions and promises are closed, and its child runs are asked to stop. A worker that holds it writes
-        nothing more, and cancels its steps; what these have done already is done.
+        nothing more, and cancels its steps. Effects that they had already remain.
 
         Args:
             run_id: The run.
             reason: Why, for people. Callers that wait for the run read it in ``RunTerminated``.
-            by: Who asks for it, such as ``user:ana``, for the audit trail.
+            by: The user who asks for it, such as ``user:ana``, for the audit trail.
 
         Raises:
             NotFound: The run does not exist.
@@ -235,15 +235,15 @@ class Client:
         self._background.call(self._async.terminate(run_id, reason=reason, by=by), "terminate")
 
     def retry(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> None:
-        """Have a failed run go on from where it failed, or a suspended one go on.
+        """Retry a failed run from the point of failure, or resume a suspended one.
 
-        One that failed because of its code was kept whole. One that failed for good keeps its journal, but for the
-        call that failed and what came after it; callers that waited for it keep its failure.
+        A run that failed retryably was kept whole. A run that failed for good keeps its journal up to the call that
+        failed; callers that waited for it keep its failure.
 
         Args:
             run_id: The run.
             reason: Why, for people.
-            by: Who asks for it, such as ``user:ana``, for the audit trail.
+            by: The user who asks for it, such as ``user:ana``, for the audit trail.
 
         Raises:
             NotFound: The run does not exist.
@@ -252,18 +252,18 @@ class Client:
         self._background.call(self._async.retry(run_id, reason=reason, by=by), "retry")
 
     def suspend(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
-        """Have a run wait until ``resume``: no worker gets it. Steps that run are finished first; nothing else begins.
+        """Suspend a run until ``resume``: no worker claims it. Running steps finish first; nothing else begins.
 
-        Answers, signals and timers that come meanwhile are kept, and delivered when it is resumed. Its deadline and
-        those of its questions go on. A run that is suspended already stays as it is.
+        Answers, signals and timers that arrive meanwhile are kept, and delivered when it is resumed. Its deadline and
+        those of its questions still apply. A suspended run stays as it is.
 
         Args:
             run_id: The run.
             reason: Why, for people.
-            by: Who asks for it, such as ``user:ana``, for the audit trail.
+            by: The user who asks for it, such as ``user:ana``, for the audit trail.
 
         Returns:
-            The run as it is now: ``running`` until its worker has let go of it.
+            The run as it is now: ``running`` until its worker has released it.
 
         Raises:
             NotFound: The run does not exist.
@@ -276,11 +276,11 @@ class Client:
         return self._background.call(self._async.suspend(run_id, reason=reason, by=by), "suspend")
 
     def resume(self, run_id: str, *, by: str | None = None) -> Run:
-        """Have a suspended run go on where it stopped. One that is not suspended stays as it is.
+        """Resume a suspended run where it stopped. A run that is not suspended stays as it is.
 
         Args:
             run_id: The run.
-            by: Who asks for it, such as ``user:ana``, for the audit trail.
+            by: The user who asks for it, such as ``user:ana``, for the audit trail.
 
         Raises:
             NotFound: The run does not exist.
@@ -291,17 +291,17 @@ class Client:
     def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
         """Return a run as JSON data, which ``load`` takes in another store: the run, its journal and its promises.
 
-        It is a copy, as the run is at one moment; here the run goes on. See docs/snapshots.md.
+        The snapshot is a copy at one moment; the run itself continues here. See docs/snapshots.md.
 
         Args:
             run_id: The run.
-            by: Who saves it, such as ``user:ana``, for the audit trail.
+            by: The user who saves it, such as ``user:ana``, for the audit trail.
 
         Raises:
             NotFound: The run does not exist.
-            SnapshotRefused: It waits for a promise or a run that is another run's, and would wait for ever elsewhere;
-                or the server redacts what a snapshot would show.
-            AccessDenied: A server lets admins only have them.
+            SnapshotRefused: It waits for a promise or a run that belongs to another run, and would wait permanently
+                elsewhere; or the server redacts data that a snapshot would contain.
+            AccessDenied: A server allows snapshots to admins only.
 
         Example::
 
@@ -310,29 +310,29 @@ class Client:
         return self._background.call(self._async.save(run_id, by=by), "save")
 
     def load(self, snapshot: Snapshot, *, by: str | None = None) -> Handle:
-        """Have a run go on here as it was saved. The same snapshot is loaded once.
+        """Load a run, which continues here as it was saved. A snapshot is loaded once.
 
         Args:
-            snapshot: What ``save`` returned, also in another store, and after JSON.
-            by: Who loads it, such as ``user:ana``, for the audit trail.
+            snapshot: The result of ``save``, from this or another store, also after a round trip through JSON.
+            by: The user who loads it, such as ``user:ana``, for the audit trail.
 
         Raises:
-            SnapshotRefused: The run, one of its child runs or promises is here, or its session goes on here.
-            InvalidValue: It is no snapshot, a newer Signoff's, or was changed; nothing is loaded.
+            SnapshotRefused: The run, one of its child runs or promises exists here, or its session continues here.
+            InvalidValue: It is not a snapshot, comes from a newer Signoff, or was changed; nothing is loaded.
             PayloadTooLarge: It is over 6 MiB, and this client's target is a server.
-            AccessDenied: A server lets admins only load them.
+            AccessDenied: A server allows snapshots to admins only.
         """
         return Handle(self._background.call(self._async.load(snapshot, by=by), "load"), self._background)
 
     def prune(self, older_than: timedelta) -> int:
-        """Delete runs that ended so long ago, with their journals and promises, in small batches.
+        """Delete runs that ended longer ago than ``older_than``, with their journals and promises, in small batches.
 
-        Runs that failed because of their code are kept: retry or cancel them. Links, keys and logins that expired or
-        were revoked so long ago are deleted, too, and so are deliveries that ended, and workflows that no worker has
-        announced for so long, and for a week at least.
+        Runs that failed retryably are kept: retry or cancel them. Links, keys and logins that expired or were revoked
+        as long ago are deleted too, and so are ended deliveries, and workflows that no worker has announced for as
+        long, and for at least a week.
 
         Returns:
-            How many runs.
+            The number of runs.
         """
         return self._background.call(self._async.prune(older_than), "prune")
 
@@ -356,18 +356,18 @@ class Client:
         """List open questions, oldest first. A page may be shorter than ``limit``, or empty, and have a ``next``.
 
         Args:
-            run_id: Only what this run asks.
-            user_id: Only what this person may answer, by their name, their groups and their roles.
-            groups: The groups they are in.
-            roles: The roles they have.
-            workflow: Only what runs of this workflow ask.
-            group: Only what runs in this group ask.
-            text: Only what has all these words in its text, its id, its run's id or its tool.
-            after: A former page's ``next``.
-            limit: How many at most.
+            run_id: Only questions of this run.
+            user_id: Only questions that this user may answer, by name, groups and roles.
+            groups: The user's groups.
+            roles: The user's roles.
+            workflow: Only questions of runs of this workflow.
+            group: Only questions of runs in this group.
+            text: Only questions with all these words in their text, id, run id or tool.
+            after: The ``next`` of the previous page.
+            limit: The most to return.
 
         Raises:
-            InvalidValue: A name is none, or they are too many.
+            InvalidValue: A name is not valid, or there are too many.
         """
         return self._background.call(
             self._async.questions(
@@ -397,24 +397,24 @@ class Client:
         digest: str | None = None,
         alike: Alike | None = None,
     ) -> Promise:
-        """Answer a question, or give one's vote where several must agree: it stays pending until they do.
+        """Answer a question, or vote where several users must agree: then it stays pending until they do.
 
         Args:
             question_id: The question.
             value: ``True`` or ``False`` for an approval; else a text, an option's value, a list of them, or a form.
-            user_id: Who answers.
-            groups: The groups they are in, without ``group:``; whoever calls vouches for it.
-            roles: The roles they have, likewise.
-            note: What they add in words.
-            request_id: Makes a repetition of this very answer a success without effect.
-            digest: What the answerer saw; refused if the question is another one.
-            alike: Which other questions about the same action are approved with it, for some time.
+            user_id: The user who answers.
+            groups: The user's groups, without ``group:``, which the caller vouches for.
+            roles: The user's roles, likewise.
+            note: A comment on the answer.
+            request_id: Makes a repeated call with the same answer succeed without effect.
+            digest: The digest of the question that the user saw; another question is refused.
+            alike: The other questions about the same action that are approved with it, and for how long.
 
         Raises:
             NotFound, WrongAnswer, AlreadySettled, RequestConflict
-            NotAllowed: They are not asked, or excluded, or nobody says who they are.
-            QuestionClaimed: Somebody else has claimed it.
-            AlreadyVoted: They have voted otherwise.
+            NotAllowed: The user is not an assignee, is excluded, or is not named.
+            QuestionClaimed: Another user has claimed it.
+            AlreadyVoted: The user has given another vote.
         """
         return self._background.call(
             self._async.answer(
@@ -454,7 +454,7 @@ class Handle:
         """Wait for the run's end and return its result.
 
         Args:
-            timeout: How long to wait, in seconds. The run itself goes on.
+            timeout: The most seconds to wait. The run itself continues.
 
         Raises:
             TimeoutError: It did not end in time.
@@ -493,11 +493,11 @@ class Handle:
         self._background.call(self._async.terminate(reason, by=by), "terminate")
 
     def suspend(self, reason: str | None = None, *, by: str | None = None) -> None:
-        """Have the run wait until ``resume``. See ``Client.suspend``."""
+        """Suspend the run until ``resume``. See ``Client.suspend``."""
         self._background.call(self._async.suspend(reason, by=by), "suspend")
 
     def resume(self, *, by: str | None = None) -> None:
-        """Have the suspended run go on. See ``Client.resume``."""
+        """Resume the suspended run. See ``Client.resume``."""
         self._background.call(self._async.resume(by=by), "resume")
 
     def signal(self, name: str, value: Any = None, *, request_id: str | None = None) -> bool:
@@ -506,7 +506,7 @@ class Handle:
 
 
 class Promises:
-    """Promises by their ids."""
+    """Creates, reads and settles promises."""
 
     def __init__(self, promises: AsyncPromises, background: Background) -> None:
         self._async = promises
@@ -515,14 +515,14 @@ class Promises:
     def create(
         self, id: str, *, timeout_seconds: float | None = None, data: Any = None, returns: Any = Any
     ) -> Promise:
-        """Create a promise that belongs to no run, or find it.
+        """Create a promise that does not belong to a run, or return the existing one.
 
         Args:
             id: Its id.
-            timeout_seconds: After how long it times out.
-            data: What to show to those who look at it.
-            returns: The type, or the JSON Schema, of its value: a resolution that does not fit is refused. The schema
-                is shown in the promise's data, as ``$returns``.
+            timeout_seconds: Seconds until it times out.
+            data: Data for people and programs that read the promise.
+            returns: The type, or the JSON Schema, of its value: a value that does not match is refused. The schema is
+                in the promise's data, as ``$returns``.
 
         Raises:
             IdConflict: The id is taken by a question or by a promise of a run.
@@ -542,12 +542,12 @@ class Promises:
     ) -> Promise:
         """Settle a promise with a value.
 
-        A text that is JSON of another type, such as ``json.dumps(False)``, is warned of: pass the value itself.
+        A string with JSON of another type, such as ``json.dumps(False)``, causes a warning: pass the value itself.
 
         Raises:
             NotFound, AlreadySettled, RequestConflict
-            InvalidValue: It is not what the promise returns.
-            NotSerializable: The value, or a part of it, would not come back as its own type either.
+            InvalidValue: The value does not match ``returns``.
+            NotSerializable: The value, or a part of it, cannot be restored with its own type.
         """
         return self._background.call(
             self._async.resolve(id, value, by=by, request_id=request_id), "promises.resolve"
@@ -556,7 +556,7 @@ class Promises:
     def reject(
         self, id: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
     ) -> Promise:
-        """Settle a promise with a reason against it, as plain JSON data; the run gets a ``PromiseRejected``.
+        """Reject a promise with a reason, which is plain JSON data. The run gets ``PromiseRejected``.
 
         Raises:
             NotFound, AlreadySettled, RequestConflict
@@ -567,12 +567,12 @@ class Promises:
         )
 
     def cancel(self, id: str, *, by: str | None = None, request_id: str | None = None) -> Promise:
-        """Settle a promise by withdrawing it; the run gets a ``PromiseCancelled``."""
+        """Cancel a promise. The run gets ``PromiseCancelled``."""
         return self._background.call(self._async.cancel(id, by=by, request_id=request_id), "promises.cancel")
 
 
 class Groups:
-    """Groups by their names.
+    """Pauses and limits the groups that workers poll.
 
     Example::
 
@@ -585,24 +585,24 @@ class Groups:
         self._background = background
 
     def list(self) -> Sequence[Group]:
-        """Return the groups that have runs, or were ever paused or limited, by name. Counts stop at 10,000."""
+        """Return the groups that have runs, or were once paused or limited, by name. Counts stop at 10,000."""
         return self._background.call(self._async.list(), "groups.list")
 
     def pause(self, name: str) -> None:
-        """Have no more runs of a group taken by workers. What is running goes on until it pauses or ends."""
+        """Pause a group: workers claim no more of its runs. Running runs continue until they pause or end."""
         self._background.call(self._async.pause(name), "groups.pause")
 
     def resume(self, name: str) -> None:
-        """Have runs of a paused group taken again."""
+        """Resume a paused group: workers claim its runs again."""
         self._background.call(self._async.resume(name), "groups.resume")
 
     def limit(self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None) -> None:
-        """Replace the limits of a group; what is not given is without limit.
+        """Replace the limits of a group. A limit that is not given is removed.
 
         Args:
             name: The group.
-            max_running: How many of its runs may be running at once. A paused run does not count.
-            starts_per: How often runs may start: so many at once, and then one each ``seconds / count``.
+            max_running: The most runs running at once. Paused runs do not count.
+            starts_per: The rate of starts: up to ``count`` at once, then one per ``seconds / count``.
 
         Raises:
             InvalidValue: A limit is not above 0.
@@ -613,7 +613,7 @@ class Groups:
 
 
 class Inbox:
-    """Who answers which question, and what happened to it.
+    """Manages the open questions of users, and reads the history of questions.
 
     Example::
 
@@ -633,19 +633,19 @@ class Inbox:
         groups: Collection[str] = (),
         roles: Collection[str] = (),
     ) -> Sequence[Promise | SignoffError]:
-        """Answer up to 100 questions, each by itself: one that is refused changes nothing about the others.
+        """Answer up to 100 questions. Each answer is given on its own: a refused one does not affect the others.
 
         Args:
             given: The answers.
-            user_id: Who answers.
-            groups: The groups they are in.
-            roles: The roles they have.
+            user_id: The user who answers.
+            groups: The user's groups.
+            roles: The user's roles.
 
         Returns:
-            What came of each, in the same order: the question, or why the answer was refused.
+            The results in the same order: the question, or the error if the answer was refused.
 
         Raises:
-            InvalidValue: They are too many, or a name is none.
+            InvalidValue: There are too many answers, or a name is not valid.
 
         Example::
 
@@ -659,7 +659,7 @@ class Inbox:
     def view(
         self, question_id: str, *, user_id: str, groups: Collection[str] = (), roles: Collection[str] = ()
     ) -> Promise:
-        """Show a question to somebody who may answer it, and record that they have seen it.
+        """Return a question to a user who may answer it, and record that the user has seen it.
 
         Raises:
             NotFound, NotAllowed
@@ -678,22 +678,22 @@ class Inbox:
         roles: Collection[str] = (),
         request_id: str | None = None,
     ) -> AuditEvent:
-        """Say something about a question, open or closed. ``history`` has what was said.
+        """Comment on a question, open or closed. ``history`` lists comments.
 
         Args:
             question_id: The question.
-            text: What is said, in 10,000 characters at most.
-            user_id: Who says it; they must be allowed to see the question.
-            groups: The groups they are in.
-            roles: The roles they have.
-            request_id: Makes a repetition of this very comment a success without effect.
+            text: The comment, up to 10,000 characters.
+            user_id: The user who comments, who must be allowed to see the question.
+            groups: The user's groups.
+            roles: The user's roles.
+            request_id: Makes a repeated call with the same comment succeed without effect.
 
         Returns:
-            The comment, as the audit trail has it.
+            The comment, as an event of the audit trail.
 
         Raises:
             NotFound, NotAllowed, RequestConflict
-            InvalidValue: It is empty or too long.
+            InvalidValue: The comment is empty or too long.
 
         Example::
 
@@ -709,7 +709,7 @@ class Inbox:
     def claim(
         self, question_id: str, *, user_id: str, groups: Collection[str] = (), roles: Collection[str] = ()
     ) -> Promise:
-        """Say that this person will answer: nobody else can until it is released, delegated or escalated.
+        """Claim a question: no other user can answer it until it is released, delegated or escalated.
 
         Raises:
             NotFound, NotAllowed, QuestionClaimed, AlreadySettled
@@ -719,7 +719,7 @@ class Inbox:
         )
 
     def release(self, question_id: str, *, user_id: str) -> Promise:
-        """Let others answer again what this person has claimed. Raises NotFound, NotAllowed, AlreadySettled."""
+        """Release a claimed question for other users. Raises NotFound, NotAllowed, AlreadySettled."""
         return self._background.call(self._async.release(question_id, user_id=user_id), "inbox.release")
 
     def delegate(
@@ -732,19 +732,19 @@ class Inbox:
         roles: Collection[str] = (),
         note: str | None = None,
     ) -> Promise:
-        """Have others answer instead of all who may now.
+        """Delegate a question: the new assignees replace all current ones.
 
         Args:
             question_id: The question.
-            to: Who answers from now on: ``user:bob``, ``group:finance``, ``role:approver``.
-            user_id: Who delegates; they must be allowed to answer.
-            groups: The groups they are in.
-            roles: The roles they have.
-            note: Why.
+            to: The new assignees: ``user:bob``, ``group:finance``, ``role:approver``.
+            user_id: The user who delegates, who must be allowed to answer.
+            groups: The user's groups.
+            roles: The user's roles.
+            note: The reason.
 
         Raises:
             NotFound, NotAllowed, QuestionClaimed, AlreadySettled
-            InvalidValue: A name is none, or must not answer.
+            InvalidValue: A name is not valid, or must not answer.
         """
         return self._background.call(
             self._async.delegate(question_id, to, user_id=user_id, groups=groups, roles=roles, note=note),
@@ -759,13 +759,13 @@ class Inbox:
         reason: str | None = None,
         request_id: str | None = None,
     ) -> Promise:
-        """Withdraw a question, whoever is asked: the workflow gets ``QuestionCancelled`` where it waits.
+        """Withdraw a question, regardless of its assignees. The workflow gets ``QuestionCancelled`` where it waits.
 
         Args:
             question_id: The question.
-            by: Who does it.
-            reason: Why; the workflow is told.
-            request_id: Makes a repetition a success without effect.
+            by: The user who withdraws it.
+            reason: The reason, which the workflow receives.
+            request_id: Makes a repeated call succeed without effect.
 
         Raises:
             NotFound, AlreadySettled, RequestConflict
@@ -777,17 +777,18 @@ class Inbox:
     def reassign(
         self, question_id: str, to: Sequence[str], *, by: str | None = None, reason: str | None = None
     ) -> Promise:
-        """Have others answer, whoever is asked now, and whether or not ``by`` is. A claim ends, votes stay.
+        """Reassign a question, regardless of its assignees; ``by`` need not be one. A claim ends, votes stay.
 
         Args:
             question_id: The question.
-            to: Who answers from now on: ``user:bob``, ``group:finance``, ``role:approver``.
-            by: Who does it.
-            reason: Why.
+            to: The new assignees: ``user:bob``, ``group:finance``, ``role:approver``.
+            by: The user who reassigns it.
+            reason: The reason.
 
         Raises:
             NotFound, AlreadySettled
-            InvalidValue: Nobody is named, a name is none or must not answer, or they are too few to agree.
+            InvalidValue: There are no assignees, a name is not valid or must not answer, or they are too few for the
+                quorum.
         """
         return self._background.call(
             self._async.reassign(question_id, to, by=by, reason=reason), "inbox.reassign"
@@ -796,17 +797,17 @@ class Inbox:
     def move_deadline(
         self, question_id: str, timeout_seconds: float, *, by: str | None = None, reason: str | None = None
     ) -> Promise:
-        """Have people answer a question, which has a deadline, until another time.
+        """Move the deadline of a question that has one.
 
         Args:
             question_id: The question.
-            timeout_seconds: How long from now, also where only working time counted.
-            by: Who does it.
-            reason: Why.
+            timeout_seconds: The new deadline in seconds from now, even if only working time counted before.
+            by: The user who moves it.
+            reason: The reason.
 
         Raises:
             NotFound, AlreadySettled
-            InvalidValue: It has no deadline: its workflow does not reckon with one.
+            InvalidValue: The question has no deadline, so its workflow does not expect one.
         """
         return self._background.call(
             self._async.move_deadline(question_id, timeout_seconds, by=by, reason=reason),
@@ -821,10 +822,10 @@ class Inbox:
         after: str | None = None,
         limit: int = 100,
     ) -> Page[AuditEvent]:
-        """List what happened to a question, to the questions of a run, or to all, in order.
+        """List the audit events of a question, of a run's questions, or of all questions, oldest first.
 
         Raises:
-            NotAuthenticated: The client is of a server, and has no key.
+            NotAuthenticated: The client of a server has no key.
         """
         return self._background.call(
             self._async.history(question_id=question_id, run_id=run_id, after=after, limit=limit),
@@ -833,7 +834,7 @@ class Inbox:
 
 
 class Rules:
-    """Rules by their ids. One is made by approving a question: ``client.answer(id, True, alike=Alike(3600))``.
+    """Lists and revokes rules. A rule is created with an approval: ``client.answer(id, True, alike=Alike(3600))``.
 
     Example::
 
@@ -858,12 +859,12 @@ class Rules:
         """List rules, oldest first.
 
         Args:
-            user_id: Only whose maker this is.
-            tool: Only about this tool.
-            in_force: Only those that approve something now.
-            session_id: Only those for this session; empty: only those for none.
-            after: A former page's ``next``.
-            limit: How many at most.
+            user_id: Only rules that this user created.
+            tool: Only rules about this tool.
+            in_force: Only rules that are in force now.
+            session_id: Only rules for this session; empty: only rules without a session.
+            after: The ``next`` of the previous page.
+            limit: The most to return.
         """
         return self._background.call(
             self._async.list(
@@ -873,7 +874,7 @@ class Rules:
         )
 
     def revoke(self, rule_id: str, *, by: str | None = None, reason: str | None = None) -> Rule:
-        """Have a rule approve nothing more. What it has approved stays; revoking it again changes nothing.
+        """Revoke a rule. Questions that it has approved stay approved. A repeated call has no effect.
 
         Raises:
             NotFound: There is no such rule.
@@ -882,7 +883,7 @@ class Rules:
 
 
 class Sessions:
-    """Sessions by their ids. One begins with the first run that is started in it.
+    """Reads sessions. A session exists from its first run on.
 
     Example::
 
@@ -897,25 +898,25 @@ class Sessions:
         self._background = background
 
     def get(self, session_id: str) -> Session:
-        """Return a session. Its runs are listed by ``client.list(session_id=...)``.
+        """Return a session. ``client.list(session_id=...)`` lists its runs.
 
         Raises:
-            NotFound: No run was ever started in it.
+            NotFound: The session has no runs.
         """
         return self._background.call(self._async.get(session_id), "sessions.get")
 
     def list(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
-        """List sessions; the one in which a run was started last comes first.
+        """List sessions, the one with the newest run first.
 
         Args:
-            after: A former page's ``next``.
-            limit: How many at most.
+            after: The ``next`` of the previous page.
+            limit: The most to return.
         """
         return self._background.call(self._async.list(after=after, limit=limit), "sessions.list")
 
 
 class Workflows:
-    """What workers run, as they last announced it.
+    """Lists the workflows that workers last announced.
 
     Example::
 
@@ -932,14 +933,14 @@ class Workflows:
     ) -> Page[WorkflowInfo]:
         """List workflows by name, then by group and version.
 
-        Workers announce what they run when they begin and every hour; what nobody announces any more stays, with its
-        ``seen_at``, until retention deletes it.
+        Workers announce their workflows when they start and every hour. A workflow that is no longer announced stays
+        in the list, with its ``seen_at``, until retention deletes it.
 
         Args:
-            name: Only those of this name.
-            group: Only those of this group's workers.
-            after: A former page's ``next``.
-            limit: How many at most.
+            name: Only workflows with this name.
+            group: Only workflows of this group's workers.
+            after: The ``next`` of the previous page.
+            limit: The most to return.
         """
         return self._background.call(
             self._async.list(name=name, group=group, after=after, limit=limit), "workflows.list"
@@ -947,7 +948,7 @@ class Workflows:
 
 
 class Links:
-    """Addresses by which one person answers one question, once, without signing in.
+    """Manages answer links: addresses with which one user answers one question once, without signing in.
 
     Example::
 
@@ -969,20 +970,20 @@ class Links:
         lifetime_seconds: float = LIFETIME_SECONDS,
         by: str | None = None,
     ) -> NewLink:
-        """Make a link. Whoever has its address is taken for that person; nobody can be told it again.
+        """Create a link. Anyone with its address can answer as this user. The address is returned this once.
 
         Args:
             question_id: The question.
-            user_id: Who answers by it.
-            groups: The groups they are in; the caller vouches for it.
-            roles: The roles they have; likewise.
-            lifetime_seconds: How long it is good; never longer than until the question's deadline.
-            by: Who makes it.
+            user_id: The user who answers with it.
+            groups: The user's groups, which the caller vouches for.
+            roles: The user's roles, likewise.
+            lifetime_seconds: How long it is valid, at most until the question's deadline.
+            by: The user who creates it.
 
         Raises:
             NotFound, AlreadySettled
-            NotAllowed: They may not answer the question.
-            InvalidValue: A name is none, or the lifetime no number of seconds above 0.
+            NotAllowed: The user may not answer the question.
+            InvalidValue: A name is not valid, or the lifetime is not above 0.
         """
         return self._background.call(
             self._async.create(
@@ -997,16 +998,16 @@ class Links:
         )
 
     def list(self, question_id: str, *, after: str | None = None, limit: int = 100) -> Page[Token]:
-        """List a question's links, open or not, oldest first. Raises NotFound."""
+        """List a question's links, oldest first, ended ones included. Raises NotFound."""
         return self._background.call(self._async.list(question_id, after=after, limit=limit), "links.list")
 
     def revoke(self, link_id: str, *, by: str | None = None) -> Token:
-        """Have a link open nothing any more. Raises NotFound."""
+        """Revoke a link. Raises NotFound."""
         return self._background.call(self._async.revoke(link_id, by=by), "links.revoke")
 
 
 class Schedules:
-    """Schedules by their ids.
+    """Creates, reads, pauses and deletes schedules.
 
     Example::
 
@@ -1032,7 +1033,7 @@ class Schedules:
         priority: int = 0,
         **kwargs: Any,
     ) -> Schedule:
-        """Create a schedule, or change the one that has the id. A paused one stays paused.
+        """Create a schedule, or change the schedule with this id. A paused schedule stays paused.
 
         At each of its times a run is started, once, with the id ``{id}:2026-01-01T09:00+01:00``.
 
@@ -1041,15 +1042,15 @@ class Schedules:
             workflow: A registered function, or a workflow's name.
             args: The arguments of each run.
             cron: Minute, hour, day, month, weekday: ``0 9 * * MON-FRI``.
-            timezone: In which zone that is meant, such as ``Europe/Berlin``.
-            catch_up: What to do about times that passed while nothing was up: ``latest`` starts one run for the last
+            timezone: The time zone of the expression, such as ``Europe/Berlin``.
+            catch_up: The treatment of times that passed while no worker was up: ``latest`` starts one run for the last
                 of them, ``all`` one for each of the last 100, ``skip`` none.
             group: The group whose workers run them.
             priority: As in ``start``.
             kwargs: Further arguments of each run.
 
         Raises:
-            InvalidValue: No such expression or time zone, or arguments that do not fit.
+            InvalidValue: The expression, the time zone or the arguments are not valid.
         """
         return self._background.call(
             self._async.put(
@@ -1071,15 +1072,15 @@ class Schedules:
         return self._background.call(self._async.get(id), "schedules.get")
 
     def list(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
-        """List schedules by id; ``after`` is a former page's ``next``."""
+        """List schedules by id; ``after`` is the ``next`` of the previous page."""
         return self._background.call(self._async.list(after=after, limit=limit), "schedules.list")
 
     def pause(self, id: str) -> Schedule:
-        """Have a schedule start nothing more. Raises NotFound."""
+        """Pause a schedule: it starts no more runs. Raises NotFound."""
         return self._background.call(self._async.pause(id), "schedules.pause")
 
     def resume(self, id: str) -> Schedule:
-        """Have a paused schedule go on with its next time; those that passed meanwhile are gone. Raises NotFound."""
+        """Resume a paused schedule with its next time; times that passed meanwhile are skipped. Raises NotFound."""
         return self._background.call(self._async.resume(id), "schedules.resume")
 
     def delete(self, id: str) -> None:
@@ -1088,7 +1089,7 @@ class Schedules:
 
 
 class Notifications:
-    """What channels have told people and other systems.
+    """Lists the deliveries of channels, and sends them again.
 
     Example::
 
@@ -1113,10 +1114,10 @@ class Notifications:
 
         Args:
             state: ``pending``, ``delivered``, ``dropped`` or ``dead``; None: any.
-            channel: Of this channel only.
-            question_id: About this question only.
-            after: A former page's ``next``.
-            limit: How many at most.
+            channel: Only deliveries of this channel.
+            question_id: Only deliveries about this question.
+            after: The ``next`` of the previous page.
+            limit: The most to return.
         """
         return self._background.call(
             self._async.list(state=state, channel=channel, question_id=question_id, after=after, limit=limit),
@@ -1124,5 +1125,5 @@ class Notifications:
         )
 
     def redeliver(self, delivery_id: str) -> Delivery:
-        """Have a delivery that has ended sent again, after what is pending to the same recipient. Raises NotFound."""
+        """Send an ended delivery again, after those pending for the same recipient. Raises NotFound."""
         return self._background.call(self._async.redeliver(delivery_id), "notifications.redeliver")

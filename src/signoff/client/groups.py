@@ -1,4 +1,4 @@
-"""Pausing and limiting the groups that workers poll, from outside."""
+"""Client operations on groups: pause and limit them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from signoff.records.names import check_size, check_text
 
 
 class GroupBackend(Protocol):
-    """What it talks to: a store in this process, or a server."""
+    """Operations of the backend: a store in this process, or a server."""
 
     async def list_groups(self) -> Sequence[Group]: ...
     async def pause_group(self, name: str) -> None: ...
@@ -22,7 +22,7 @@ class GroupBackend(Protocol):
 
 
 class AsyncGroups:
-    """Groups by their names.
+    """Pauses and limits the groups that workers poll.
 
     Example::
 
@@ -34,26 +34,26 @@ class AsyncGroups:
         self._backend = backend
 
     async def list(self) -> Sequence[Group]:
-        """Return the groups that have runs, or were ever paused or limited, by name. Counts stop at 10,000."""
+        """Return the groups that have runs, or were once paused or limited, by name. Counts stop at 10,000."""
         return await self._backend.list_groups()
 
     async def pause(self, name: str) -> None:
-        """Have no more runs of a group taken by workers. What is running goes on until it pauses or ends."""
+        """Pause a group: workers claim no more of its runs. Running runs continue until they pause or end."""
         await self._backend.pause_group(check_group(name))
 
     async def resume(self, name: str) -> None:
-        """Have runs of a paused group taken again."""
+        """Resume a paused group: workers claim its runs again."""
         await self._backend.resume_group(check_group(name))
 
     async def limit(
         self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
     ) -> None:
-        """Replace the limits of a group; what is not given is without limit.
+        """Replace the limits of a group. A limit that is not given is removed.
 
         Args:
             name: The group.
-            max_running: How many of its runs may be running at once. A paused run does not count.
-            starts_per: How often runs may start: so many at once, and then one each ``seconds / count``.
+            max_running: The most runs running at once. Paused runs do not count.
+            starts_per: The rate of starts: up to ``count`` at once, then one per ``seconds / count``.
 
         Raises:
             InvalidValue: A limit is not above 0.
@@ -62,7 +62,7 @@ class AsyncGroups:
 
 
 def check_group(name: str) -> str:
-    """Return a group's name if it can be one. Raises InvalidValue."""
+    """Return a valid group name. Raises InvalidValue for others."""
     check_text("group", name)
     if not 0 < len(name) <= 256 or not name.isprintable() or name != name.strip():
         raise InvalidValue(

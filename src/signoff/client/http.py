@@ -95,7 +95,7 @@ NEVER: Sequence[float] = ()
 QUICK: Sequence[float] = (0.1, 0.3, 0.9)
 """Pauses in seconds before a call is sent again that can be sent again."""
 PATIENT: Sequence[float] = (*QUICK, 2.0, 4.0, 8.0, 15.0)
-"""The same, for whoever waits for a run anyway and has reached the server before."""
+"""The same, for callers that wait for a run and have reached the server before."""
 
 _BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout)
 
@@ -116,7 +116,7 @@ class HttpBackend:
         key: An API key.
 
     Raises:
-        InvalidValue: It is no such URL, or can be no key.
+        InvalidValue: The URL or the key is not valid.
     """
 
     def __init__(self, url: str, key: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What people do with questions besides answering them, from outside, and what happened to these."""
+"""Client operations on questions: bulk answers, comments, claims, delegation, and their history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from signoff.records.responders import Responder
 
 
 class InboxBackend(Protocol):
-    """What it talks to: a store in this process, or a server."""
+    """Operations of the backend: a store in this process, or a server."""
 
     async def answer_all(
         self, given: Sequence[GivenAnswer], responder: Responder
@@ -45,7 +45,7 @@ class InboxBackend(Protocol):
 
 
 class AsyncInbox:
-    """Who answers which question, and what happened to it.
+    """Manages the open questions of users, and reads the history of questions.
 
     Example::
 
@@ -64,19 +64,19 @@ class AsyncInbox:
         groups: Collection[str] = (),
         roles: Collection[str] = (),
     ) -> Sequence[Promise | SignoffError]:
-        """Answer up to 100 questions, each by itself: one that is refused changes nothing about the others.
+        """Answer up to 100 questions. Each answer is given on its own: a refused one does not affect the others.
 
         Args:
             given: The answers.
-            user_id: Who answers.
-            groups: The groups they are in.
-            roles: The roles they have.
+            user_id: The user who answers.
+            groups: The user's groups.
+            roles: The user's roles.
 
         Returns:
-            What came of each, in the same order: the question, or why the answer was refused.
+            The results in the same order: the question, or the error if the answer was refused.
 
         Raises:
-            InvalidValue: They are too many, or a name is none.
+            InvalidValue: There are too many answers, or a name is not valid.
 
         Example::
 
@@ -88,7 +88,7 @@ class AsyncInbox:
     async def view(
         self, question_id: str, *, user_id: str, groups: Collection[str] = (), roles: Collection[str] = ()
     ) -> Promise:
-        """Show a question to somebody who may answer it, and record that they have seen it.
+        """Return a question to a user who may answer it, and record that the user has seen it.
 
         Raises:
             NotFound, NotAllowed
@@ -106,22 +106,22 @@ class AsyncInbox:
         roles: Collection[str] = (),
         request_id: str | None = None,
     ) -> AuditEvent:
-        """Say something about a question, open or closed. ``history`` has what was said.
+        """Comment on a question, open or closed. ``history`` lists comments.
 
         Args:
             question_id: The question.
-            text: What is said, in 10,000 characters at most.
-            user_id: Who says it; they must be allowed to see the question.
-            groups: The groups they are in.
-            roles: The roles they have.
-            request_id: Makes a repetition of this very comment a success without effect.
+            text: The comment, up to 10,000 characters.
+            user_id: The user who comments, who must be allowed to see the question.
+            groups: The user's groups.
+            roles: The user's roles.
+            request_id: Makes a repeated call with the same comment succeed without effect.
 
         Returns:
-            The comment, as the audit trail has it.
+            The comment, as an event of the audit trail.
 
         Raises:
             NotFound, NotAllowed, RequestConflict
-            InvalidValue: It is empty or too long.
+            InvalidValue: The comment is empty or too long.
 
         Example::
 
@@ -133,7 +133,7 @@ class AsyncInbox:
     async def claim(
         self, question_id: str, *, user_id: str, groups: Collection[str] = (), roles: Collection[str] = ()
     ) -> Promise:
-        """Say that this person will answer: nobody else can until it is released, delegated or escalated.
+        """Claim a question: no other user can answer it until it is released, delegated or escalated.
 
         Raises:
             NotFound, NotAllowed, QuestionClaimed, AlreadySettled
@@ -142,7 +142,7 @@ class AsyncInbox:
         return await self._backend.claim_question(question_id, responder)
 
     async def release(self, question_id: str, *, user_id: str) -> Promise:
-        """Let others answer again what this person has claimed. Raises NotFound, NotAllowed, AlreadySettled."""
+        """Release a claimed question for other users. Raises NotFound, NotAllowed, AlreadySettled."""
         return await self._backend.release_question(question_id, Responder(user_id))
 
     async def delegate(
@@ -155,19 +155,19 @@ class AsyncInbox:
         roles: Collection[str] = (),
         note: str | None = None,
     ) -> Promise:
-        """Have others answer instead of all who may now.
+        """Delegate a question: the new assignees replace all current ones.
 
         Args:
             question_id: The question.
-            to: Who answers from now on: ``user:bob``, ``group:finance``, ``role:approver``.
-            user_id: Who delegates; they must be allowed to answer.
-            groups: The groups they are in.
-            roles: The roles they have.
-            note: Why.
+            to: The new assignees: ``user:bob``, ``group:finance``, ``role:approver``.
+            user_id: The user who delegates, who must be allowed to answer.
+            groups: The user's groups.
+            roles: The user's roles.
+            note: The reason.
 
         Raises:
             NotFound, NotAllowed, QuestionClaimed, AlreadySettled
-            InvalidValue: A name is none, or must not answer.
+            InvalidValue: A name is not valid, or must not answer.
         """
         responder = Responder.of(user_id, groups, roles)
         return await self._backend.delegate_question(question_id, responder, to, note)
@@ -180,13 +180,13 @@ class AsyncInbox:
         reason: str | None = None,
         request_id: str | None = None,
     ) -> Promise:
-        """Withdraw a question, whoever is asked: the workflow gets ``QuestionCancelled`` where it waits.
+        """Withdraw a question, regardless of its assignees. The workflow gets ``QuestionCancelled`` where it waits.
 
         Args:
             question_id: The question.
-            by: Who does it.
-            reason: Why; the workflow is told.
-            request_id: Makes a repetition a success without effect.
+            by: The user who withdraws it.
+            reason: The reason, which the workflow receives.
+            request_id: Makes a repeated call succeed without effect.
 
         Raises:
             NotFound, AlreadySettled, RequestConflict
@@ -196,34 +196,35 @@ class AsyncInbox:
     async def reassign(
         self, question_id: str, to: Sequence[str], *, by: str | None = None, reason: str | None = None
     ) -> Promise:
-        """Have others answer, whoever is asked now, and whether or not ``by`` is. A claim ends, votes stay.
+        """Reassign a question, regardless of its assignees; ``by`` need not be one. A claim ends, votes stay.
 
         Args:
             question_id: The question.
-            to: Who answers from now on: ``user:bob``, ``group:finance``, ``role:approver``.
-            by: Who does it.
-            reason: Why.
+            to: The new assignees: ``user:bob``, ``group:finance``, ``role:approver``.
+            by: The user who reassigns it.
+            reason: The reason.
 
         Raises:
             NotFound, AlreadySettled
-            InvalidValue: Nobody is named, a name is none or must not answer, or they are too few to agree.
+            InvalidValue: There are no assignees, a name is not valid or must not answer, or they are too few for the
+                quorum.
         """
         return await self._backend.reassign_question(question_id, to, by=by, reason=reason)
 
     async def move_deadline(
         self, question_id: str, timeout_seconds: float, *, by: str | None = None, reason: str | None = None
     ) -> Promise:
-        """Have people answer a question, which has a deadline, until another time.
+        """Move the deadline of a question that has one.
 
         Args:
             question_id: The question.
-            timeout_seconds: How long from now, also where only working time counted.
-            by: Who does it.
-            reason: Why.
+            timeout_seconds: The new deadline in seconds from now, even if only working time counted before.
+            by: The user who moves it.
+            reason: The reason.
 
         Raises:
             NotFound, AlreadySettled
-            InvalidValue: It has no deadline: its workflow does not reckon with one.
+            InvalidValue: The question has no deadline, so its workflow does not expect one.
         """
         return await self._backend.move_deadline(question_id, timeout_seconds, by=by, reason=reason)
 
@@ -235,9 +236,9 @@ class AsyncInbox:
         after: str | None = None,
         limit: int = 100,
     ) -> Page[AuditEvent]:
-        """List what happened to a question, to the questions of a run, or to all, in order.
+        """List the audit events of a question, of a run's questions, or of all questions, oldest first.
 
         Raises:
-            NotAuthenticated: The client is of a server, and has no key.
+            NotAuthenticated: The client of a server has no key.
         """
         return await self._backend.list_audit(AuditFilter(question_id, run_id), after=after, limit=limit)

@@ -1,4 +1,4 @@
-"""Answer links from outside: made for a person, listed, revoked."""
+"""Client operations on answer links: create, list and revoke them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from signoff.records.responders import Responder
 
 
 class LinkBackend(Protocol):
-    """What it talks to: a store in this process, or a server."""
+    """Operations of the backend: a store in this process, or a server."""
 
     async def create_link(
         self, question_id: str, responder: Responder, *, lifetime_seconds: float, by: str | None = None
@@ -24,7 +24,7 @@ class LinkBackend(Protocol):
 
 
 class AsyncLinks:
-    """Addresses by which one person answers one question, once, without signing in.
+    """Manages answer links: addresses with which one user answers one question once, without signing in.
 
     Example::
 
@@ -45,20 +45,20 @@ class AsyncLinks:
         lifetime_seconds: float = LIFETIME_SECONDS,
         by: str | None = None,
     ) -> NewLink:
-        """Make a link. Whoever has its address is taken for that person; nobody can be told it again.
+        """Create a link. Anyone with its address can answer as this user. The address is returned this once.
 
         Args:
             question_id: The question.
-            user_id: Who answers by it.
-            groups: The groups they are in; the caller vouches for it.
-            roles: The roles they have; likewise.
-            lifetime_seconds: How long it is good; never longer than until the question's deadline.
-            by: Who makes it.
+            user_id: The user who answers with it.
+            groups: The user's groups, which the caller vouches for.
+            roles: The user's roles, likewise.
+            lifetime_seconds: How long it is valid, at most until the question's deadline.
+            by: The user who creates it.
 
         Raises:
             NotFound, AlreadySettled
-            NotAllowed: They may not answer the question.
-            InvalidValue: A name is none, or the lifetime no number of seconds above 0.
+            NotAllowed: The user may not answer the question.
+            InvalidValue: A name is not valid, or the lifetime is not above 0.
         """
         responder = Responder.of(user_id, groups, roles)
         return await self._backend.create_link(
@@ -66,9 +66,9 @@ class AsyncLinks:
         )
 
     async def list(self, question_id: str, *, after: str | None = None, limit: int = 100) -> Page[Token]:
-        """List a question's links, open or not, oldest first. Raises NotFound."""
+        """List a question's links, oldest first, ended ones included. Raises NotFound."""
         return await self._backend.list_links(question_id, after=after, limit=limit)
 
     async def revoke(self, link_id: str, *, by: str | None = None) -> Token:
-        """Have a link open nothing any more. Raises NotFound."""
+        """Revoke a link. Raises NotFound."""
         return await self._backend.revoke_link(link_id, by=by)

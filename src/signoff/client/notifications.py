@@ -18,7 +18,7 @@ class DeliveryBackend(Protocol):
 
 
 class AsyncNotifications:
-    """What channels have told people and other systems.
+    """Lists the deliveries of channels, and sends them again.
 
     Example::
 
@@ -42,14 +42,14 @@ class AsyncNotifications:
 
         Args:
             state: ``pending``, ``delivered``, ``dropped`` or ``dead``; None: any.
-            channel: Of this channel only.
-            question_id: About this question only.
-            after: A former page's ``next``.
-            limit: How many at most.
+            channel: Only deliveries of this channel.
+            question_id: Only deliveries about this question.
+            after: The ``next`` of the previous page.
+            limit: The most to return.
         """
         which = DeliveryFilter(None if state is None else DeliveryState(state), channel, question_id)
         return await self._backend.list_deliveries(which, after=after, limit=limit)
 
     async def redeliver(self, delivery_id: str) -> Delivery:
-        """Have a delivery that has ended sent again, after what is pending to the same recipient. Raises NotFound."""
+        """Send an ended delivery again, after those pending for the same recipient. Raises NotFound."""
         return await self._backend.redeliver(delivery_id)

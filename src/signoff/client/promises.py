@@ -1,4 +1,4 @@
-"""Promises from outside: creating, looking at and settling them."""
+"""Client operations on promises: create, read and settle them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from signoff.records.start_options import check_id
 
 
 class PromiseBackend(Protocol):
-    """What it talks to: a store in this process, or a server."""
+    """Operations of the backend: a store in this process, or a server."""
 
     async def create_promise(
         self, new: NewPromise, *, timeout_seconds: float | None = None
@@ -21,7 +21,7 @@ class PromiseBackend(Protocol):
 
 
 class AsyncPromises:
-    """Promises by their ids."""
+    """Creates, reads and settles promises."""
 
     def __init__(self, backend: PromiseBackend) -> None:
         self._backend = backend
@@ -29,14 +29,14 @@ class AsyncPromises:
     async def create(
         self, id: str, *, timeout_seconds: float | None = None, data: Any = None, returns: Any = Any
     ) -> Promise:
-        """Create a promise that belongs to no run, or find it.
+        """Create a promise that does not belong to a run, or return the existing one.
 
         Args:
             id: Its id.
-            timeout_seconds: After how long it times out.
-            data: What to show to those who look at it.
-            returns: The type, or the JSON Schema, of its value: a resolution that does not fit is refused. The schema
-                is shown in the promise's data, as ``$returns``.
+            timeout_seconds: Seconds until it times out.
+            data: Data for people and programs that read the promise.
+            returns: The type, or the JSON Schema, of its value: a value that does not match is refused. The schema is
+                in the promise's data, as ``$returns``.
 
         Raises:
             IdConflict: The id is taken by a question or by a promise of a run.
@@ -55,12 +55,12 @@ class AsyncPromises:
     ) -> Promise:
         """Settle a promise with a value.
 
-        A text that is JSON of another type, such as ``json.dumps(False)``, is warned of: pass the value itself.
+        A string with JSON of another type, such as ``json.dumps(False)``, causes a warning: pass the value itself.
 
         Raises:
             NotFound, AlreadySettled, RequestConflict
-            InvalidValue: It is not what the promise returns.
-            NotSerializable: The value, or a part of it, would not come back as its own type either.
+            InvalidValue: The value does not match ``returns``.
+            NotSerializable: The value, or a part of it, cannot be restored with its own type.
         """
         warn_of_json_text(f"promise {id!r}", value)
         return await self._settle(id, PromiseState.RESOLVED, value, by, request_id)
@@ -68,7 +68,7 @@ class AsyncPromises:
     async def reject(
         self, id: str, value: Any = None, *, by: str | None = None, request_id: str | None = None
     ) -> Promise:
-        """Settle a promise with a reason against it, as plain JSON data; the run gets a ``PromiseRejected``.
+        """Reject a promise with a reason, which is plain JSON data. The run gets ``PromiseRejected``.
 
         Raises:
             NotFound, AlreadySettled, RequestConflict
@@ -77,7 +77,7 @@ class AsyncPromises:
         return await self._settle(id, PromiseState.REJECTED, value, by, request_id)
 
     async def cancel(self, id: str, *, by: str | None = None, request_id: str | None = None) -> Promise:
-        """Settle a promise by withdrawing it; the run gets a ``PromiseCancelled``."""
+        """Cancel a promise. The run gets ``PromiseCancelled``."""
         return await self._settle(id, PromiseState.CANCELLED, None, by, request_id)
 
     async def _settle(

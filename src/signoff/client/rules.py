@@ -1,4 +1,4 @@
-"""What people have approved in their name for some time, from outside: listing and revoking it."""
+"""Client operations on rules (standing approvals): list and revoke them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from signoff.records.paging import Page, RuleFilter
 
 
 class RuleBackend(Protocol):
-    """What it talks to: a store in this process, or a server."""
+    """Operations of the backend: a store in this process, or a server."""
 
     async def list_rules(
         self, which: RuleFilter, *, after: str | None = None, limit: int = 100
@@ -18,7 +18,7 @@ class RuleBackend(Protocol):
 
 
 class AsyncRules:
-    """Rules by their ids. One is made by approving a question: ``client.answer(id, True, alike=Alike(3600))``.
+    """Lists and revokes rules. A rule is created with an approval: ``client.answer(id, True, alike=Alike(3600))``.
 
     Example::
 
@@ -42,19 +42,19 @@ class AsyncRules:
         """List rules, oldest first.
 
         Args:
-            user_id: Only whose maker this is.
-            tool: Only about this tool.
-            in_force: Only those that approve something now.
-            session_id: Only those for this session; empty: only those for none.
-            after: A former page's ``next``.
-            limit: How many at most.
+            user_id: Only rules that this user created.
+            tool: Only rules about this tool.
+            in_force: Only rules that are in force now.
+            session_id: Only rules for this session; empty: only rules without a session.
+            after: The ``next`` of the previous page.
+            limit: The most to return.
         """
         by = None if user_id is None else user_id.removeprefix("user:")
         which = RuleFilter(by, tool, in_force, session_id)
         return await self._backend.list_rules(which, after=after, limit=limit)
 
     async def revoke(self, rule_id: str, *, by: str | None = None, reason: str | None = None) -> Rule:
-        """Have a rule approve nothing more. What it has approved stays; revoking it again changes nothing.
+        """Revoke a rule. Questions that it has approved stay approved. A repeated call has no effect.
 
         Raises:
             NotFound: There is no such rule.

@@ -1,4 +1,4 @@
-"""Waiting for the end of a run, refused in a step that the run itself waits for."""
+"""Waits for the end of a run. Refused in a step that the run itself waits for."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from signoff.observability.current_run import current_attempt
 from signoff.records import Run
 
 DEEPEST: Final = 100
-"""How many ancestors of a step's run are looked at."""
+"""The most ancestors of a step's run to check."""
 
 
 class RunBackend(Protocol):
-    """What it talks to: a store in this process, or a server."""
+    """Operations of the backend: a store in this process, or a server."""
 
     async def get_run(self, run_id: str) -> Run: ...
     async def wait(self, run_id: str) -> Run: ...
@@ -23,20 +23,20 @@ async def end_of(backend: RunBackend, run_id: str) -> Run:
     """Wait for the end of a run and return it.
 
     Args:
-        backend: Where the run is.
+        backend: The run's backend.
         run_id: The run.
 
     Raises:
         NotFound: The run does not exist.
-        CircularWait: The caller is a step of that run, of a run that it waits for as an ancestor, or of a run that
-            comes before it in its session: neither could end.
+        CircularWait: The caller is a step of that run, of a descendant that it waits for, or of an earlier run in its
+            session: neither could end.
     """
     await refuse_circle(backend, run_id)
     return await backend.wait(run_id)
 
 
 async def refuse_circle(backend: RunBackend, run_id: str) -> None:
-    """Raise CircularWait if the caller is a step and must not wait for the end of a run. See ``end_of``."""
+    """Raise CircularWait if the caller is a step that must not wait for the end of a run. See ``end_of``."""
     attempt = current_attempt.get(None)
     if attempt is None:
         return
@@ -46,7 +46,7 @@ async def refuse_circle(backend: RunBackend, run_id: str) -> None:
     except NotFound:
         return
     if (found.namespace, found.created_at) != (own.namespace, own.created_at):
-        return  # a run of this id in another place
+        return  # another store's run with the same id
     if run_id == own.id:
         raise CircularWait([run_id, run_id])
     target = await backend.get_run(run_id)

@@ -28,7 +28,7 @@ class ScheduleBackend(Protocol):
 
 
 class AsyncSchedules:
-    """Schedules by their ids.
+    """Creates, reads, pauses and deletes schedules.
 
     Example::
 
@@ -60,7 +60,7 @@ class AsyncSchedules:
         priority: int = 0,
         **kwargs: Any,
     ) -> Schedule:
-        """Create a schedule, or change the one that has the id. A paused one stays paused.
+        """Create a schedule, or change the schedule with this id. A paused schedule stays paused.
 
         At each of its times a run is started, once, with the id ``{id}:2026-01-01T09:00+01:00``.
 
@@ -69,15 +69,15 @@ class AsyncSchedules:
             workflow: A registered function, or a workflow's name.
             args: The arguments of each run.
             cron: Minute, hour, day, month, weekday: ``0 9 * * MON-FRI``.
-            timezone: In which zone that is meant, such as ``Europe/Berlin``.
-            catch_up: What to do about times that passed while nothing was up: ``latest`` starts one run for the last
+            timezone: The time zone of the expression, such as ``Europe/Berlin``.
+            catch_up: The treatment of times that passed while no worker was up: ``latest`` starts one run for the last
                 of them, ``all`` one for each of the last 100, ``skip`` none.
             group: The group whose workers run them.
             priority: As in ``start``.
             kwargs: Further arguments of each run.
 
         Raises:
-            InvalidValue: No such expression or time zone, or arguments that do not fit.
+            InvalidValue: The expression, the time zone or the arguments are not valid.
         """
         function = None if isinstance(workflow, str) else workflow
         name, known = workflow_name(workflow), self._function(workflow)
@@ -103,15 +103,15 @@ class AsyncSchedules:
         return await self._backend.get_schedule(id)
 
     async def list(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
-        """List schedules by id; ``after`` is a former page's ``next``."""
+        """List schedules by id; ``after`` is the ``next`` of the previous page."""
         return await self._backend.list_schedules(after=after, limit=limit)
 
     async def pause(self, id: str) -> Schedule:
-        """Have a schedule start nothing more. Raises NotFound."""
+        """Pause a schedule: it starts no more runs. Raises NotFound."""
         return await self._backend.pause_schedule(id)
 
     async def resume(self, id: str) -> Schedule:
-        """Have a paused schedule go on with its next time; those that passed meanwhile are gone. Raises NotFound."""
+        """Resume a paused schedule with its next time; times that passed meanwhile are skipped. Raises NotFound."""
         return await self._backend.resume_schedule(id)
 
     async def delete(self, id: str) -> None:

@@ -1,4 +1,4 @@
-"""Sessions from outside: which there are, and whose turn it is in each."""
+"""Client operations on sessions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from signoff.records.paging import Page
 
 
 class SessionBackend(Protocol):
-    """What it talks to: a store in this process, or a server."""
+    """Operations of the backend: a store in this process, or a server."""
 
     async def get_session(self, session_id: str) -> Session: ...
     async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]: ...
 
 
 class AsyncSessions:
-    """Sessions by their ids. One begins with the first run that is started in it.
+    """Reads sessions. A session exists from its first run on.
 
     Example::
 
@@ -30,18 +30,18 @@ class AsyncSessions:
         self._backend = backend
 
     async def get(self, session_id: str) -> Session:
-        """Return a session. Its runs are listed by ``client.list(session_id=...)``.
+        """Return a session. ``client.list(session_id=...)`` lists its runs.
 
         Raises:
-            NotFound: No run was ever started in it.
+            NotFound: The session has no runs.
         """
         return await self._backend.get_session(session_id)
 
     async def list(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
-        """List sessions; the one in which a run was started last comes first.
+        """List sessions, the one with the newest run first.
 
         Args:
-            after: A former page's ``next``.
-            limit: How many at most.
+            after: The ``next`` of the previous page.
+            limit: The most to return.
         """
         return await self._backend.list_sessions(after=after, limit=limit)

@@ -1,4 +1,4 @@
-"""Runs that nobody serves: a slip of the pen in a workflow's name would wait for ever without a word."""
+"""Detects runs whose workflow no worker serves, usually because of a typo in its name."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _NAMED = 10
 
 
 class WorkBackend(WorkflowBackend, Protocol):
-    """What it asks: a store in this process, or a server."""
+    """Operations of the backend: a store in this process, or a server."""
 
     async def list_workers(self) -> Sequence[WorkerInfo]: ...
 
 
 async def name_unserved(backend: WorkflowBackend, run: Run) -> str | None:
-    """Say that the workers of a run's group have announced workflows, but none of its name; None: not so.
+    """Return a warning if the workers of a run's group have announced workflows, but not the run's; else None.
 
     Args:
-        backend: Where the run is.
+        backend: The run's backend.
         run: A run that was just started, or waits.
     """
     if run.state is not RunState.READY:
@@ -32,7 +32,7 @@ async def name_unserved(backend: WorkflowBackend, run: Run) -> str | None:
 
 
 async def name_unserved_workflow(backend: WorkflowBackend, workflow: str, group: str) -> str | None:
-    """Say that the workers of a group have announced workflows, but none of this name; None: not so."""
+    """Return a warning if the workers of a group have announced workflows, but not this one; else None."""
     announced = await backend.list_workflows(WorkflowFilter(group=group), limit=_AT_ONCE)
     names = sorted({each.name for each in announced.items})
     if not names or workflow in names or announced.next is not None:
@@ -42,10 +42,10 @@ async def name_unserved_workflow(backend: WorkflowBackend, workflow: str, group:
 
 
 async def unserved(backend: WorkBackend, run: Run) -> str | None:
-    """Say why a run that has waited for a worker for some time may wait for long; None: nobody can say.
+    """Return a warning if a run that waits for a worker may wait for long; else None.
 
     Args:
-        backend: Where the run is.
+        backend: The run's backend.
         run: A run that waits.
     """
     if run.state is not RunState.READY:

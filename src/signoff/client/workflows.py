@@ -1,4 +1,4 @@
-"""Looking at what workers run, from outside."""
+"""Client operations on workflows: list those that workers announced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from signoff.records.paging import Page, WorkflowFilter
 
 
 class WorkflowBackend(Protocol):
-    """What it talks to: a store in this process, or a server."""
+    """Operations of the backend: a store in this process, or a server."""
 
     async def list_workflows(
         self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
@@ -17,7 +17,7 @@ class WorkflowBackend(Protocol):
 
 
 class AsyncWorkflows:
-    """What workers run, as they last announced it.
+    """Lists the workflows that workers last announced.
 
     Example::
 
@@ -38,13 +38,13 @@ class AsyncWorkflows:
     ) -> Page[WorkflowInfo]:
         """List workflows by name, then by group and version.
 
-        Workers announce what they run when they begin and every hour; what nobody announces any more stays, with its
-        ``seen_at``, until retention deletes it.
+        Workers announce their workflows when they start and every hour. A workflow that is no longer announced stays
+        in the list, with its ``seen_at``, until retention deletes it.
 
         Args:
-            name: Only those of this name.
-            group: Only those of this group's workers.
-            after: A former page's ``next``.
-            limit: How many at most.
+            name: Only workflows with this name.
+            group: Only workflows of this group's workers.
+            after: The ``next`` of the previous page.
+            limit: The most to return.
         """
         return await self._backend.list_workflows(WorkflowFilter(name, group), after=after, limit=limit)

@@ -670,7 +670,7 @@ class WorkflowInfo:
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A secret that stands for somebody or something, as whoever has made it has it kept: see ``stores.tokens``."""
+    """A token to be stored: the hash of a secret that stands for a user or a resource. See ``stores.tokens``."""
 
     id: str  # public and random
     kind: TokenKind
@@ -685,7 +685,7 @@ class NewToken:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is known of a secret that stands for somebody or something. The secret itself is kept nowhere."""
+    """A stored token: a secret that stands for a user or a resource. The secret itself is not stored."""
 
     namespace: str
     id: str

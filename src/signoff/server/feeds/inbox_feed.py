@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -188,11 +188,9 @@ class Inbox:
 
     async def _links(self) -> Sequence[tuple[Seal, AuditEvent | None]] | None:
         """Return the next links of the chain; None: there are no more. A link that cannot be decrypted is skipped."""
-        try:
+        with suppress(MissingKey):
             return await self._store.read_chain(after=self._end, limit=AT_ONCE) or None
-        except MissingKey:
-            pass
-        try:
+        try:  # one by one, to find the link
             return await self._store.read_chain(after=self._end, limit=1) or None
         except MissingKey as error:
             self._end += 1

@@ -426,8 +426,8 @@ class Store(
         A run with two or more takeovers since its journal last grew is a suspect (``stores/shared/suspect_runs.py``).
         Of those with two takeovers a worker holds at most 100 that have made no progress, of those with three 10, of
         those with more one; and only of one of these three levels at a time. A claim that can have suspects returns
-        them and no other runs, from the highest level there is. A run that makes progress is no suspect any more once
-        it is paused or released, and takes no room before.
+        them and no other runs, from the highest level there is. A run that makes progress takes no
+        room, and stops being a suspect once it is paused or released.
 
         Each gets ``epoch + 1`` and a lease of ``lease_seconds``. A run's first lease has epoch 1, and the
         run's journal is empty then. With the ``token`` of a former call it returns the runs that are still held under
