@@ -27,7 +27,7 @@ from signoff.people.questions.actions import Action
 from signoff.people.questions.answers import answer
 from signoff.records import AuditKind, NewPromise, Origin, OriginWay, PromiseKind
 from signoff.records.deliveries import DeliveryState
-from signoff.stores.wrappers.origin_stamping import stated
+from signoff.stores.wrappers.origin_stamping import origin_stamped
 from signoff.testing import MemoryStore, VirtualClock
 from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
 from tests.notifications.receivers import mails, web
@@ -84,7 +84,7 @@ async def test_a_webhook_is_told_of_no_address_from_which_somebody_acted() -> No
         async with dispatching(scene, channel) as dispatcher:
             await ask(scene)
             at = Origin(OriginWay.LINK, "l1", address="203.0.113.7")
-            await answer(stated(scene.store, at), "q", True, user_id="ana")
+            await answer(origin_stamped(scene.store, at), "q", True, user_id="ana")
             await carry_out(scene, dispatcher)
         assert (await scene.store.get_promise("q")).origin == at
         [got] = server.got

@@ -15,7 +15,7 @@ from signoff.people.questions.answers import answer
 from signoff.people.questions.changes import claim, delegate, serve_questions
 from signoff.people.questions.policies import Escalation, Policy
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_state import Case
+from signoff.people.questions.question_state import QuestionState
 from signoff.records import (
     Amendment,
     AuditKind,
@@ -68,9 +68,9 @@ async def test_of_many_votes_at_once_each_counts_once_and_one_settles(scene: Sce
     assert len(votes) == 2
     assert len({vote["user_id"] for vote in votes}) == 2
     winners = [each for each in said if isinstance(each, Promise)]
-    assert {Case.of(each, 0.0).vote_of(Responder(votes[0]["user_id"])) is not None for each in winners} == {
-        True
-    }
+    assert {
+        QuestionState.of(each, 0.0).vote_of(Responder(votes[0]["user_id"])) is not None for each in winners
+    } == {True}
     assert all(isinstance(each, Promise | AlreadySettled) for each in said)
     assert [each.state for each in winners].count(PromiseState.RESOLVED) == 1
     counted = await kinds(scene)

@@ -27,7 +27,7 @@ from signoff.people.questions.answers import answer
 from signoff.people.questions.changes import serve_questions
 from signoff.people.questions.policies import Policy
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_state import Case
+from signoff.people.questions.question_state import QuestionState
 from signoff.people.questions.standing_approvals import revoke
 from signoff.records import AuditKind, NewPromise, Promise, PromiseKind, PromiseState, RunState
 from signoff.records.paging import AuditFilter, RuleFilter
@@ -331,7 +331,7 @@ async def test_several_who_decide_make_no_rule() -> None:
     async with mailing(quorum=2) as (env, id):
         with pytest.raises(InvalidValue):
             await env.client.answer(id, True, user_id="ana", alike=Alike(HOUR))
-        assert Case.of(await env.store.get_promise(id), 0.0).progress.votes == ()
+        assert QuestionState.of(await env.store.get_promise(id), 0.0).progress.votes == ()
 
 
 @in_asyncio

@@ -73,7 +73,7 @@ from signoff.stores.contract.live import KEPT_CHARACTERS
 from signoff.stores.contract.retries import Retry
 from signoff.stores.contract.store import Outcome, Store, Write
 from signoff.stores.tokens import hash_of
-from signoff.stores.wrappers.origin_stamping import stated, unstated
+from signoff.stores.wrappers.origin_stamping import origin_stamped, without_origin
 from signoff.testing import MemoryStore
 from signoff.testing.model.tables import Tables
 from tests.halves import sample
@@ -192,8 +192,8 @@ class SideBySide(RuleBasedStateMachine):
         outcomes: list[Any] = []
         reference, said = cast("Store", self.reference.within(namespace)), args
         if self.scene.origin is not None:
-            reference = stated(reference, self.scene.origin)
-            said = tuple(map(unstated, args))
+            reference = origin_stamped(reference, self.scene.origin)
+            said = tuple(map(without_origin, args))
         for store, given in ((reference, said), (self.scene.within(namespace).store, args)):
             method = getattr(store, operation)
             outcomes.append(_outcome(lambda: self._do(method(*given, **kwargs))))  # noqa: B023

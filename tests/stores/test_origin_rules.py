@@ -23,7 +23,7 @@ from signoff.records import (
 from signoff.records.origins import TIMER
 from signoff.records.paging import AuditFilter
 from signoff.stores.wrappers.encrypted import encrypted
-from signoff.stores.wrappers.origin_stamping import stated
+from signoff.stores.wrappers.origin_stamping import origin_stamped
 from signoff.stores.wrappers.view import unwrapped
 from signoff.testing import MemoryStore
 from tests.stores.scene import YES, Scene, question, rule
@@ -131,12 +131,12 @@ async def test_an_origin_that_cannot_be_kept_is_refused(scene: Scene) -> None:
 @rule
 async def test_a_store_that_states_an_origin_states_it_of_all_that_says_none(scene: Scene) -> None:
     asked = await ask(scene)
-    store = stated(scene.store, KEY)
+    store = origin_stamped(scene.store, KEY)
     await store.record([voted("e1"), voted("e2", origin=LINK)])
     await store.amend("r.0", amendment(asked, settlement=YES, act_at=None, events=(voted("e3"),)))
     assert await origins(scene, AuditKind.VOTED) == [scene.origin or each for each in (KEY, LINK, KEY)]
     assert await origins(scene, AuditKind.RESOLVED) == [scene.origin or KEY]
-    outer = stated(stated(scene.within("other").store, KEY).within("other"), LINK)
+    outer = origin_stamped(origin_stamped(scene.within("other").store, KEY).within("other"), LINK)
     await outer.record([voted("e1")])
     [event] = await trail(scene.within("other"))
     assert event.origin == (scene.origin or LINK)
@@ -146,7 +146,7 @@ async def test_a_store_that_states_an_origin_states_it_of_all_that_says_none(sce
 @in_asyncio
 async def test_a_lease_through_a_view_of_a_store_is_as_long_as_the_view_says() -> None:
     ciphers = Ciphers([EncryptionKey("k", b"k" * 32)])
-    for view in (stated(MemoryStore(), KEY), encrypted(MemoryStore(), ciphers)):
+    for view in (origin_stamped(MemoryStore(), KEY), encrypted(MemoryStore(), ciphers)):
         view.lease_seconds = 90.0
         assert unwrapped(view).lease_seconds == 90.0
 

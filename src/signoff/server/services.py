@@ -31,7 +31,7 @@ from signoff.server.redacted_service import backend_of
 from signoff.server.store_api.remote_clients import RemoteClients
 from signoff.service.service import LocalBackend
 from signoff.stores.contract.store import Store
-from signoff.stores.wrappers.origin_stamping import stated
+from signoff.stores.wrappers.origin_stamping import origin_stamped
 from signoff.stores.wrappers.sealed_cursors import CursorKeys, with_sealed_cursors
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ class Services:
     def with_origin(self, origin: Origin) -> Services:
         """Return the services of one request: its writes are stamped with their origin, and its cursors are sealed."""
         services = copy(self)
-        store = with_sealed_cursors(stated(self.store, origin), self.cursor_keys)
+        store = with_sealed_cursors(origin_stamped(self.store, origin), self.cursor_keys)
         object.__setattr__(services, "store", store)
         object.__setattr__(services, "backend", self.backend.on(store))
         return services

@@ -75,7 +75,7 @@ from signoff.service.follow_limit import LARGE_PAGE_BYTES, FollowRoom
 from signoff.service.snapshots import Snapshot, load, save
 from signoff.stores.contract.store import Store
 from signoff.stores.shared.listed_payloads import bytes_of, may_be_cut
-from signoff.stores.wrappers.origin_stamping import stated
+from signoff.stores.wrappers.origin_stamping import origin_stamped
 from signoff.stores.wrappers.view import unwrapped
 
 _ENTRIES_AT_ONCE = 64
@@ -116,7 +116,7 @@ class LocalBackend:
 
     def with_origin(self, origin: Origin) -> Self:
         """Return a view whose writes are stamped with an origin. Close this backend, not the view."""
-        return self.on(stated(self._store, origin))
+        return self.on(origin_stamped(self._store, origin))
 
     def on(self, store: Store) -> Self:
         """Return a view on a view of its store. Close this backend, not the view."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from signoff.client.async_client import AsyncClient, Backend
-from signoff.people.questions.question_state import Case
+from signoff.people.questions.question_state import QuestionState
 from signoff.records import Promise, PromiseKind, PromiseState, Run, RunState
 from signoff.records.paging import PromiseFilter, RunFilter
 
@@ -104,8 +104,8 @@ async def asked_by(backend: Backend, run: Run) -> tuple[bool | None, Sequence[Pr
 
 
 def _may_be_answered_any_moment(question: Promise) -> bool:
-    case = Case.readable(question, 0.0)
-    return case is not None and case.may_be_answered_any_moment
+    state = QuestionState.readable(question, 0.0)
+    return state is not None and state.may_be_answered_any_moment
 
 
 async def _all_questions(backend: Backend, run_id: str) -> list[Promise]:

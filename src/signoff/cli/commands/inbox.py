@@ -29,7 +29,7 @@ from signoff.errors import (
 )
 from signoff.people.questions.bulk_answers import GivenAnswer
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_state import Case
+from signoff.people.questions.question_state import QuestionState
 from signoff.people.questions.standing_approvals import Alike
 from signoff.records import Promise, PromiseKind, PromiseState
 from signoff.records.start_options import LONGEST_DELAY
@@ -114,11 +114,11 @@ async def inbox(
 
 def _row(promise: Promise, now: float) -> tuple[str, ...]:
     try:
-        asked, case = Question.of(promise), Case.of(promise, now)
+        asked, state = Question.of(promise), QuestionState.of(promise, now)
     except (UnreadableRecord, QuestionTooNew) as error:
         return promise.id, ago(promise.created_at, now), "", "", "", one_line(str(error))
-    until = ago(case.deadline_at, now) if case.deadline_at else ""
-    claimed_by = case.progress.claimed_by
+    until = ago(state.deadline_at, now) if state.deadline_at else ""
+    claimed_by = state.progress.claimed_by
     whom = f"{claimed_by} (claimed)" if claimed_by else ", ".join(promise.assignees) or "anyone"
     return (
         promise.id,
@@ -233,10 +233,10 @@ def _as_json(question_id: str, result: Promise | SignoffError) -> dict[str, Any]
 def _outcome(promise: Promise) -> str:
     if promise.state is not PromiseState.PENDING:
         return f"question {promise.id} is answered: {answered(promise.value)}"
-    case = Case.of(promise, time.time())
-    votes = case.progress.votes
+    state = QuestionState.of(promise, time.time())
+    votes = state.progress.votes
     approvals = sum(vote.approved for vote in votes)
-    needed = case.policy.quorum.approvals if case.policy.quorum is not None else 1
+    needed = state.policy.quorum.approvals if state.policy.quorum is not None else 1
     return (
         f"your vote on question {promise.id} counts: {approvals} of {needed} approvals, "
         f"{len(votes) - approvals} rejections; it stays open"
@@ -258,7 +258,7 @@ async def claim(
 ) -> None:
     """Claim QUESTION: no other user can answer it until it is released, delegated or escalated."""
     promise = await client.inbox.claim(question_id, user_id=_user(user), groups=groups, roles=roles)
-    _print(out, promise, f"is claimed by {Case.of(promise, time.time()).progress.claimed_by}")
+    _print(out, promise, f"is claimed by {QuestionState.of(promise, time.time()).progress.claimed_by}")
 
 
 @click.command()
@@ -348,7 +348,7 @@ async def move_deadline(
 ) -> None:
     """Move the deadline of QUESTION, which must have one, to SECONDS from now."""
     promise = await client.inbox.move_deadline(question_id, seconds, by=login_name(), reason=reason)
-    at = Case.of(promise, time.time()).deadline_at
+    at = QuestionState.of(promise, time.time()).deadline_at
     _print(out, promise, f"is open until {moment(at or 0.0)}")
 
 
@@ -434,13 +434,13 @@ def _show(out: Output, promise: Promise, asked: Question) -> None:
     if asked.proposal is not None:
         out.note("  proposed:")
         _show_data(out, asked.proposal)
-    case = Case.of(promise, time.time())
+    state = QuestionState.of(promise, time.time())
     if promise.assignees:
         out.note(f"  for {one_line(', '.join(promise.assignees))}")
-    if case.progress.claimed_by:
-        out.note(f"  claimed by {one_line(case.progress.claimed_by)}")
-    if case.deadline_at:
-        out.note(f"  until {moment(case.deadline_at)}")
+    if state.progress.claimed_by:
+        out.note(f"  claimed by {one_line(state.progress.claimed_by)}")
+    if state.deadline_at:
+        out.note(f"  until {moment(state.deadline_at)}")
 
 
 def _show_data(out: Output, data: Any) -> None:

@@ -47,7 +47,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class KnownEvent:
     """An event that something outside the chain says it has had.
 
     Attributes:
@@ -146,23 +146,23 @@ async def recording(
 
 
 async def verify(
-    chain: Chain, *, expected: tuple[int, str] | None = None, stated: Sequence[Stated] = ()
+    chain: Chain, *, expected: tuple[int, str] | None = None, known_events: Sequence[KnownEvent] = ()
 ) -> Verdict:
     """Look through a whole chain.
 
     By itself a chain shows only that its events follow one another: of a chain whose end was cut off, or that was made
-    anew as a whole, that is true, too. ``expected`` and ``stated`` show that it is the chain of before.
+    anew as a whole, that is true, too. ``expected`` and ``known_events`` show that it is the chain of before.
 
     Args:
         chain: Of the namespace.
         expected: A seq and its hash that were written down before.
-        stated: What else is known of it from outside.
+        known_events: What else is known of it from outside.
     """
     kept = unwrapped(chain)
     if expected is not None:
-        stated = [Stated(*expected, "it was written down"), *stated]
-    claims: dict[int, list[Stated]] = {}
-    for each in stated:
+        known_events = [KnownEvent(*expected, "it was written down"), *known_events]
+    claims: dict[int, list[KnownEvent]] = {}
+    for each in known_events:
         claims.setdefault(each.seq, []).append(each)
     problems: list[str] = []
     seq, hash, unchecked = -1, GENESIS, 0

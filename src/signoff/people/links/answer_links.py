@@ -24,7 +24,7 @@ from signoff.people.audit.trail import record_refusal
 from signoff.people.links.html_values import Filled, answer_of, normal
 from signoff.people.questions.answers import answer, get_question
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_state import Case
+from signoff.people.questions.question_state import QuestionState
 from signoff.people.questions.redacted_answers import meaning
 from signoff.records import (
     AuditKind,
@@ -42,7 +42,7 @@ from signoff.records.start_options import positive_seconds
 from signoff.redaction import Redaction, Redactor
 from signoff.stores.contract.store import Store
 from signoff.stores.tokens import find_token, new_token
-from signoff.stores.wrappers.origin_stamping import stated
+from signoff.stores.wrappers.origin_stamping import origin_stamped
 
 LIFETIME_SECONDS: Final = 7 * 24 * 3600.0
 PATH: Final = "/l"
@@ -122,12 +122,12 @@ async def create_link(
     responder = Responder.of(user_id, groups, roles)
     question = await get_question(store, question_id)
     now = store.clock.now()
-    case = Case.of(question, now)
-    _check_open(case)
-    case.check_asked(responder)
+    state = QuestionState.of(question, now)
+    _check_open(state)
+    state.check_asked(responder)
     expires_at = now + lifetime_seconds
-    if case.deadline_at is not None:
-        expires_at = min(expires_at, case.deadline_at)
+    if state.deadline_at is not None:
+        expires_at = min(expires_at, state.deadline_at)
     secret, new = new_token(
         TokenKind.LINK,
         user_id,
@@ -205,7 +205,7 @@ async def record_ended(store: Store, secret: str, error: LinkEnded, address: str
         return
     if question.created_at <= token.created_at:
         link = OpenedLink(token, question, Responder(token.subject))
-        at = stated(store, link.origin(address))
+        at = origin_stamped(store, link.origin(address))
         await record_refusal(at, question, token.subject, error, request_id=link.request_id)
 
 
@@ -219,9 +219,9 @@ def check_usable(link: OpenedLink, now: float) -> None:
     """
     if is_used(link):
         raise LinkEnded("used")
-    case = Case.of(link.question, now)
-    _check_open(case)
-    case.check_asked(link.responder)
+    state = QuestionState.of(link.question, now)
+    _check_open(state)
+    state.check_asked(link.responder)
 
 
 async def answer_by_link(
@@ -249,7 +249,7 @@ async def answer_by_link(
     """
     try:
         settled = await answer(
-            stated(store, link.origin(address)),
+            origin_stamped(store, link.origin(address)),
             link.question.id,
             value,
             user_id=link.responder.user_id,
@@ -281,15 +281,15 @@ async def answer_by_form(
         redaction: What was not shown there.
         address: From which address it came.
     """
-    store = stated(store, link.origin(address))
-    case = Case.of(link.question, store.clock.now())
+    store = origin_stamped(store, link.origin(address))
+    state = QuestionState.of(link.question, store.clock.now())
     redactor = Redactor(store, redaction)
     question = Question.of(await redactor.shown(link.question))
-    value, wrong = answer_of(question, filled, can_edit=case.policy.quorum is None)
+    value, wrong = answer_of(question, filled, can_edit=state.policy.quorum is None)
     if wrong:
         refusal: SignoffError = WrongAnswer(link.question.id, wrong)
         try:
-            check_usable(link, case.now)
+            check_usable(link, state.now)
         except SignoffError as unusable:
             refusal = unusable
         await record_refusal(
@@ -308,7 +308,7 @@ def is_used(link: OpenedLink) -> bool:
     question, by = link.question, link.question.settled_by
     if question.request_id == link.request_id and by is not None and user_name(by) == link.responder.user:
         return True
-    vote = Case.of(question, 0.0).vote_of(link.responder)
+    vote = QuestionState.of(question, 0.0).vote_of(link.responder)
     return vote is not None and vote.request_id == link.request_id
 
 
@@ -322,12 +322,12 @@ async def _get_link(store: Store, link_id: str) -> Token:
     return token
 
 
-def _check_open(case: Case) -> None:
-    question = case.question
+def _check_open(state: QuestionState) -> None:
+    question = state.question
     if question.state is not PromiseState.PENDING:
         raise AlreadySettled(question.id, question.state.value, question.settled_by, question.settled_at)
-    if case.deadline_at is not None and case.deadline_at <= case.now:
-        raise AlreadySettled(question.id, PromiseState.TIMED_OUT.value, None, case.deadline_at)
+    if state.deadline_at is not None and state.deadline_at <= state.now:
+        raise AlreadySettled(question.id, PromiseState.TIMED_OUT.value, None, state.deadline_at)
 
 
 async def _record(

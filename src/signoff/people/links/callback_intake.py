@@ -45,7 +45,7 @@ from signoff.records import (
 from signoff.stores.contract.store import Store
 from signoff.stores.contract.tokens import CALLBACK
 from signoff.stores.tokens import find_token
-from signoff.stores.wrappers.origin_stamping import stated
+from signoff.stores.wrappers.origin_stamping import origin_stamped
 
 STATE: Final = "state"
 """The field by which OAuth servers give back what they were given."""
@@ -148,7 +148,7 @@ async def receive(found: FoundCallback, incoming: Incoming) -> Promise:
         LinkEnded: The question timed out or was withdrawn.
     """
     origin = Origin(OriginWay.CALLBACK, found.token.id, address=incoming.address)
-    found = replace(found, store=stated(found.store, origin))
+    found = replace(found, store=origin_stamped(found.store, origin))
     store, question = found.store, found.question
     began = time.perf_counter()
     request_id = _request_id(found, incoming)

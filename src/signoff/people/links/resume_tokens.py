@@ -30,7 +30,7 @@ from signoff.people.audit.trail import record_refusal
 from signoff.people.questions.answer_checks import check_answer, read_value
 from signoff.people.questions.answers import answer, get_question
 from signoff.people.questions.question import Question, digest_of
-from signoff.people.questions.question_state import Case
+from signoff.people.questions.question_state import QuestionState
 from signoff.people.questions.standing_approvals import Alike
 from signoff.records import NewSignal, Promise, PromiseState, TokenKind
 from signoff.records.responders import Responder
@@ -324,7 +324,7 @@ def _check_response(
         if resumption.has_settled(promise):
             raise ResumeRefused("used", by=promise.settled_by)
         raise AlreadySettled(promise.id, promise.state.value, promise.settled_by, promise.settled_at)
-    Case.of(promise, store.clock.now()).check_responder(responder)
+    QuestionState.of(promise, store.clock.now()).check_responder(responder)
     question = Question.of(promise)
     check_answer(promise.id, question, read_value(question, response.value), resumption.questions[promise.id])
 

@@ -12,7 +12,7 @@ from signoff.errors import AlreadySettled, InvalidValue, NotAllowed, NotFound
 from signoff.people.links.answer_links import create_link, revoke_link
 from signoff.people.notifications.channels.channel import CALLS, Channel
 from signoff.people.notifications.notices import Notice
-from signoff.people.questions.question_state import Case
+from signoff.people.questions.question_state import QuestionState
 from signoff.records.deliveries import Delivery
 from signoff.records.responders import Responder
 from signoff.stores.contract.store import Store
@@ -40,7 +40,7 @@ async def answer_url(store: Store, channel: Channel, notice: Notice) -> str | No
     await _revoke_former(store, delivery)
     name = delivery.recipient.removeprefix("user:")
     try:
-        if Case.of(question, notice.now).vote_of(Responder(name)) is not None:
+        if QuestionState.of(question, notice.now).vote_of(Responder(name)) is not None:
             return None
         made = await create_link(
             store,

@@ -13,7 +13,7 @@ from signoff.codec.strict_json import read_object
 from signoff.errors import AlreadySettled
 from signoff.people.questions.actions import shown_beside
 from signoff.people.questions.attachments import is_web
-from signoff.people.questions.question_state import TIMEOUT, Case
+from signoff.people.questions.question_state import TIMEOUT, QuestionState
 from signoff.people.questions.readable_rows import why_unreadable
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
 from signoff.records.deliveries import Delivery
@@ -128,8 +128,8 @@ class Notice:
     def _due(self) -> str:
         if self.question is None or not self.is_open:
             return ""
-        case = Case.readable(self.question, self.now)
-        due_at = None if case is None else case.deadline_at
+        state = QuestionState.readable(self.question, self.now)
+        due_at = None if state is None else state.deadline_at
         return "" if due_at is None else timestamps.spell(due_at, "%Y-%m-%d %H:%M UTC")
 
     @property

@@ -18,7 +18,7 @@ from signoff.people.notifications.channels.channel import CALLS, Channel, Undeli
 from signoff.people.notifications.delivered_links import answer_url
 from signoff.people.notifications.notices import Notice, details_of, url_of
 from signoff.people.questions.changes import bring_up_to_date
-from signoff.people.questions.question_state import Case
+from signoff.people.questions.question_state import QuestionState
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
 from signoff.records.deliveries import Delivery, DeliveryState, NewDelivery, Report
 from signoff.records.names import check_assignee
@@ -233,10 +233,10 @@ class Dispatcher:
     async def _not_excluded(self, event: AuditEvent, concerned: Sequence[str]) -> Sequence[str] | None:
         """Return the assignees without those who must not answer; None if there were some, and none is left."""
         question = await self._question(event.question_id)
-        case = None if question is None else Case.readable(question, self._store.clock.now())
-        if case is None:
+        state = None if question is None else QuestionState.readable(question, self._store.clock.now())
+        if state is None:
             return concerned
-        left = [each for each in concerned if not case.is_excluded(each)]
+        left = [each for each in concerned if not state.is_excluded(each)]
         return left if left or not concerned else None
 
     async def _question(self, question_id: str) -> Promise | None:
@@ -327,8 +327,8 @@ class Dispatcher:
 
     async def _with_rules(self, question: Promise, now: float) -> Promise:
         """Return a question once it was looked for rules: nobody is called to what one of them answers."""
-        case = Case.readable(question, now) if question.state is PromiseState.PENDING else None
-        if case is None or not case.awaits_rules:
+        state = QuestionState.readable(question, now) if question.state is PromiseState.PENDING else None
+        if state is None or not state.awaits_rules:
             return question
         return await bring_up_to_date(self._store, question)
 
@@ -390,14 +390,14 @@ def _pointless(notice: Notice, channel: Channel) -> str | None:
         return "the question is gone"
     if question.state is not PromiseState.PENDING:
         return f"the question is {question.state.value.replace('_', ' ')} meanwhile"
-    case = Case.readable(question, notice.now)
-    if case is None or recipient in channel.to or not recipient.startswith(("user:", "group:", "role:")):
+    state = QuestionState.readable(question, notice.now)
+    if state is None or recipient in channel.to or not recipient.startswith(("user:", "group:", "role:")):
         return None
     names = channel.names_at(notice.address, (recipient, *question.assignees))
-    whys = [case.why_not_asked(each) for each in names]
+    whys = [state.why_not_asked(each) for each in names]
     if None not in whys:
         return whys[0]
-    is_only_theirs = not any(each.startswith("user:") and not case.is_excluded(each) for each in names)
-    if is_only_theirs and channel.names_at(notice.address, case.policy.excluded):
+    is_only_theirs = not any(each.startswith("user:") and not state.is_excluded(each) for each in names)
+    if is_only_theirs and channel.names_at(notice.address, state.policy.excluded):
         return "it is the address of the requester, who may not answer it (four eyes)"
     return None

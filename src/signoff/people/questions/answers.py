@@ -22,7 +22,7 @@ from signoff.people.questions.changes import bring_up_to_date, decide
 from signoff.people.questions.edits import Edit
 from signoff.people.questions.policies import Policy
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_state import TIMEOUT, Case, Vote
+from signoff.people.questions.question_state import TIMEOUT, QuestionState, Vote
 from signoff.people.questions.standing_approvals import Alike, new_rule, session_of
 from signoff.people.schemas.answer_schemas import form_of
 from signoff.people.schemas.validation import problems
@@ -281,7 +281,7 @@ async def _settle(
     plain = read_value(asked, value)
     promise = await bring_up_to_date(store, promise)
     if promise.state is PromiseState.PENDING:  # else ``decide`` says what became of it
-        Case.of(promise, store.clock.now()).check_responder(responder)
+        QuestionState.of(promise, store.clock.now()).check_responder(responder)
         check_answer(promise.id, asked, plain, digest)
     rule: NewRule | None = None
     if alike is not None and promise.state is PromiseState.PENDING:

@@ -18,7 +18,7 @@ from signoff.people.audit.trail import recording
 from signoff.people.questions.answer_checks import check_texts
 from signoff.people.questions.policies import check_deadline
 from signoff.people.questions.question import digest_of
-from signoff.people.questions.question_state import Case
+from signoff.people.questions.question_state import QuestionState
 from signoff.people.questions.standing_approvals import look_for_rules
 from signoff.records import (
     Amendment,
@@ -79,15 +79,15 @@ async def decide(
         if question.state is not PromiseState.PENDING:
             return question
 
-    def answer(case: Case) -> Amendment | None:
-        return case.answer(responder, value, note, request_id, rule, signal)
+    def answer(state: QuestionState) -> Amendment | None:
+        return state.answer(responder, value, note, request_id, rule, signal)
 
     try:
         return await _change(store, question, answer)
     except AlreadySettled:
         settled = await store.get_promise(question.id)
-        case = Case.of(settled, store.clock.now())
-        vote = case.vote_of(responder)
+        state = QuestionState.of(settled, store.clock.now())
+        vote = state.vote_of(responder)
         if vote is not None and request_id is not None and vote.request_id == request_id:
             if vote.approved == json.loads(value)["approved"]:
                 return settled
@@ -98,7 +98,7 @@ async def decide(
 async def bring_up_to_date(store: Store, question: Promise) -> Promise:
     """Do what time has brought for a question, and return it as it is then."""
     while question.state is PromiseState.PENDING:
-        overdue = await _overdue(store, Case.of(question, store.clock.now()))
+        overdue = await _overdue(store, QuestionState.of(question, store.clock.now()))
         if overdue is None:
             break
         question, _ = await store.amend(question.id, overdue)
@@ -113,13 +113,13 @@ async def _brought_up_if_readable(store: Store, question: Promise) -> Promise:
         return question
 
 
-async def _overdue(store: Store, case: Case) -> Amendment | None:
+async def _overdue(store: Store, state: QuestionState) -> Amendment | None:
     """Return what time has brought for a question: that it was asked, which rules may answer, included."""
-    overdue = case.overdue()
-    if not case.awaits_rules or (overdue is not None and overdue.settlement is not None):
+    overdue = state.overdue()
+    if not state.awaits_rules or (overdue is not None and overdue.settlement is not None):
         return overdue
     try:
-        return await look_for_rules(store, case)
+        return await look_for_rules(store, state)
     except AccessDenied:  # a worker for some groups sees no rules: the server looks
         return overdue
 
@@ -133,7 +133,7 @@ async def view(store: Store, question_id: str, responder: Responder) -> Promise:
     question = await _get(store, question_id)
     async with recording(store, question, responder.user_id, "view"):
         question = await bring_up_to_date(store, question)
-        Case.of(question, store.clock.now()).check_asked(responder)
+        QuestionState.of(question, store.clock.now()).check_asked(responder)
     seen = json.dumps({"digest": digest_of(question)})
     new = NewAuditEvent(
         uuid.uuid4().hex, AuditKind.VIEWED, question.id, question.run_id, responder.user_id, seen
@@ -150,14 +150,14 @@ async def claim(store: Store, question_id: str, responder: Responder) -> Promise
     """
     question = await _get(store, question_id)
     async with recording(store, question, responder.user_id, "claim"):
-        return await _change(store, question, lambda case: case.claim(responder))
+        return await _change(store, question, lambda state: state.claim(responder))
 
 
 async def release(store: Store, question_id: str, responder: Responder) -> Promise:
     """Let others answer again what one has claimed. Raises NotFound, NotAllowed, AlreadySettled."""
     question = await _get(store, question_id)
     async with recording(store, question, responder.user_id, "release"):
-        return await _change(store, question, lambda case: case.release(responder))
+        return await _change(store, question, lambda state: state.release(responder))
 
 
 async def delegate(
@@ -180,7 +180,7 @@ async def delegate(
     names = check_names("to", to)
     question = await _get(store, question_id)
     async with recording(store, question, responder.user_id, "delegate"):
-        return await _change(store, question, lambda case: case.delegate(responder, names, note))
+        return await _change(store, question, lambda state: state.delegate(responder, names, note))
 
 
 async def cancel(
@@ -237,7 +237,7 @@ async def reassign(
     who, names = Responder(by).user_id, check_names("to", to)
     question = await _get(store, question_id)
     async with recording(store, question, who, "reassign"):
-        return await _change(store, question, lambda case: case.reassign(who, names, reason))
+        return await _change(store, question, lambda state: state.reassign(who, names, reason))
 
 
 async def move_deadline(
@@ -264,7 +264,7 @@ async def move_deadline(
     who, seconds = Responder(by).user_id, check_deadline(timeout_seconds)
     question = await _get(store, question_id)
     async with recording(store, question, who, "move_deadline"):
-        return await _change(store, question, lambda case: case.move_deadline(who, seconds, reason))
+        return await _change(store, question, lambda state: state.move_deadline(who, seconds, reason))
 
 
 async def serve_questions(store: Store, aside: SetAside | None = None) -> float | None:
@@ -297,21 +297,23 @@ async def _serve(store: Store, question_id: str) -> bool:
         return True  # it was deleted meanwhile
     if question.state is not PromiseState.PENDING:
         return True
-    amendment = await _overdue(store, Case.of(question, store.clock.now()))
+    amendment = await _overdue(store, QuestionState.of(question, store.clock.now()))
     if amendment is None:
         return False  # the database's clock is ahead of what we know of it
     await store.amend(question.id, amendment)
     return True
 
 
-async def _change(store: Store, question: Promise, make: Callable[[Case], Amendment | None]) -> Promise:
+async def _change(
+    store: Store, question: Promise, make: Callable[[QuestionState], Amendment | None]
+) -> Promise:
     """Amend a question as ``make`` says of it as it is, after what time has brought."""
     while True:
         if question.state is not PromiseState.PENDING:
             raise AlreadySettled(question.id, question.state.value, question.settled_by, question.settled_at)
-        case = Case.of(question, store.clock.now())
-        overdue = await _overdue(store, case)
-        amendment = make(case) if overdue is None else overdue
+        state = QuestionState.of(question, store.clock.now())
+        overdue = await _overdue(store, state)
+        amendment = make(state) if overdue is None else overdue
         if amendment is None:
             return question
         question, done = await store.amend(question.id, amendment)
@@ -331,4 +333,4 @@ async def _get(store: Store, question_id: str) -> Promise:
 
 def _is_plain(question: Promise) -> bool:
     """Whether nothing but the form decides which answer counts."""
-    return Case.of(question, 0.0).policy.is_plain and not (question.assignees or question.progress)
+    return QuestionState.of(question, 0.0).policy.is_plain and not (question.assignees or question.progress)

@@ -1,7 +1,7 @@
-"""A question and how far it has come: every change that people and time make to it is worked out here.
+"""The state of a question: policy, votes, claim, escalations. Every change by people or time is computed here.
 
-A case does no I/O. What it returns is an ``Amendment``, which the store carries out only if nobody else has changed
-the question meanwhile; whoever asked for it then looks at the question anew and asks again.
+This module does no I/O. It returns an ``Amendment``, which the store applies only if the question has not changed
+meanwhile. Otherwise the caller reads the question again and retries.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class QuestionState:
     """A question as it was read at some moment.
 
     Attributes:
@@ -167,7 +167,7 @@ class Case:
     has_action: bool = False
 
     @classmethod
-    def of(cls, question: Promise, now: float) -> Case:
+    def of(cls, question: Promise, now: float) -> QuestionState:
         """Read what a question's row says.
 
         Raises:
@@ -185,7 +185,7 @@ class Case:
         return cls(question, policy, progress, now, cast("dict[str, Any]", data).get("action") is not None)
 
     @classmethod
-    def readable(cls, question: Promise, now: float) -> Case | None:
+    def readable(cls, question: Promise, now: float) -> QuestionState | None:
         """Read what a question's row says; None if this Signoff cannot, so that it keeps nobody from the others."""
         try:
             return cls.of(question, now)
@@ -230,18 +230,18 @@ class Case:
         deadline = self._deadline
         if deadline is not None and self._has_come(deadline):
             return self._take_timeout_answer(self.policy.timeout_answer)
-        case = self
+        state = self
         events: list[NewAuditEvent] = []
         for level in range(self.progress.escalated, len(self.policy.escalations)):
             escalation = self.policy.escalations[level]
             if not self._has_come(escalation.after_seconds):
                 break
-            old = case.question.assignees
+            old = state.question.assignees
             assignees = escalation.asked_with(old)
-            case = replace(
-                case,
-                question=replace(case.question, assignees=assignees),
-                progress=replace(case.progress, escalated=level + 1, claimed_by=None),
+            state = replace(
+                state,
+                question=replace(state.question, assignees=assignees),
+                progress=replace(state.progress, escalated=level + 1, claimed_by=None),
             )
             told = {
                 "level": level + 1,
@@ -250,16 +250,16 @@ class Case:
                 "from": old,
             }
             events.append(self._event(AuditKind.ESCALATED, None, told, TIMER))
-        if events and case.progress.votes and case._has_too_few_voters():
-            return case._lose(events)
+        if events and state.progress.votes and state._has_too_few_voters():
+            return state._lose(events)
         due = self._reminders_due()
-        if due > case.progress.reminders:
-            case = replace(case, progress=replace(case.progress, reminders=due))
-            told = {"number": due, "to": case.still_asked()}
+        if due > state.progress.reminders:
+            state = replace(state, progress=replace(state.progress, reminders=due))
+            told = {"number": due, "to": state.still_asked()}
             events.append(self._event(AuditKind.REMINDED, None, told, TIMER))
         if self.awaits_rules and not events:
             return None  # it is due for that
-        return case._amend(*events)
+        return state._amend(*events)
 
     def _lose(self, events: Sequence[NewAuditEvent]) -> Amendment:
         """Return the end of a vote that nobody can win any more, in the name of the last voter."""
@@ -279,10 +279,10 @@ class Case:
 
     def without_rules(self) -> Amendment:
         """Return what follows from it that no rule approves it: people are asked."""
-        case = self._with_looked()
-        return case.overdue() or case._amend()
+        state = self._with_looked()
+        return state.overdue() or state._amend()
 
-    def _with_looked(self) -> Case:
+    def _with_looked(self) -> QuestionState:
         return replace(self, progress=replace(self.progress, looked=True))
 
     def _take_timeout_answer(self, value: str | None) -> Amendment:
@@ -415,18 +415,18 @@ class Case:
         votes = (*self.progress.votes, vote)
         approvals = sum(each.approved for each in votes)
         rejections = len(votes) - approvals
-        case = replace(self, progress=replace(self.progress, votes=votes, claimed_by=None))
+        state = replace(self, progress=replace(self.progress, votes=votes, claimed_by=None))
         told = {"approved": vote.approved, "note": vote.note, "request_id": vote.request_id}
         event = self._event(AuditKind.VOTED, vote.user_id, told)
         is_approved = approvals >= self.policy.quorum.approvals
         is_open = rejections <= self.policy.quorum.of - self.policy.quorum.approvals
-        if not is_approved and is_open and not case._has_too_few_voters():
-            return replace(case._amend(event), request_id=vote.request_id)
+        if not is_approved and is_open and not state._has_too_few_voters():
+            return replace(state._amend(event), request_id=vote.request_id)
         decided = {**decision, "votes": [asdict(each) for each in votes]}
         settlement = Settlement(
             PromiseState.RESOLVED, json.dumps(decided), vote.user_id, vote.note, vote.request_id
         )
-        return case._amend(event, settlement=settlement)
+        return state._amend(event, settlement=settlement)
 
     def _has_too_few_voters(self) -> bool:
         """Whether those who have not voted are too few to approve it, and nobody else will be asked."""
@@ -448,8 +448,8 @@ class Case:
             raise NotAllowed(self.question.id, responder.user, "several decide on it, so nobody can claim it")
         if self.progress.claimed_by == responder.user:
             return None
-        case = replace(self, progress=replace(self.progress, claimed_by=responder.user))
-        return case._amend(self._event(AuditKind.CLAIMED, responder.user_id, {}))
+        state = replace(self, progress=replace(self.progress, claimed_by=responder.user))
+        return state._amend(self._event(AuditKind.CLAIMED, responder.user_id, {}))
 
     def release(self, responder: Responder) -> Amendment | None:
         """Have everybody answer again who is asked; None if nobody has claimed it. Raises NotAllowed."""
@@ -460,8 +460,8 @@ class Case:
             raise NotAllowed(
                 self.question.id, responder.user, f"{self.progress.claimed_by} has claimed it, not they"
             )
-        case = replace(self, progress=replace(self.progress, claimed_by=None))
-        return case._amend(self._event(AuditKind.RELEASED, responder.user_id, {}))
+        state = replace(self, progress=replace(self.progress, claimed_by=None))
+        return state._amend(self._event(AuditKind.RELEASED, responder.user_id, {}))
 
     def delegate(self, responder: Responder, to: tuple[str, ...], note: str | None) -> Amendment | None:
         """Have others answer instead of those who are asked now; None if it is so already.
@@ -480,9 +480,9 @@ class Case:
         if names == self.question.assignees:
             return None
         question = replace(self.question, assignees=names)
-        case = replace(self, question=question, progress=replace(self.progress, claimed_by=None))
+        state = replace(self, question=question, progress=replace(self.progress, claimed_by=None))
         told = {"to": names, "from": self.question.assignees, "note": note}
-        return case._amend(self._event(AuditKind.DELEGATED, responder.user_id, told))
+        return state._amend(self._event(AuditKind.DELEGATED, responder.user_id, told))
 
     def reassign(self, by: str | None, to: tuple[str, ...], reason: str | None) -> Amendment | None:
         """Have others answer, whoever is asked now; None if it is so already. A claim ends, votes stay.
@@ -502,9 +502,9 @@ class Case:
         if names == self.question.assignees:
             return None
         question = replace(self.question, assignees=names)
-        case = replace(self, question=question, progress=replace(self.progress, claimed_by=None))
+        state = replace(self, question=question, progress=replace(self.progress, claimed_by=None))
         told = {"to": names, "from": self.question.assignees, "reason": reason}
-        return case._amend(self._event(AuditKind.REASSIGNED, by, told))
+        return state._amend(self._event(AuditKind.REASSIGNED, by, told))
 
     def move_deadline(self, by: str | None, seconds: float, reason: str | None) -> Amendment:
         """Have people answer until so many seconds from now, and no longer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from signoff.errors import QuestionTooNew, UnreadableRecord
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_state import Case
+from signoff.people.questions.question_state import QuestionState
 from signoff.records import Promise, PromiseKind
 
 
@@ -21,7 +21,7 @@ def why_unreadable(promise: Promise) -> str | None:
         return None
     try:
         Question.of(promise)
-        Case.of(promise, 0.0)
+        QuestionState.of(promise, 0.0)
     except UnreadableRecord as error:
         return error.reason
     except QuestionTooNew:

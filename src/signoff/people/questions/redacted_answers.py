@@ -12,7 +12,7 @@ from signoff.errors import SignoffError, WrongAnswer
 from signoff.people.audit.trail import record_refusal
 from signoff.people.questions.answer_checks import read_value
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_state import Case
+from signoff.people.questions.question_state import QuestionState
 from signoff.records import Promise, PromiseState
 from signoff.records.responders import Responder
 from signoff.redaction.answers import hidden_fields, restored, unquoted
@@ -75,7 +75,7 @@ async def _meant(
     if not wrong:
         return meant
     try:
-        Case.of(question, store.clock.now()).check_responder(responder)
+        QuestionState.of(question, store.clock.now()).check_responder(responder)
         raise WrongAnswer(question.id, wrong)
     except SignoffError as refusal:
         await record_refusal(store, question, responder.user_id, refusal)

@@ -18,7 +18,7 @@ from signoff.errors import InvalidValue, NotAllowed, NotFound, QuestionClaimed
 from signoff.people.questions.actions import found_at, is_same
 from signoff.people.questions.answer_checks import check_texts, to_keep
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_state import Case
+from signoff.people.questions.question_state import QuestionState
 from signoff.records import Amendment, AuditKind, NewAuditEvent, NewRule, Promise, Rule
 from signoff.records.paging import RuleFilter
 from signoff.records.responders import SERVICE, Responder
@@ -128,7 +128,7 @@ def new_rule(
         raise InvalidValue("alike", f"question {question.id!r} has no action that others could be like")
     if value is None or value.get("approved") is not True or "edited" in value:
         raise InvalidValue("alike", "it goes with an approval of what is asked, as it is")
-    if Case.of(question, now).policy.quorum is not None:
+    if QuestionState.of(question, now).policy.quorum is not None:
         raise InvalidValue("alike", "several decide on it: nobody approves others like it alone")
     if responder.user_id is None:
         raise NotAllowed(question.id, None, "say who answers: a rule is somebody's")
@@ -167,17 +167,17 @@ async def session_of(store: Store, question: Promise) -> str | None:
         return None
 
 
-async def look_for_rules(store: Store, case: Case) -> Amendment:
+async def look_for_rules(store: Store, state: QuestionState) -> Amendment:
     """Return what a question's rules have to say: an answer in the name of one's maker, or that none fits."""
-    asked = Question.of(case.question)
+    asked = Question.of(state.question)
     assert asked.action is not None
-    session_id = await session_of(store, case.question)
+    session_id = await session_of(store, state.question)
     for session in ("",) if session_id is None else (session_id, ""):
         async for rule in _in_force(store, asked.action["tool"], session):
-            if _is_for(rule, case, asked.action):
+            if _is_for(rule, state, asked.action):
                 kept = {**to_keep(asked, {"approved": True}), "rule": rule.id}
-                return case.answer_by(rule, json.dumps(kept))
-    return case.without_rules()
+                return state.answer_by(rule, json.dumps(kept))
+    return state.without_rules()
 
 
 async def _in_force(store: Store, tool: str, session_id: str) -> AsyncIterator[Rule]:
@@ -192,10 +192,10 @@ async def _in_force(store: Store, tool: str, session_id: str) -> AsyncIterator[R
             return
 
 
-def _is_for(rule: Rule, case: Case, action: dict[str, Any]) -> bool:
+def _is_for(rule: Rule, state: QuestionState, action: dict[str, Any]) -> bool:
     """Whether a rule fits; one that cannot be read fits nothing, and keeps no other from it."""
     try:
-        return _fits(rule, case, action)
+        return _fits(rule, state, action)
     except Exception as error:
         log.warning(
             "rule %s of namespace %s cannot be read, and approves nothing: %s", rule.id, rule.namespace, error
@@ -203,14 +203,14 @@ def _is_for(rule: Rule, case: Case, action: dict[str, Any]) -> bool:
         return False
 
 
-def _fits(rule: Rule, case: Case, action: dict[str, Any]) -> bool:
-    if rule.run_id not in (None, case.question.run_id):
+def _fits(rule: Rule, state: QuestionState, action: dict[str, Any]) -> bool:
+    if rule.run_id not in (None, state.question.run_id):
         return False
-    if rule.by.startswith(SERVICE) and f"user:{rule.by}" not in case.question.assignees:
+    if rule.by.startswith(SERVICE) and f"user:{rule.by}" not in state.question.assignees:
         return False  # a service answers only what is assigned to it by name
     maker = Responder(rule.by, frozenset(rule.groups), frozenset(rule.roles))
     try:
-        case.check_responder(maker)
+        state.check_responder(maker)
     except (NotAllowed, QuestionClaimed):
         return False
     pattern: dict[str, Any] = json.loads(rule.arguments)

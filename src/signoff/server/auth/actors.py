@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 from signoff.errors import AccessDenied, NotAllowed
 from signoff.people.audit.trail import record_refusal, recording
 from signoff.people.questions.answers import get_question
-from signoff.people.questions.question_state import Case
+from signoff.people.questions.question_state import QuestionState
 from signoff.records import AuditEvent, Origin, OriginWay, Promise, Rule, Schedule, WorkerInfo
 from signoff.records.names import user_name
 from signoff.records.paging import Page
@@ -166,7 +166,7 @@ class Actor:
         if self.reach is not Reach.ALL:
             question = await get_question(store, question_id)
             async with recording(store, question, responder.user_id, "comment"):
-                Case.of(question, 0.0).check_asked(responder)
+                QuestionState.of(question, 0.0).check_asked(responder)
         return responder
 
     def check_names_people(self, what: str, assignees: Iterable[str] = ()) -> None:
@@ -249,12 +249,12 @@ class Actor:
             return workers
         return [worker for worker in workers if worker.namespace == namespace]
 
-    def sees(self, case: Case) -> bool:
+    def sees(self, state: QuestionState) -> bool:
         """Whether the actor may see a question, open or closed."""
         if self.person is None or self.reach is Reach.ALL:
             return True
         try:
-            case.check_asked(self.person)
+            state.check_asked(self.person)
         except NotAllowed:
             return False
         return True
@@ -263,12 +263,12 @@ class Actor:
         """Whether the actor may see a question. An unreadable one is visible only to actors that see everything."""
         if self.reach is Reach.ALL:
             return True
-        case = Case.readable(question, 0.0)
-        return case is not None and self.sees(case)
+        state = QuestionState.readable(question, 0.0)
+        return state is not None and self.sees(state)
 
     def _check_sees(self, question: Promise) -> None:
         if self.person is not None and self.reach is not Reach.ALL:
-            Case.of(question, 0.0).check_asked(self.person)
+            QuestionState.of(question, 0.0).check_asked(self.person)
 
 
 def events_of(question: Promise, page: Page[AuditEvent]) -> Page[AuditEvent]:

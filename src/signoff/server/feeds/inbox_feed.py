@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_json
 
 from signoff.errors import MissingKey, NotFound
-from signoff.people.questions.question_state import Case
+from signoff.people.questions.question_state import QuestionState
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState, Seal
 from signoff.redaction import Redaction, Redactor
 from signoff.runtime.loggers import own_logger
@@ -40,7 +40,7 @@ class Happening:
     Attributes:
         seq: The event's position in the audit chain.
         question: The question, without its payloads.
-        case: The question's policy state; None if this version cannot read it: then only users with full access are
+        state: The question's policy state; None if this version cannot read it: then only users with full access are
             notified.
         former: The state before the question was reassigned; None if it was not.
         message: The server-sent event for users who see the question.
@@ -48,8 +48,8 @@ class Happening:
 
     seq: int
     question: Promise
-    case: Case | None
-    former: Case | None
+    state: QuestionState | None
+    former: QuestionState | None
     message: bytes
 
     @classmethod
@@ -59,7 +59,7 @@ class Happening:
         if name == "changed" and event.kind is AuditKind.ASKED:
             name = "asked"
         message = b"id: %d\nevent: %b\ndata: %b\n\n" % (seal.seq, name.encode(), written_json(shown))
-        return cls(seal.seq, _outline(question), _case(question), _former(event, question), message)
+        return cls(seal.seq, _outline(question), _question_state(question), _former(event, question), message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,9 @@ class Interest:
         """Return the server-sent event for a change, or None if it does not concern the listener."""
         if self.run_id is not None and happening.question.run_id != self.run_id:
             return None
-        if self._has(happening.case) or (happening.case is None and self._has_unreadable(happening.question)):
+        if self._has(happening.state) or (
+            happening.state is None and self._has_unreadable(happening.question)
+        ):
             return happening.message
         if happening.former is not None and self._has(happening.former):
             gone = to_json({"id": happening.question.id})
@@ -93,10 +95,10 @@ class Interest:
             return False
         return self.names is None or not question.assignees or not self.names.isdisjoint(question.assignees)
 
-    def _has(self, case: Case | None) -> bool:
-        if case is None or not self.actor.sees(case):
+    def _has(self, state: QuestionState | None) -> bool:
+        if state is None or not self.actor.sees(state):
             return False
-        assignees = case.question.assignees
+        assignees = state.question.assignees
         return self.names is None or not assignees or not self.names.isdisjoint(assignees)
 
 
@@ -282,21 +284,21 @@ class _Moved(BaseModel):
     before: list[str] = Field(alias="from")
 
 
-def _former(event: AuditEvent, question: Promise) -> Case | None:
+def _former(event: AuditEvent, question: Promise) -> QuestionState | None:
     """Return a question's state before it was reassigned; None if it was not."""
     try:
         moved = _Moved.model_validate_json(event.details or "null")
     except ValidationError:
         return None
-    return _case(replace(question, assignees=tuple(moved.before)))
+    return _question_state(replace(question, assignees=tuple(moved.before)))
 
 
-def _case(question: Promise) -> Case | None:
+def _question_state(question: Promise) -> QuestionState | None:
     """Return the question's policy state without payloads; None if this version cannot read it."""
-    case = Case.readable(question, 0.0)
-    if case is None:
+    state = QuestionState.readable(question, 0.0)
+    if state is None:
         return None
-    return replace(case, question=_outline(question), policy=replace(case.policy, timeout_answer=None))
+    return replace(state, question=_outline(question), policy=replace(state.policy, timeout_answer=None))
 
 
 def _outline(question: Promise) -> Promise:

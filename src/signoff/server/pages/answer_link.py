@@ -21,7 +21,7 @@ from signoff.people.links.html_values import Filled, Shown, begin, returned
 from signoff.people.questions.actions import shown_beside
 from signoff.people.questions.attachments import Attachment, is_web
 from signoff.people.questions.question import Question, digest_of
-from signoff.people.questions.question_state import Case
+from signoff.people.questions.question_state import QuestionState
 from signoff.records import Promise
 from signoff.wire import timestamps
 
@@ -111,9 +111,9 @@ def question_page(
         status: The status of the response.
     """
     question = Question.of(shown)
-    case = Case.of(link.question, now)
+    state = QuestionState.of(link.question, now)
     page = _Page(filled, problems)
-    can_edit = case.policy.quorum is None
+    can_edit = state.policy.quorum is None
     made = controls_of(question) if can_edit or question.proposal is None else ()
     groups = [(group.legend, [page.row(control) for control in group.controls]) for group in made]
     decision = None
@@ -129,8 +129,8 @@ def question_page(
         metadata=_written(question.metadata.items()),
         attachments=[attachment_parts(each) for each in question.attachments],
         user=link.responder.user_id,
-        deadline=None if case.deadline_at is None else _moment(case.deadline_at),
-        quorum=case.policy.quorum,
+        deadline=None if state.deadline_at is None else _moment(state.deadline_at),
+        quorum=state.policy.quorum,
         action=_written(shown_beside(question.proposal, question.action)),
         proposal=None if question.proposal is None else visible_json(question.proposal),
         groups=groups,

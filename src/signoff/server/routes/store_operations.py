@@ -34,7 +34,7 @@ from signoff.stores.contract.operations import CHANGES_PATH, NOW_HEADER, OPERATI
 from signoff.stores.contract.store import Claim
 from signoff.stores.shared import set_aside_items
 from signoff.stores.shared.listed_payloads import CLAIMED_BYTES, bytes_of
-from signoff.stores.wrappers.origin_stamping import stated, unstated
+from signoff.stores.wrappers.origin_stamping import origin_stamped, without_origin
 
 ROOM: Final = 4
 """The most records of any size that are held in memory for one request."""
@@ -270,7 +270,7 @@ async def _do(services: Services, access: Access, origin: Origin, asked: Asked, 
         said = await _off_loop(_read, asked)
     else:
         said = _read(asked)
-    store = stated(services.store_of(asked.namespace), origin)
+    store = origin_stamped(services.store_of(asked.namespace), origin)
     do = partial(do_for, access, store, asked.do)
     match asked.do:
         case "read_journal" if said.get("limit") is None:
@@ -292,7 +292,7 @@ def _read(asked: Asked) -> dict[str, Any]:
     arguments = OPERATIONS[asked.do].read_arguments(asked.arguments)
     _check_lengths(arguments)
     check_payloads(asked.do, arguments)
-    return {name: unstated(each) for name, each in arguments.items()}
+    return {name: without_origin(each) for name, each in arguments.items()}
 
 
 def _check_lengths(arguments: dict[str, Any]) -> None:

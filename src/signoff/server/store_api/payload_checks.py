@@ -14,7 +14,7 @@ from signoff.engine.timers.cron import check_cron
 from signoff.errors import InvalidValue, QuestionTooNew, UnreadableRecord
 from signoff.people.questions.attachments import is_web
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_state import Case, Progress
+from signoff.people.questions.question_state import Progress, QuestionState
 from signoff.people.schemas.validation import schema_problem
 from signoff.records import (
     Amendment,
@@ -202,7 +202,7 @@ def _check_promise(path: str, new: NewPromise | Promise) -> None:
     asked = Promise("", new.id, new.kind, PromiseState.PENDING, 0.0, data=new.data)
     try:
         question = Question.of(asked)
-        Case.of(asked, 0.0)
+        QuestionState.of(asked, 0.0)
     except UnreadableRecord as error:
         raise InvalidValue(*_within(path, error.reason)) from None
     except QuestionTooNew:

@@ -27,7 +27,7 @@ from signoff.people.audit.trail import record_refusal
 from signoff.people.questions.answer_checks import check_answer, to_keep
 from signoff.people.questions.edits import is_same
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_state import TIMEOUT, Case, Progress
+from signoff.people.questions.question_state import TIMEOUT, Progress, QuestionState
 from signoff.records import Amendment, Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.names import person_key, user_name
 from signoff.stores.contract.store import Store
@@ -84,11 +84,11 @@ async def check_settled(store: Store, operation: str, arguments: Mapping[str, An
 def _check_votes(question: Promise, amendment: Amendment, now: float) -> None:
     """Refuse votes of excluded users before they are counted: the next answer, of any user, may decide with them."""
     try:
-        case, progress = Case.of(question, now), Progress.from_json(question.id, amendment.progress)
+        state, progress = QuestionState.of(question, now), Progress.from_json(question.id, amendment.progress)
     except (QuestionTooNew, UnreadableRecord):
         return  # the code that reads it refuses it
     for vote in progress.votes:
-        _check_not_excluded(case, user_name(vote.user_id))
+        _check_not_excluded(state, user_name(vote.user_id))
 
 
 def check_settlement(
@@ -110,55 +110,57 @@ def check_settlement(
     if settlement.state is not PromiseState.RESOLVED:
         raise InvalidValue("settlement.state", f"a question cannot end as {settlement.state.value}")
     try:
-        asked, case = Question.of(question), Case.of(question, now)
+        asked, state = Question.of(question), QuestionState.of(question, now)
     except QuestionTooNew:
         return  # written by a worker of a newer version, whose readers check it
     value = None if settlement.value is None else read_kept(settlement.value)
     if settlement.by == TIMEOUT:
-        _check_default(case, value)
+        _check_default(state, value)
         return
     if settlement.by == CALLBACK:
         if asked.callback is None:
             raise NotAllowed(question.id, None, "it does not accept callbacks")
     else:
-        _check_user(case, settlement.by)
-    _check_value(case, asked, value if by_rule is None else _without_rule(case, value, by_rule))
+        _check_user(state, settlement.by)
+    _check_value(state, asked, value if by_rule is None else _without_rule(state, value, by_rule))
 
 
-def _check_default(case: Case, value: Any) -> None:
+def _check_default(state: QuestionState, value: Any) -> None:
     """Check that a settlement by timeout has the question's default, and that the deadline has passed."""
-    deadline, default = case.deadline_at, case.policy.timeout_answer
-    if default is None or deadline is None or case.now + CLOCK_SECONDS < deadline:
-        raise WrongAnswer(case.question.id, [("", "its deadline has not passed, or it has no default")])
+    deadline, default = state.deadline_at, state.policy.timeout_answer
+    if default is None or deadline is None or state.now + CLOCK_SECONDS < deadline:
+        raise WrongAnswer(state.question.id, [("", "its deadline has not passed, or it has no default")])
     if read_kept(default) != value:
-        raise WrongAnswer(case.question.id, [("", "it is not the default of the question")])
+        raise WrongAnswer(state.question.id, [("", "it is not the default of the question")])
 
 
-def _check_user(case: Case, by: str | None) -> None:
-    id, name = case.question.id, None if by is None else user_name(by)
-    is_open_to_all = not case.question.assignees and not case.policy.excluded and case.policy.quorum is None
+def _check_user(state: QuestionState, by: str | None) -> None:
+    id, name = state.question.id, None if by is None else user_name(by)
+    is_open_to_all = (
+        not state.question.assignees and not state.policy.excluded and state.policy.quorum is None
+    )
     if name is None and not is_open_to_all:
         raise NotAllowed(id, None, "the settlement names no user")
-    _check_not_excluded(case, name)
+    _check_not_excluded(state, name)
 
 
-def _check_not_excluded(case: Case, name: str | None) -> None:
-    if case.is_excluded(name):
-        raise NotAllowed(case.question.id, name, "a user may not approve their own request (four eyes)")
+def _check_not_excluded(state: QuestionState, name: str | None) -> None:
+    if state.is_excluded(name):
+        raise NotAllowed(state.question.id, name, "a user may not approve their own request (four eyes)")
 
 
-def _without_rule(case: Case, value: Any, by_rule: str) -> Any:
+def _without_rule(state: QuestionState, value: Any, by_rule: str) -> Any:
     """Return a decision without the rule that settled it."""
     decision = dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
     if decision.pop("rule", None) != by_rule:
-        raise WrongAnswer(case.question.id, [("rule", "is not the rule that settles it")])
+        raise WrongAnswer(state.question.id, [("rule", "is not the rule that settles it")])
     return decision
 
 
-def _check_value(case: Case, asked: Question, value: Any) -> None:
-    id = case.question.id
-    if case.policy.quorum is not None:
-        value = _without_votes(case, value)
+def _check_value(state: QuestionState, asked: Question, value: Any) -> None:
+    id = state.question.id
+    if state.policy.quorum is not None:
+        value = _without_votes(state, value)
     if asked.proposal is None or not isinstance(value, dict):
         check_answer(id, asked, value)
         return
@@ -176,9 +178,9 @@ def _check_value(case: Case, asked: Question, value: Any) -> None:
         raise WrongAnswer(id, [("edits", "are not those between the proposal and what was approved")])
 
 
-def _without_votes(case: Case, value: Any) -> Any:
+def _without_votes(state: QuestionState, value: Any) -> Any:
     """Return a decision without its votes, after a check that an approval has enough of them."""
-    quorum, id = case.policy.quorum, case.question.id
+    quorum, id = state.policy.quorum, state.question.id
     decision = dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
     votes = decision.pop("votes", None)
     if quorum is None or not isinstance(votes, list):
@@ -190,7 +192,7 @@ def _without_votes(case: Case, value: Any) -> Any:
         if not isinstance(user_id, str):
             raise WrongAnswer(id, [(f"votes.{number}.user_id", "is missing")])
         name = user_name(user_id)
-        _check_not_excluded(case, name)
+        _check_not_excluded(state, name)
         if vote.get("approved") is True:
             approving.add(person_key(name))
     if decision.get("approved") is True and len(approving) < quorum.approvals:

@@ -16,7 +16,7 @@ from signoff.stores.postgres.reads import Connection, checked
 from signoff.stores.postgres.rows import from_event
 from signoff.stores.postgres.write_requests import JsonRequest, Reply, Request
 from signoff.stores.shared.listed_payloads import Listing, cut, size_in_postgres, within_page
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 from signoff.stores.shared.unreadable_rows import read_each
 
 COLUMNS = "namespace, id, at, kind, question_id, run_id, by, details, origin"
@@ -78,7 +78,7 @@ def record(namespace: str, events: Sequence[NewAuditEvent]) -> Request[None]:
     """Record events that are not recorded yet."""
     check_events(events)
 
-    def read(reply: Reply, touched: Touched) -> None:
+    def read(reply: Reply, touched: TouchedRuns) -> None:
         return None
 
     return JsonRequest(namespace, {"op": "record", "events": [from_event(event) for event in events]}, read)

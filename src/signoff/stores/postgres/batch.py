@@ -9,7 +9,7 @@ from pydantic_core import from_json, to_json
 
 from signoff.stores.postgres.pipelined_connection import Statement, Value
 from signoff.stores.postgres.write_requests import Append, Request
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 
 _NOTHING: Final[dict[str, Any]] = {}
 
@@ -66,7 +66,7 @@ class Batch:
             b"".join(parts)
         ]  # once: every other way of putting them together copies them again
 
-    def take(self, reply: bytes, touched: Touched) -> None:
+    def take(self, reply: bytes, touched: TouchedRuns) -> None:
         """Give each operation its part of the reply."""
         told = from_json(reply)
         appended = told.get("appended") if self._operations else told

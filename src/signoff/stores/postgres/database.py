@@ -39,7 +39,7 @@ from signoff.stores.shared.listeners import Listeners
 from signoff.stores.shared.one_by_one import LEFT_AS_IT_WAS, Done, LeftUndone, OneByOne, Skipped, earliest
 from signoff.stores.shared.outages import OUTAGE_SECONDS, Outages, is_absence
 from signoff.stores.shared.reader_pool import Readers
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 from signoff.stores.shared.write_checks import WriteCheck
 
 T = TypeVar("T")
@@ -295,7 +295,7 @@ class Database:
         self.tell(touched)
         return freed
 
-    def tell(self, touched: Touched) -> None:
+    def tell(self, touched: TouchedRuns) -> None:
         """Tell this process, and then the others, what a commit touched."""
         if not touched:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from signoff.records import Group, Rate
 from signoff.stores.contract.store import COUNTED_AT_MOST
 from signoff.stores.postgres.reads import Connection
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 
 SET_PAUSED = """
 INSERT INTO signoff.groups (namespace, name, is_paused) VALUES (%s, %s, %s)
@@ -33,7 +33,7 @@ SELECT group_name, count(*), count(*) FILTER (WHERE suspended_by IS NULL AND tak
 """
 
 
-def set_paused(db: Connection, namespace: str, name: str, is_paused: bool) -> tuple[None, Touched]:
+def set_paused(db: Connection, namespace: str, name: str, is_paused: bool) -> tuple[None, TouchedRuns]:
     """Pause a group, or resume it."""
     db.execute(SET_PAUSED, (namespace, name, is_paused))
     return None, _ready(namespace)
@@ -41,7 +41,7 @@ def set_paused(db: Connection, namespace: str, name: str, is_paused: bool) -> tu
 
 def set_limits(
     db: Connection, namespace: str, name: str, max_running: int | None, starts_per: Rate | None
-) -> tuple[None, Touched]:
+) -> tuple[None, TouchedRuns]:
     """Change the limits of a group."""
     rate = (None, None) if starts_per is None else (starts_per.count, starts_per.seconds)
     db.execute(LIMIT, (namespace, name, max_running, *rate))
@@ -61,7 +61,7 @@ def list_groups(db: Connection, namespace: str) -> list[Group]:
     return groups
 
 
-def _ready(namespace: str) -> Touched:
-    touched = Touched()
+def _ready(namespace: str) -> TouchedRuns:
+    touched = TouchedRuns()
     touched.ready.add(namespace)
     return touched

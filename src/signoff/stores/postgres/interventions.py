@@ -14,7 +14,7 @@ from signoff.stores.contract.validation import check_events
 from signoff.stores.postgres.rows import from_event, run_of
 from signoff.stores.postgres.write_requests import JsonRequest, Reply, Request, new_token, note_woken
 from signoff.stores.shared.equality import OTHER_ACTIVE
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 
 
 def retry(
@@ -27,7 +27,7 @@ def retry(
     """Make a failed run ready, or resume a suspended one."""
     check_events([] if event is None else [event])
 
-    def read(reply: Reply, touched: Touched) -> Run:
+    def read(reply: Reply, touched: TouchedRuns) -> Run:
         if not reply:
             raise NotFound("run", run_id)
         run = run_of(reply["run"])
@@ -55,7 +55,7 @@ def suspend(
     """Have a run wait for an operator."""
     check_text("reason", reason)
 
-    def read(reply: Reply, touched: Touched) -> Run:
+    def read(reply: Reply, touched: TouchedRuns) -> Run:
         if "lost" in reply and epoch is not None:
             raise LeaseLost(run_id, epoch)
         return _read(reply, namespace, run_id, "suspend", touched)
@@ -66,7 +66,7 @@ def suspend(
 def resume(namespace: str, run_id: str, event: NewAuditEvent) -> Request[Run]:
     """Have a suspended run go on."""
 
-    def read(reply: Reply, touched: Touched) -> Run:
+    def read(reply: Reply, touched: TouchedRuns) -> Run:
         return _read(reply, namespace, run_id, "resume", touched)
 
     return _request(namespace, "resume", run_id, event, read)
@@ -75,7 +75,7 @@ def resume(namespace: str, run_id: str, event: NewAuditEvent) -> Request[Run]:
 def terminate(namespace: str, run_id: str, event: NewAuditEvent, reason: str | None) -> Request[Run]:
     """End a run without its code."""
 
-    def read(reply: Reply, touched: Touched) -> Run:
+    def read(reply: Reply, touched: TouchedRuns) -> Run:
         run = _read(reply, namespace, run_id, "terminate", touched)
         for ended_id in (run_id, *reply.get("was_ended", ())):
             touched.touch_ended(namespace, ended_id)
@@ -100,7 +100,7 @@ def _request(
     return JsonRequest(namespace, {"op": op, "run_id": run_id, "event": from_event(event), **more}, read)
 
 
-def _read(reply: Reply, namespace: str, run_id: str, operation: str, touched: Touched) -> Run:
+def _read(reply: Reply, namespace: str, run_id: str, operation: str, touched: TouchedRuns) -> Run:
     if not reply:
         raise NotFound("run", run_id)
     run = run_of(reply["run"])
@@ -110,7 +110,7 @@ def _read(reply: Reply, namespace: str, run_id: str, operation: str, touched: To
     return run
 
 
-def _note(reply: Reply, namespace: str, run: Run, touched: Touched) -> None:
+def _note(reply: Reply, namespace: str, run: Run, touched: TouchedRuns) -> None:
     due = run.wake_at is not None or run.deadline_at is not None
     touched.touch(namespace, run.id, ready=run.state is RunState.READY, due=due)
     note_woken(reply, namespace, touched)

@@ -26,7 +26,7 @@ from signoff.stores.shared.heartbeats import log_unreleased
 from signoff.stores.shared.listed_payloads import PAGE_BYTES
 from signoff.stores.shared.one_by_one import Done, Failure, ItemFailed, Skipped
 from signoff.stores.shared.set_aside_items import LONGEST_SECONDS, Key
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 
 ENLIST = f"""
 WITH register AS (SELECT NOT EXISTS (SELECT FROM signoff.workers) AS is_first)
@@ -107,7 +107,7 @@ class Due:
 
     next_at: float | None
     now: float
-    touched: Touched
+    touched: TouchedRuns
     is_all: bool
 
 
@@ -124,7 +124,7 @@ class LeaseTime:
     at_most: float | None = None
 
 
-def enlist(db: Connection, worker: WorkerInfo, lease_now: float | None) -> Touched:
+def enlist(db: Connection, worker: WorkerInfo, lease_now: float | None) -> TouchedRuns:
     """Put a worker on the register, or note that it lives."""
     check_worker(worker)
     values = (
@@ -144,7 +144,7 @@ def enlist(db: Connection, worker: WorkerInfo, lease_now: float | None) -> Touch
     )
     row = db.execute(ENLIST, values).fetchone()
     assert row is not None
-    touched = Touched()
+    touched = TouchedRuns()
     touched.due = row[0]
     return touched
 
@@ -195,12 +195,12 @@ def _failed_change(
     return SetAsideItem(DEFERRED_JOB, namespace, id, failures, error, first_at, next_at)
 
 
-def make_deferred(db: Connection, now: float | None) -> tuple[Made, Touched]:
+def make_deferred(db: Connection, now: float | None) -> tuple[Made, TouchedRuns]:
     """Make deferred changes one by one whose time has come. What fails leaves nothing behind."""
     row = db.execute(MAKE_DEFERRED, (now, AT_ONCE, LONGEST_SECONDS)).fetchone()
     assert row is not None
     reply = row[0]
-    touched = Touched()
+    touched = TouchedRuns()
     for namespace, made in reply["made"]:
         touched.ready.add(namespace)
         touched.due = True
@@ -270,14 +270,14 @@ def claim_each(
     known: Sequence[str],
     now: float | None,
     lease_now: float | None,
-) -> tuple[ClaimedEach, Touched]:
+) -> tuple[ClaimedEach, TouchedRuns]:
     """Lease ready runs to a worker one by one, but for those to pass over. What fails leaves nothing behind."""
     op = to_json({"namespace": namespace, **body}).decode()
     values = (op, now, lease_now, list(skipped), list(known), AT_ONCE, PAGE_BYTES)
     row = db.execute(CLAIM_EACH, values).fetchone()
     assert row is not None
     reply = row[0]
-    touched = Touched()
+    touched = TouchedRuns()
     touched.due = "due" in reply
     if reply.get("claimable"):
         touched.ready.add(namespace)
@@ -300,7 +300,7 @@ def _name(key: Key) -> str:
 
 
 def _due(told: Mapping[str, Any]) -> Due:
-    touched = Touched()
+    touched = TouchedRuns()
     for namespace, run_id in told["woken"]:
         touched.touch_woken(namespace, run_id, ready=True)
     for namespace, run_id in told["freed"]:
@@ -313,18 +313,18 @@ def _due(told: Mapping[str, Any]) -> Due:
     return Due(None if next_at is None else float(next_at), told["now"], touched, told["is_all"])
 
 
-def release(db: Connection, worker_id: str, now: float | None, *, dead: bool) -> tuple[int, Touched]:
+def release(db: Connection, worker_id: str, now: float | None, *, dead: bool) -> tuple[int, TouchedRuns]:
     """Take a worker off the register and make its runs ready."""
-    touched = Touched()
+    touched = TouchedRuns()
     rows = db.execute(RELEASE, {"worker_id": worker_id, "now": now, "dead": dead}).fetchall()
     for namespace, run_id in rows:
         touched.touch(namespace, run_id, ready=True)
     return len(rows), touched
 
 
-def release_each(db: Connection, worker_id: str, now: float | None, *, dead: bool) -> tuple[int, Touched]:
+def release_each(db: Connection, worker_id: str, now: float | None, *, dead: bool) -> tuple[int, TouchedRuns]:
     """Take a worker off the register and make its runs ready one by one. Leases of those that fail run out."""
-    touched = Touched()
+    touched = TouchedRuns()
     freed = 0
     rows = db.execute(RELEASE_EACH, {"worker_id": worker_id, "now": now, "dead": dead}).fetchall()
     for namespace, run_id, code, error in rows:

@@ -8,7 +8,7 @@ from signoff.records import LiveText
 from signoff.stores.contract.live import KEPT_CHARACTERS
 from signoff.stores.contract.validation import check_live
 from signoff.stores.postgres.reads import Connection
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 
 COLUMNS = ("run_id", "epoch", "seq", "n", "name", "attempt", "position", "kind", "text")
 
@@ -33,14 +33,14 @@ ORDER BY seq
 """
 
 
-def publish(db: Connection, namespace: str, pieces: Sequence[LiveText]) -> tuple[None, Touched]:
+def publish(db: Connection, namespace: str, pieces: Sequence[LiveText]) -> tuple[None, TouchedRuns]:
     """Keep what was said under leases that hold."""
     check_live(pieces)
     columns = ([getattr(piece, column) for piece in pieces] for column in COLUMNS)
     with db.transaction():
         db.execute(WAIT_FOR_NO_DISK)
         rows = db.execute(PUBLISH, (namespace, *columns, KEPT_CHARACTERS)).fetchall()
-    touched = Touched()
+    touched = TouchedRuns()
     for (run_id,) in rows:
         touched.touch(namespace, run_id)
     return None, touched

@@ -21,7 +21,7 @@ from pydantic_core import from_json, to_json
 
 from signoff.runtime.loggers import own_logger
 from signoff.stores.shared.listeners import Listeners
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 
 log = own_logger("signoff.store")
 
@@ -50,7 +50,7 @@ class Notifier:
         self._listeners = listeners
         self._location = location
         self._sender = uuid.uuid4().hex[:12]
-        self._outbox: deque[Touched] = deque()
+        self._outbox: deque[TouchedRuns] = deque()
         self._urgent = False
         self._began_to_wait = 0.0
         self._closing = False
@@ -60,7 +60,7 @@ class Notifier:
         self._thread = threading.Thread(target=self._run, name="signoff-postgres-notifier", daemon=True)
         self._thread.start()
 
-    def tell(self, touched: Touched) -> None:
+    def tell(self, touched: TouchedRuns) -> None:
         """Tell other processes of a commit, soon. From any thread."""
         urgent = bool(touched.woken or touched.ended or touched.ready or touched.due)
         first = not self._outbox
@@ -134,7 +134,7 @@ class Notifier:
 
     def _send(self, connection: psycopg.Connection[Any]) -> None:
         self._urgent = False
-        touched = Touched()
+        touched = TouchedRuns()
         while self._outbox:
             touched.add(self._outbox.popleft())
         if not touched:
@@ -156,7 +156,7 @@ class Notifier:
             if "in" not in told:
                 self._listeners.tell_disturbance()
                 return
-            touched = Touched()
+            touched = TouchedRuns()
             touched.due = told["due"]
             for namespace, (runs, woken, ended, ready) in told["in"].items():
                 touched.runs[namespace] = {*runs, *woken, *ended}
@@ -171,7 +171,7 @@ class Notifier:
         self._listeners.tell(touched.change)
 
 
-def _by_namespace(touched: Touched) -> dict[str, tuple[list[str], list[str], list[str], bool]]:
+def _by_namespace(touched: TouchedRuns) -> dict[str, tuple[list[str], list[str], list[str], bool]]:
     told: dict[str, tuple[list[str], list[str], list[str], bool]] = {}
     for namespace in touched.runs.keys() | touched.ready:
         runs = touched.runs.get(namespace, set())

@@ -14,7 +14,7 @@ from signoff.records.deliveries import Delivery, DeliveryState, NewDelivery, Rep
 from signoff.records.paging import LAST_NUMBER, DeliveryFilter, Page, page_number
 from signoff.stores.postgres.reads import Connection, checked
 from signoff.stores.shared.listed_payloads import Listing, cut, size_in_postgres, within_page
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 
 COLUMNS = """namespace, id, channel, recipient, event_id, seq, kind, question_id, state, created_at, run_id, due_at,
     attempts, ended_at, error"""
@@ -94,12 +94,12 @@ def list_deliveries(
 
 def redeliver(
     db: Connection, namespace: str, delivery_id: str, now: float | None
-) -> tuple[Delivery, Touched]:
+) -> tuple[Delivery, TouchedRuns]:
     """Put a delivery that has ended at the end of its lane. Raises NotFound."""
     row = db.execute(REDELIVER, (namespace, delivery_id, now)).fetchone()
     if row is None:
         raise NotFound("delivery", delivery_id)
-    touched = Touched()
+    touched = TouchedRuns()
     touched.due = True
     return _delivery(row), touched
 

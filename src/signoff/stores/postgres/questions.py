@@ -15,7 +15,7 @@ from signoff.stores.postgres.write_requests import (
     note_woken,
     refuse_conflict,
 )
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 
 NOW = "coalesce(%s::double precision, extract(epoch FROM clock_timestamp())::double precision)"
 
@@ -39,7 +39,7 @@ def amend(
     """Change what a pending question keeps, settle it if that is asked for, and record events."""
     check_amendment(amendment)
 
-    def read(reply: Reply, touched: Touched) -> tuple[Promise, bool]:
+    def read(reply: Reply, touched: TouchedRuns) -> tuple[Promise, bool]:
         if not reply:
             raise NotFound("question", question_id)
         refuse_conflict(reply, question_id)

@@ -8,7 +8,7 @@ from signoff.stores.postgres.leases import AT_ONCE
 from signoff.stores.postgres.reads import Connection
 from signoff.stores.shared.failure_texts import text_of_postgres
 from signoff.stores.shared.one_by_one import Done, Failure, ItemFailed, Skipped
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 
 JOB: Final = "ended run"
 
@@ -17,9 +17,9 @@ DELETE_EACH = "SELECT signoff.delete_each(%s, %s, %s, %s::text[], %s)"
 DELETE_ENDED = "SELECT signoff.delete_ended(%s, %s, %s)"
 
 
-def delete_ended(db: Connection, namespace: str, before: float, limit: int) -> tuple[int, Touched]:
+def delete_ended(db: Connection, namespace: str, before: float, limit: int) -> tuple[int, TouchedRuns]:
     """Delete up to ``limit`` runs without a parent that ended before that time. Returns how many."""
-    touched = Touched()
+    touched = TouchedRuns()
     rows = db.execute(DELETE_ENDED, (namespace, before, limit)).fetchall()
     for (run_id,) in rows:
         touched.touch(namespace, run_id)
@@ -28,13 +28,13 @@ def delete_ended(db: Connection, namespace: str, before: float, limit: int) -> t
 
 def delete_each(
     db: Connection, namespace: str, before: float, limit: int, skipped: Skipped
-) -> tuple[Done[int], Touched]:
+) -> tuple[Done[int], TouchedRuns]:
     """Delete runs one by one, but for some. What fails leaves nothing behind."""
     passed_over = [id for _, id in skipped[JOB]]
     row = db.execute(DELETE_EACH, (namespace, before, limit, passed_over, AT_ONCE)).fetchone()
     assert row is not None
     told = row[0]
-    touched = Touched()
+    touched = TouchedRuns()
     for run_id in told["deleted"]:
         touched.touch(namespace, run_id)
     failures = [

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from signoff.errors import NotFound
 from signoff.records import Run
-from signoff.stores.shared.group_commit import Operation, Turns, tell_here
+from signoff.stores.shared.group_commit import GroupCommit, Operation, tell_here
 
 
 class Lookups:
@@ -20,7 +20,7 @@ class Lookups:
 
     def __init__(self, read: Callable[[str, Sequence[str]], Awaitable[Mapping[str, Run]]]) -> None:
         self._read = read
-        self._turns = Turns[_Lookup](lambda _: False, self._begin)
+        self._group_commit = GroupCommit[_Lookup](lambda _: False, self._begin)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def find(self, namespace: str, run_id: str) -> Awaitable[Run]:
@@ -31,7 +31,7 @@ class Lookups:
         """
         if not _may_exist(run_id):
             raise NotFound("run", run_id)
-        return self._turns.do(_Lookup(namespace, run_id))
+        return self._group_commit.do(_Lookup(namespace, run_id))
 
     def _begin(self, lookups: list[_Lookup]) -> None:
         loop = asyncio.get_running_loop()

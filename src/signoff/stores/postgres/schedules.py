@@ -13,7 +13,7 @@ from signoff.records.paging import Page
 from signoff.stores.postgres.reads import Connection
 from signoff.stores.postgres.rows import from_run
 from signoff.stores.shared.listed_payloads import Listing, cut, size_in_postgres, within_page
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 
 COLUMNS = """namespace, id, workflow, group_name, arguments, cron, timezone, catch_up, next_at, priority,
     concurrency_key, concurrency_limit, created_at, is_paused, last_at, last_run_id"""
@@ -64,7 +64,7 @@ NEXT_DUE = "SELECT next_at FROM signoff.schedules WHERE NOT is_paused ORDER BY n
 FIRE = "SELECT signoff.fire_schedule(%s, %s, %s, %s, %s, %s)"
 
 
-def put(db: Connection, namespace: str, new: NewSchedule, now: float | None) -> tuple[Schedule, Touched]:
+def put(db: Connection, namespace: str, new: NewSchedule, now: float | None) -> tuple[Schedule, TouchedRuns]:
     """Create a schedule, or change the one that has the id."""
     values = (
         namespace,
@@ -102,7 +102,7 @@ def pause(db: Connection, namespace: str, schedule_id: str) -> Schedule:
     return _found(schedule_id, db.execute(PAUSE, (namespace, schedule_id)).fetchone())
 
 
-def resume(db: Connection, namespace: str, schedule_id: str, next_at: float) -> tuple[Schedule, Touched]:
+def resume(db: Connection, namespace: str, schedule_id: str, next_at: float) -> tuple[Schedule, TouchedRuns]:
     """Have a paused schedule fire again. Raises NotFound."""
     return _found(schedule_id, db.execute(RESUME, (next_at, namespace, schedule_id)).fetchone()), _due()
 
@@ -128,11 +128,11 @@ def fire(
     runs: Sequence[NewRun],
     next_at: float,
     now: float | None,
-) -> tuple[bool, Touched]:
+) -> tuple[bool, TouchedRuns]:
     """Move a schedule on from the time that is expected, and start its runs; False if somebody else did."""
     created = to_json([from_run(new) for new in runs]).decode()
     row = db.execute(FIRE, (namespace, schedule_id, expected, created, next_at, now)).fetchone()
-    touched = Touched()
+    touched = TouchedRuns()
     if row is None or not row[0]:
         return False, touched
     touched.due = True
@@ -154,7 +154,7 @@ def _found(schedule_id: str, row: Sequence[Any] | None) -> Schedule:
     return to_schedule(row)
 
 
-def _due() -> Touched:
-    touched = Touched()
+def _due() -> TouchedRuns:
+    touched = TouchedRuns()
     touched.due = True
     return touched

@@ -35,7 +35,7 @@ from signoff.stores.postgres.rows import (
     to_run,
 )
 from signoff.stores.shared.entry_rows import to_entry
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 
 AT_ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -142,9 +142,9 @@ def save_run(db: Connection, namespace: str, run_id: str) -> Saved:
 
 def load_run(
     db: Connection, namespace: str, saved: Saved, event: NewAuditEvent, now: float | None
-) -> tuple[Run, Touched]:
+) -> tuple[Run, TouchedRuns]:
     """Create runs as they were saved."""
-    touched = Touched()
+    touched = TouchedRuns()
     with db.transaction():
         at: float = _row(db, NOW, now)[0]
         place = (event.question_id, namespace, event.id)
@@ -157,7 +157,7 @@ def load_run(
 class _Loading:
     """What comes into a namespace in one transaction."""
 
-    def __init__(self, db: Connection, namespace: str, now: float, touched: Touched) -> None:
+    def __init__(self, db: Connection, namespace: str, now: float, touched: TouchedRuns) -> None:
         self._db = db
         self._namespace = namespace
         self._now = now

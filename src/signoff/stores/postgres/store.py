@@ -85,7 +85,7 @@ from signoff.stores.postgres.database import Database
 from signoff.stores.shared.heartbeats import extend_leases
 from signoff.stores.shared.one_by_one import Done, Skipped, earliest
 from signoff.stores.shared.set_aside_items import raise_outage
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -565,7 +565,7 @@ class PostgresStore:
 
     async def _change(
         self,
-        change: Callable[Concatenate[reads.Connection, str, P], tuple[T, Touched]],
+        change: Callable[Concatenate[reads.Connection, str, P], tuple[T, TouchedRuns]],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:

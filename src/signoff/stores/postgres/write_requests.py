@@ -38,13 +38,13 @@ from signoff.stores.postgres.rows import (
 )
 from signoff.stores.shared.equality import NO_SESSION, OTHER_SESSION, same_json
 from signoff.stores.shared.group_commit import Operation
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 from signoff.stores.shared.unreadable_rows import readable
 
 T = TypeVar("T")
 
 Reply = dict[str, Any]
-Read = Callable[[Reply, Touched], T]
+Read = Callable[[Reply, TouchedRuns], T]
 
 _BEFORE: Final = b'{"operations":['
 _AFTER: Final = b"]}"
@@ -80,7 +80,7 @@ class Request(Operation[T], ABC):
         """About how many bytes are sent of it."""
 
     @abstractmethod
-    def take(self, reply: Reply, touched: Touched) -> None:
+    def take(self, reply: Reply, touched: TouchedRuns) -> None:
         """Keep what the reply says, and note what was touched."""
 
 
@@ -116,7 +116,7 @@ class JsonRequest(Request[T]):
     def size(self) -> int:
         return len(self._alone)
 
-    def take(self, reply: Reply, touched: Touched) -> None:
+    def take(self, reply: Reply, touched: TouchedRuns) -> None:
         self.error = None
         if "claimable" in reply:
             touched.ready.add(self.namespace)
@@ -199,7 +199,7 @@ class Append(Request[None]):
             self.list,
         )
 
-    def take(self, reply: Reply, touched: Touched) -> None:
+    def take(self, reply: Reply, touched: TouchedRuns) -> None:
         self.error = None
         try:
             _note_write(reply, self.namespace, self.write, touched)
@@ -210,7 +210,7 @@ class Append(Request[None]):
 def create_run(namespace: str, new: NewRun, token: str | None) -> Request[tuple[Run, bool]]:
     """Create a ready run, or find the one that has the id."""
 
-    def read(reply: Reply, touched: Touched) -> tuple[Run, bool]:
+    def read(reply: Reply, touched: TouchedRuns) -> tuple[Run, bool]:
         if "run" not in reply:
             created_at, position = float(reply["created_at"]), reply.get("position")
             run = created_run(namespace, new, created_at, position, waits="waits" in reply)
@@ -236,7 +236,7 @@ def create_run(namespace: str, new: NewRun, token: str | None) -> Request[tuple[
 def cancel(namespace: str, run_id: str, reason: str | None, by: str | None) -> Request[Run]:
     """Ask a run to stop."""
 
-    def read(reply: Reply, touched: Touched) -> Run:
+    def read(reply: Reply, touched: TouchedRuns) -> Run:
         if not reply:
             raise NotFound("run", run_id)
         if reply["ended"]:
@@ -262,7 +262,7 @@ def signal(
     token = token or new_token()
     known_as = token if request_id is None else request_id
 
-    def read(reply: Reply, touched: Touched) -> bool:
+    def read(reply: Reply, touched: TouchedRuns) -> bool:
         if (known := reply.get("known")) is not None:
             if known[1] is None:
                 raise RequestConflict(known_as, run_id, known[0])
@@ -299,7 +299,7 @@ def claim(
 ) -> Request[list[Claim]]:
     """Lease ready runs to a worker."""
 
-    def read(reply: Reply, touched: Touched) -> list[Claim]:
+    def read(reply: Reply, touched: TouchedRuns) -> list[Claim]:
         touched.due = touched.due or "due" in reply
         return [claim_of(made, namespace, touched) for made in reply.get("claims") or ()]
 
@@ -321,7 +321,7 @@ def claim_body(
     }
 
 
-def claim_of(made: Sequence[Any], namespace: str, touched: Touched) -> Claim:
+def claim_of(made: Sequence[Any], namespace: str, touched: TouchedRuns) -> Claim:
     """Make a claim of its part of a reply."""
     values, messages = made
     run = run_of_values(values)
@@ -344,7 +344,7 @@ def append(namespace: str, write: Write) -> Request[None]:
     ):
         return Append(namespace, write)
 
-    def read(reply: Reply, touched: Touched) -> None:
+    def read(reply: Reply, touched: TouchedRuns) -> None:
         _note_write(reply, namespace, write, touched)
 
     return JsonRequest(namespace, {"op": "write", "write": from_write(write)}, read)
@@ -354,7 +354,7 @@ def pause(namespace: str, write: Write, wakes: int, wake_at: float | None) -> Re
     """Write the batch and pause the run, unless something came meanwhile."""
     _check_order(write)
 
-    def read(reply: Reply, touched: Touched) -> bool:
+    def read(reply: Reply, touched: TouchedRuns) -> bool:
         _note_write(reply, namespace, write, touched)
         if reply["paused"]:
             touched.touch(namespace, write.run_id, due=wake_at is not None)
@@ -370,7 +370,7 @@ def complete(namespace: str, write: Write, outcome: Outcome) -> Request[None]:
         raise InvalidValue("outcome.state", f"{outcome.state.value} is not an end")
     _check_order(write)
 
-    def read(reply: Reply, touched: Touched) -> None:
+    def read(reply: Reply, touched: TouchedRuns) -> None:
         _note_write(reply, namespace, write, touched)
         touched.touch_ended(namespace, write.run_id)
 
@@ -381,7 +381,7 @@ def complete(namespace: str, write: Write, outcome: Outcome) -> Request[None]:
 def create_promise(namespace: str, new: NewPromise, token: str | None) -> Request[tuple[Promise, bool]]:
     """Create a promise that belongs to no run, or find it."""
 
-    def read(reply: Reply, touched: Touched) -> tuple[Promise, bool]:
+    def read(reply: Reply, touched: TouchedRuns) -> tuple[Promise, bool]:
         promise = promise_of_values(reply["promise"])
         if reply["new"]:
             touched.runs.setdefault(namespace, set())
@@ -403,7 +403,7 @@ def settle(
     if settlement.state is PromiseState.PENDING:
         raise InvalidValue("settlement.state", "a promise cannot be settled as pending")
 
-    def read(reply: Reply, touched: Touched) -> tuple[Promise, bool]:
+    def read(reply: Reply, touched: TouchedRuns) -> tuple[Promise, bool]:
         if not reply:
             raise NotFound(kind.value, promise_id)
         refuse_conflict(reply, promise_id)
@@ -485,7 +485,7 @@ def _is_timed(new: NewPromise) -> bool:
     return new.due_at is not None or new.act_at is not None
 
 
-def _note_write(reply: Reply, namespace: str, write: Write, touched: Touched) -> None:
+def _note_write(reply: Reply, namespace: str, write: Write, touched: TouchedRuns) -> None:
     if "lost" in reply:
         raise LeaseLost(write.run_id, write.epoch)
     if "next" in reply:
@@ -504,7 +504,7 @@ def _note_write(reply: Reply, namespace: str, write: Write, touched: Touched) ->
     note_woken(reply, namespace, touched)
 
 
-def note_woken(reply: Reply, namespace: str, touched: Touched) -> None:
+def note_woken(reply: Reply, namespace: str, touched: TouchedRuns) -> None:
     """Note the runs that were left a message."""
     for run_id in reply.get("woken") or ():
         touched.touch_woken(namespace, run_id)

@@ -31,9 +31,9 @@ from signoff.stores.postgres.batch import Batch
 from signoff.stores.postgres.pipelined_connection import Link
 from signoff.stores.postgres.schema import is_conflict, is_gone, is_shared, translate
 from signoff.stores.postgres.write_requests import Request
-from signoff.stores.shared.group_commit import Turns, tell
-from signoff.stores.shared.thread_wakeup import Bell
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.group_commit import GroupCommit, tell
+from signoff.stores.shared.thread_wakeup import WakeUp
+from signoff.stores.shared.touched_runs import TouchedRuns
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class Writer:
         lease_clock: Clock | None,
         patience_seconds: float,
         inline_below_seconds: float,
-        committed: Callable[[Touched], None],
+        committed: Callable[[TouchedRuns], None],
         doubted: Callable[[], None],
     ) -> None:
         self._link = link
@@ -85,10 +85,10 @@ class Writer:
         self._doubted = doubted
         self._average_seconds = 0.0
         self._lock = threading.Lock()  # held by whoever uses the link
-        self._turns = Turns[Request[Any]](self._send_one, self._hand_over)
+        self._group_commit = GroupCommit[Request[Any]](self._send_one, self._hand_over)
         self._waiting: deque[Request[Any]] = deque()
         self._under_way: tuple[Batch, float] | None = None  # sent by a loop, to be received by the thread
-        self._bell = Bell()
+        self._wakeup = WakeUp()
         self._closing = False
         self._thread = threading.Thread(target=self._serve, name="signoff-postgres-writer", daemon=True)
         self._thread.start()
@@ -101,7 +101,7 @@ class Writer:
         It is done or not done as a whole, even if the caller is cancelled.
         """
         self.check_usable()
-        return self._turns.do(request)
+        return self._group_commit.do(request)
 
     def check_usable(self) -> None:
         """Raise StoreUnavailable if the writer is closed."""
@@ -111,7 +111,7 @@ class Writer:
     def close(self) -> None:
         """Finish what waits, end the thread and disconnect. Blocks."""
         self._closing = True
-        self._bell.ring()
+        self._wakeup.ring()
         self._thread.join()
         self._abandon()
         with self._lock:
@@ -139,11 +139,11 @@ class Writer:
         if reply is None:
             request.wait()
             self._under_way = (batch, began)
-            self._bell.ring()
+            self._wakeup.ring()
             return True  # with the lock held, for the thread
         self._lock.release()
         self._note_duration(began, 1)
-        touched = Touched()
+        touched = TouchedRuns()
         batch.take(reply, touched)
         self._committed(touched)
         return True
@@ -156,7 +156,7 @@ class Writer:
 
     def _hand_over(self, batch: list[Request[Any]]) -> None:
         self._waiting.extend(batch)
-        self._bell.ring()
+        self._wakeup.ring()
         if not self._thread.is_alive():
             self._abandon()
 
@@ -171,7 +171,7 @@ class Writer:
 
     def _serve(self) -> None:
         while True:
-            self._bell.wait(1.0)
+            self._wakeup.wait(1.0)
             self._work_off()
             if self._closing and self._lock.acquire(timeout=LOOP_WAITS):
                 self._lock.release()
@@ -207,12 +207,12 @@ class Writer:
 
     def _finish(self, batch: Batch, sent_at: float | None) -> None:
         """Send a batch, or take up one that is sent already, until it is done or has failed; tell those who wait."""
-        touched = Touched()
+        touched = TouchedRuns()
         self._commit(batch, sent_at, touched)
         tell(batch.requests)
         self._committed(touched)
 
-    def _commit(self, batch: Batch, sent_at: float | None, touched: Touched) -> None:
+    def _commit(self, batch: Batch, sent_at: float | None, touched: TouchedRuns) -> None:
         give_up_at = time.monotonic() + self._patience_seconds
         pause = RETRY_SOON
         while True:

@@ -63,7 +63,7 @@ class Operation(Generic[T]):
 Op = TypeVar("Op", bound=Operation[Any])
 
 
-class _Turn(Generic[Op]):
+class _Group(Generic[Op]):
     """What one turn of an event loop asks for, and whether the turn before had several tasks asking.
 
     Attributes:
@@ -92,7 +92,7 @@ class _Turn(Generic[Op]):
         return batch
 
 
-class Turns(Generic[Op]):
+class GroupCommit(Generic[Op]):
     """Gathers operations by turns, on any number of event loops.
 
     When only one task writes, its operation does not wait for the end of the turn; and if it was the last to write
@@ -129,17 +129,17 @@ class Turns(Generic[Op]):
         turn.batch.append(operation)
         return await operation.wait()
 
-    def _turn_of(self, loop: asyncio.AbstractEventLoop) -> _Turn[Op]:
-        turn: _Turn[Op] | None = getattr(self._turns, "turn", None)
+    def _turn_of(self, loop: asyncio.AbstractEventLoop) -> _Group[Op]:
+        turn: _Group[Op] | None = getattr(self._turns, "turn", None)
         if turn is None or turn.loop is not loop:
-            turn = self._turns.turn = _Turn[Op](loop)
+            turn = self._turns.turn = _Group[Op](loop)
         return turn
 
-    def _begin_turn(self, turn: _Turn[Op], asker: int) -> None:
+    def _begin_turn(self, turn: _Group[Op], asker: int) -> None:
         turn.open(asker)
         turn.loop.call_soon(self._end_turn, turn)
 
-    def _end_turn(self, turn: _Turn[Op]) -> None:
+    def _end_turn(self, turn: _Group[Op]) -> None:
         batch = turn.close()
         if batch:
             self._commit(batch)

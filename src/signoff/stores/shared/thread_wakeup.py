@@ -6,7 +6,7 @@ import contextlib
 import threading
 
 
-class Bell:
+class WakeUp:
     """Far cheaper to wait on, again and again, than a ``threading.Event``."""
 
     __slots__ = ("_silent",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from signoff.stores.contract.store import Change
 
 
-class Touched:
+class TouchedRuns:
     """Collects what operations of one commit changed.
 
     Attributes:
@@ -43,7 +43,7 @@ class Touched:
         self.touch(namespace, run_id)
         self.ended.setdefault(namespace, set()).add(run_id)
 
-    def add(self, other: Touched) -> None:
+    def add(self, other: TouchedRuns) -> None:
         """Note what another commit touched."""
         for mine, theirs in ((self.runs, other.runs), (self.woken, other.woken), (self.ended, other.ended)):
             for namespace, run_ids in theirs.items():

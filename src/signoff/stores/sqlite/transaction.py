@@ -15,7 +15,7 @@ from signoff.observability.events import StoreCommitted
 from signoff.runtime.clock import Clock
 from signoff.runtime.loggers import own_logger
 from signoff.stores.shared.group_commit import Operation
-from signoff.stores.shared.touched_runs import Touched
+from signoff.stores.shared.touched_runs import TouchedRuns
 from signoff.stores.sqlite.open_files import OpenFiles
 from signoff.stores.sqlite.schema import (
     connect,
@@ -45,7 +45,7 @@ class Refused:
         self.error = error
 
 
-class Transaction(Touched):
+class Transaction(TouchedRuns):
     """One write transaction under way, and what it has touched so far.
 
     Attributes:

@@ -17,9 +17,9 @@ from typing import Any, Final, TypeVar
 
 from signoff.errors import StoreError, StoreMoved, StoreReadOnly, StoreUnavailable
 from signoff.runtime.loggers import own_logger
-from signoff.stores.shared.group_commit import Turns, tell, tell_here
+from signoff.stores.shared.group_commit import GroupCommit, tell, tell_here
 from signoff.stores.shared.outages import OUTAGE_SECONDS, Outages
-from signoff.stores.shared.thread_wakeup import Bell
+from signoff.stores.shared.thread_wakeup import WakeUp
 from signoff.stores.sqlite.schema import is_busy
 from signoff.stores.sqlite.transaction import Committer, Refused, Transaction, Work
 from signoff.stores.sqlite.write_ahead_log import LogLimit
@@ -73,9 +73,9 @@ class Writer:
         self._looked = looked
         self._outages = outages
         self._lock = threading.Lock()  # held by whoever uses the committer
-        self._turns = Turns(self._commit_one, self._commit_turn)
+        self._group_commit = GroupCommit(self._commit_one, self._commit_turn)
         self._waiting: deque[Work[Any]] = deque()
-        self._bell = Bell()
+        self._wakeup = WakeUp()
         self._closing = False
         self._moved: str | None = None  # why the open files are not those at the path any more
         self._is_read_only = False
@@ -103,7 +103,7 @@ class Writer:
         if self._is_read_only:
             self._outages.waiting()
             raise StoreReadOnly(self._location)
-        return self._turns.do(Work(work))
+        return self._group_commit.do(Work(work))
 
     def read_here(self, read: Callable[[sqlite3.Connection], T]) -> tuple[T] | None:
         """Do a small read on this thread, if the writer is idle; None if it is not."""
@@ -141,7 +141,7 @@ class Writer:
     def close(self) -> None:
         """Finish what waits, end the thread and close the connection. Blocks."""
         self._closing = True
-        self._bell.ring()
+        self._wakeup.ring()
         self._thread.join()
         self._abandon()
         with self._lock:
@@ -172,7 +172,7 @@ class Writer:
         if self._commit_here(batch):
             return
         self._waiting.extend(batch)
-        self._bell.ring()
+        self._wakeup.ring()
         if not self._thread.is_alive():
             self._abandon()
 
@@ -209,7 +209,7 @@ class Writer:
 
     def _serve(self) -> None:
         while True:
-            self._bell.wait(self._time_to_look_abroad())
+            self._wakeup.wait(self._time_to_look_abroad())
             if self._waiting:
                 self._commit_waiting()
             elif self._closing:

@@ -16,7 +16,7 @@ R = TypeVar("R", Settlement, NewAuditEvent)
 T = TypeVar("T")
 
 
-def stated(store: Store, origin: Origin) -> Store:
+def origin_stamped(store: Store, origin: Origin) -> Store:
     """Return a store by which all that is done comes from there, unless it says itself from where.
 
     Of two such views of a store the one that was made later counts.
@@ -27,24 +27,24 @@ def stated(store: Store, origin: Origin) -> Store:
 
     Example::
 
-        await answer(stated(store, Origin(OriginWay.LINK, link.id)), question_id, True, user_id="ana")
+        await answer(origin_stamped(store, Origin(OriginWay.LINK, link.id)), question_id, True, user_id="ana")
     """
-    return cast("Store", StatedStore(store, origin))
+    return cast("Store", OriginStampedStore(store, origin))
 
 
-def unstated(value: T) -> T:
+def without_origin(value: T) -> T:
     """Return what is to be written without what it says of where it comes from."""
     if isinstance(value, Settlement | NewAuditEvent):
         return replace(value, origin=None)
     if isinstance(value, Amendment):
-        events = tuple(map(unstated, value.events))
-        return replace(value, settlement=unstated(value.settlement), events=events)
+        events = tuple(map(without_origin, value.events))
+        return replace(value, settlement=without_origin(value.settlement), events=events)
     if isinstance(value, list):
-        return cast("T", [unstated(each) for each in cast("list[Any]", value)])
+        return cast("T", [without_origin(each) for each in cast("list[Any]", value)])
     return value
 
 
-class StatedStore(View):
+class OriginStampedStore(View):
     """Passes every operation on, with where it comes from.
 
     Args:
@@ -57,7 +57,7 @@ class StatedStore(View):
         self._origin = origin
 
     def within(self, namespace: str) -> Store:
-        return stated(self.inner.within(namespace), self._origin)
+        return origin_stamped(self.inner.within(namespace), self._origin)
 
     async def settle(
         self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None

@@ -10,8 +10,7 @@ from signoff.people.audit.anchors.anchor import Anchor, AnchorUnavailable, Kept,
 from signoff.people.audit.anchors.anchoring import EMPTY
 from signoff.people.audit.anchors.checkpoint import Checkpoint
 from signoff.people.audit.anchors.config import ANCHORS, Anchors
-from signoff.people.audit.trail import Chain, Verdict, verify
-from signoff.people.audit.trail import Stated as Expected
+from signoff.people.audit.trail import Chain, KnownEvent, Verdict, verify
 from signoff.stores.contract.store import Store
 from signoff.wire.timestamps import spell
 
@@ -81,7 +80,7 @@ async def examine(
     unverified: list[str] = []
     unavailable: list[str] = []
     problems: list[str] = []
-    stated: list[Expected] = []
+    known_events: list[KnownEvent] = []
     vouches = expected is not None
     for anchor in anchors.anchors:
         known = None if store is None else await store.read_cursor(cursor_of(anchor))
@@ -94,13 +93,13 @@ async def examine(
             if kept is None:
                 unverified.append(_unreadable_anchor(anchor, known))
         if known is not None:
-            stated.append(Expected(known, None, f"anchor {anchor.name} was given it"))
+            known_events.append(KnownEvent(known, None, f"anchor {anchor.name} was given it"))
         if kept is None:
             looks.append(Look(anchor.name))
             continue
         since, restarts = since_restart(kept)
-        stated += [
-            Expected(each.seq, each.hash, f"it was anchored at {_time(each.at)} in {anchor.name}")
+        known_events += [
+            KnownEvent(each.seq, each.hash, f"it was anchored at {_time(each.at)} in {anchor.name}")
             for each in since
         ]
         last = max(since, key=lambda each: each.seq, default=None)
@@ -115,7 +114,7 @@ async def examine(
                 f"anchor {anchor.name} ends at event {-1 if last is None else last.seq}, and was given event {known}: "
                 "the anchor was cut off, replaced or moved"
             )
-    verdict = await verify(chain, expected=expected, stated=stated)
+    verdict = await verify(chain, expected=expected, known_events=known_events)
     if not vouches and not unavailable:
         unverified.insert(0, UNANCHORED)
     return Examination(

@@ -42,7 +42,7 @@ from signoff.records.texts import check_text
 from signoff.redaction import Redaction, Redactor
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.store import Store
-from signoff.stores.wrappers.origin_stamping import stated
+from signoff.stores.wrappers.origin_stamping import origin_stamped
 
 log = own_logger("signoff.notifications")
 
@@ -178,7 +178,7 @@ async def react(
     Raises:
         StoreError: The store is not available.
     """
-    store = stated(store, Origin(OriginWay.SLACK, f"{click.team}:{click.user}", address=address))
+    store = origin_stamped(store, Origin(OriginWay.SLACK, f"{click.team}:{click.user}", address=address))
     try:
         return await _taken(store, answering, click, Redactor(store, redaction))
     except StoreError:
