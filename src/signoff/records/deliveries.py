@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from signoff.records import AuditKind
+from signoff.records.audit import AuditKind
 
 
 class DeliveryState(StrEnum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from signoff.records import record
+from signoff.records.record import record
 
 
 @record

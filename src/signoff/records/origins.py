@@ -1,33 +1,62 @@
-"""From where things come: as plain JSON data, as text, and what a program says of itself."""
+"""Origins: the way, the credential and the host through which an operation arrived."""
 
 from __future__ import annotations
 
 import getpass
 import socket
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
-from signoff.records import Origin, OriginWay
+from signoff.records.open_enum import OpenEnum
+
+
+class OriginWay(OpenEnum):
+    """The way an operation took."""
+
+    KEY = "key"  # the HTTP API, with the API key of a service
+    LOGIN = "login"  # the HTTP API, after a login
+    PROXY = "proxy"  # the HTTP API, authenticated by a proxy
+    OPEN = "open"  # the HTTP API without authentication
+    LINK = "link"
+    SLACK = "slack"
+    CALLBACK = "callback"
+    WORKER = "worker"  # a store over HTTP
+    APP = "app"  # a program with access to the database
+    CLI = "cli"  # the command line, with access to the database
+    RULE = "rule"
+    TIMER = "timer"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The origin of an operation, as its receiver saw it. A caller cannot choose it."""
+
+    way: OriginWay
+    # Id of the key, login, link, callback or rule; the Slack user, or the user of the host.
+    credential: str | None = None
+    service: str | None = None  # the key's service, even if it acted for a person
+    address: str | None = None  # the client's address; for a program with the database, its host
+
 
 TIMER: Final = Origin(OriginWay.TIMER)
-"""From where comes what time brings."""
+"""The origin of timeouts and other timed effects."""
 
 _NAMES: Final = tuple(field.name for field in fields(Origin))
 
 
 def facts_of(origin: Origin) -> dict[str, str]:
-    """Return what an origin says, as plain JSON data; what it does not say is left out."""
-    said = {name: getattr(origin, name) for name in _NAMES}
-    return {name: str(value) for name, value in said.items() if value is not None}
+    """Return the known parts of an origin, as plain JSON data."""
+    parts = {name: getattr(origin, name) for name in _NAMES}
+    return {name: str(value) for name, value in parts.items() if value is not None}
 
 
 def origin_of(facts: Mapping[str, str]) -> Origin:
-    """Make an origin of what ``facts_of`` returned. What a newer version has added is passed over."""
-    said: dict[str, Any] = {name: facts[name] for name in _NAMES if name in facts}
-    return Origin(**{**said, "way": OriginWay(said["way"])})
+    """Return the origin that ``facts_of`` described. Keys of newer versions are ignored."""
+    parts: dict[str, Any] = {name: facts[name] for name in _NAMES if name in facts}
+    return Origin(**{**parts, "way": OriginWay(parts["way"])})
 
 
 def text_of(origin: Origin | None) -> str | None:
@@ -36,19 +65,19 @@ def text_of(origin: Origin | None) -> str | None:
 
 
 def from_text(text: str | None) -> Origin | None:
-    """Read an origin that a store has kept."""
+    """Read an origin as stores keep it."""
     return None if text is None else origin_of(from_json(text))
 
 
 def of_program() -> Origin:
-    """Return from where comes what this program does."""
+    """Return the origin of operations of this program."""
     return Origin(OriginWay.APP, address=socket.gethostname())
 
 
 def of_command() -> Origin:
-    """Return from where comes what somebody does on the command line of this host."""
+    """Return the origin of a command on this host."""
     try:
         user = getpass.getuser()
-    except (OSError, KeyError):  # in a container nobody may have that id
+    except (OSError, KeyError):  # in a container the user id may have no name
         user = None
     return Origin(OriginWay.CLI, user, address=socket.gethostname())

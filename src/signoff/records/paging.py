@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from signoff.errors import InvalidValue
-from signoff.records import PromiseKind, PromiseState, RunState, TokenKind
 from signoff.records.deliveries import DeliveryState
+from signoff.records.promises import PromiseKind, PromiseState
+from signoff.records.runs import RunState
 from signoff.records.texts import check_chosen, check_text
+from signoff.records.tokens import TokenKind
 
 T = TypeVar("T")
 
