@@ -287,7 +287,7 @@ async def test_the_options_of_a_call_under_way_are_refused(tmp_path: Path, call:
 
     async with running(app) as client:
         run = await client.start(flow)
-        assert "options come before the await" in await run.result(60)
+        assert "set options before the await" in await run.result(60)
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ async def test_a_key_is_made_of_the_arguments_as_the_workflow_gets_them(tmp_path
 async def test_a_concurrency_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
     app = new_app(tmp_path)
     for limit in (0, -1):
-        with pytest.raises(InvalidValue, match="lets nothing run"):
+        with pytest.raises(InvalidValue, match="allows no runs"):
             app.workflow(concurrency=limit)
 
     @app.workflow(concurrency=Concurrency(1, key=lambda key: key))
@@ -242,7 +242,7 @@ async def test_a_concurrency_that_makes_no_sense_is_refused(tmp_path: Path) -> N
 
     async with opened(app) as client:
         for key in (7, None, "x" * 257):
-            with pytest.raises(InvalidValue, match="is no text"):
+            with pytest.raises(InvalidValue, match="is not a text"):
                 await client.start(keyed, key)
 
 

@@ -71,7 +71,7 @@ async def test_options_of_a_child_that_make_no_sense_are_refused(tmp_path: Path)
     async with running(app) as client:
         with pytest.raises(InvalidValue, match="one of them"):
             await (await client.start("both")).result()
-        with pytest.raises(RegistrationError, match="under way"):
+        with pytest.raises(RegistrationError, match="already started"):
             await (await client.start("twice", id="t")).result()
 
 

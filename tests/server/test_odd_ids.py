@@ -121,7 +121,7 @@ async def test_bodies_with_empty_names_are_refused(tmp_path: Path) -> None:
         for path, body in EMPTY:
             refused = await http.post(server.url + path, json=body)
             assert refused.status_code == 422, (path, body, refused.text)
-            assert "empty" in refused.json()["detail"] or "is no text of 1 to" in refused.json()["detail"]
+            assert "empty" in refused.json()["detail"] or "is not a text of 1 to" in refused.json()["detail"]
         assert len((await client.list()).items) == 1
         assert (await client.get("r")).id == "r"
         assert (await client.promises.get("r.1")).state is PromiseState.PENDING

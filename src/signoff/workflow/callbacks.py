@@ -1,4 +1,4 @@
-"""Callbacks in workflow code: questions that something elsewhere answers, at an address of their own."""
+"""Callbacks in workflow code: questions that other systems answer, each at its own URL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from signoff.workflow.questions import inputs_of
 
 
 class CallbackCall(PromiseCall):
-    """A question that is answered from elsewhere. Its address is made once, and journaled as the question is opened."""
+    """A question answered by HTTP. Its URL is created once, and journaled when the question opens."""
 
     kind = CallKind.QUESTION
     __slots__ = ("declared", "public_url", "question", "url")
@@ -74,7 +74,8 @@ class CallbackCall(PromiseCall):
     def _known_url(self, n: int) -> str | None:
         opened = self._execution.past.questions.get(n)
         url = None if opened is None else opened.fact("url")
-        if opened is not None and url is None:  # people are asked: no address would answer that
+        # A question to people became a callback: its recorded opening has no URL.
+        if opened is not None and url is None:
             issued = f"callback {self.name!r}"
             self._execution.refuse(NonDeterminism(self.run.id, n, f"question {self.name!r}", issued, None))
         return url
@@ -82,19 +83,19 @@ class CallbackCall(PromiseCall):
     def _new_url(self) -> str:
         if self.public_url is None:
             lacks = RegistrationError(
-                f"callback {self.name!r} has no address: say where others reach the server, such as "
+                f"callback {self.name!r} has no URL: configure the server's public URL with "
                 "Signoff(public_url='https://signoff.example.com') or SIGNOFF_PUBLIC_URL, and retry the run"
             )
-            self._execution.refuse(lacks)  # what the code does from here on does not count
+            self._execution.refuse(lacks)
             return ""
         return f"{self.public_url}{PATH}/{new_secret(TokenKind.CALLBACK)}"
 
 
 class OpenCallback(DurablePromise):
-    """A callback that is open. Awaiting it waits for its ``Answer``.
+    """An open callback. Awaiting it waits for its ``Answer``.
 
     Attributes:
-        url: Its address, the same at every attempt and at every replay. Whoever has it can answer, once.
+        url: Its address, identical across attempts and replays. It works once, for any caller who knows it.
     """
 
     def __init__(self, call: CallbackCall) -> None:
@@ -103,17 +104,17 @@ class OpenCallback(DurablePromise):
 
     @property
     def state(self) -> str:
-        """The secret in the address, for OAuth: what an authorization request has as its ``state``."""
+        """The secret part of the URL, for use as the ``state`` of an OAuth authorization request."""
         return secret_in(self.url)
 
     @property
     def redirect_uri(self) -> str:
-        """One address for all callbacks, as OAuth servers want it registered: there ``state`` says which one it is."""
+        """One redirect URI for all callbacks, to register with an OAuth server; ``state`` says which is meant."""
         return f"{self.url.rpartition('/')[0]}/{RETURN}"
 
 
 class CallbackOpening(Awaited, Awaitable[OpenCallback]):
-    """What ``ctx.callback()`` returns. Awaiting it opens the callback and gives it."""
+    """The awaitable that ``ctx.callback()`` returns. Awaiting it opens the callback and returns it."""
 
     def __init__(self, call: CallbackCall) -> None:
         self._call = call

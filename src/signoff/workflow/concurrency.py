@@ -1,4 +1,4 @@
-"""How many runs of a workflow may run at once, in all or for each key."""
+"""Limits on how many runs of a workflow execute at once, in total or by key."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Slot = tuple[str, int] | tuple[None, None]
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """At most ``limit`` runs of a workflow in one group run at once; with a ``key``, at most so many of each key.
+    """A limit on the runs of a workflow that execute at once in one group, in total or for each ``key``.
 
     Args:
-        limit: How many. A paused run does not count.
-        key: Makes the key of a run from the arguments of the workflow, without the context; by default there is one
-            key for all. It returns a text, and always the same one for the same arguments.
+        limit: The maximum number of runs. A paused run does not count.
+        key: Computes the key from the workflow's arguments, without the context. It must return the same text for the
+            same arguments. By default all runs share one key.
 
     Raises:
         InvalidValue: The limit is not above 0.
@@ -40,13 +40,13 @@ class Concurrency:
 
     def __post_init__(self) -> None:
         if self.limit < 1:
-            raise InvalidValue("concurrency.limit", f"{self.limit} lets nothing run")
+            raise InvalidValue("concurrency.limit", f"{self.limit} allows no runs; the limit is at least 1")
 
     def slot(self, function: Callable[..., Any], arguments: str) -> tuple[str, int]:
         """Return the key and the limit of a run of ``function`` with these arguments (JSON).
 
         Raises:
-            InvalidValue: The key cannot be made, or is no text of at most 256 characters.
+            InvalidValue: The key function failed, or did not return a text of 1 to 256 characters.
         """
         if self.key is None:
             return "", self.limit
@@ -55,18 +55,19 @@ class Concurrency:
             key = self.key(*args, **kwargs)
         except Exception as error:
             raise InvalidValue(
-                "concurrency.key", f"it cannot be made of these arguments: {type(error).__name__}: {error}"
+                "concurrency.key",
+                f"the key function failed for these arguments: {type(error).__name__}: {error}",
             ) from error
         return check_key(key), self.limit
 
 
 def declare(function: Callable[..., Any], concurrency: Concurrency) -> None:
-    """Note on a workflow's function how many of its runs may run at once."""
+    """Attach a concurrency limit to a workflow's function."""
     setattr(function, _CONCURRENCY, concurrency)
 
 
 def slot_of(function: Callable[..., Any] | None, arguments: str) -> Slot:
-    """Return the slot that a run with these arguments needs; none if its code is not known or not limited."""
+    """Return the slot for a run with these arguments; empty if the code is unknown here or not limited."""
     concurrency: Concurrency | None = getattr(function, _CONCURRENCY, None)
     if function is None or concurrency is None:
         return None, None
@@ -74,10 +75,10 @@ def slot_of(function: Callable[..., Any] | None, arguments: str) -> Slot:
 
 
 def named_slot(key: str | None, limit: int | None) -> Slot | None:
-    """Return the slot that a caller names; None: they leave it to the workflow.
+    """Return the slot that a caller chose, or None to use the workflow's own.
 
     Raises:
-        InvalidValue: There is a key without a limit, or the other way round, or the key cannot be one.
+        InvalidValue: Only one of the two is given, or the key is not valid.
     """
     if key is None and limit is None:
         return None
@@ -87,7 +88,11 @@ def named_slot(key: str | None, limit: int | None) -> Slot | None:
 
 
 def check_key(key: object, path: str = "concurrency.key") -> str:
-    """Return a concurrency key if it can be one. Raises InvalidValue."""
+    """Return a valid concurrency key.
+
+    Raises:
+        InvalidValue: It is not a text of 1 to 256 characters.
+    """
     if not isinstance(key, str) or len(key) > LONGEST_KEY or not key.strip():
-        raise InvalidValue(path, f"{key!r} is no text of 1 to {LONGEST_KEY} characters")
+        raise InvalidValue(path, f"{key!r} is not a text of 1 to {LONGEST_KEY} characters")
     return key

@@ -1,4 +1,4 @@
-"""What workflow code may ask for. Everything here is numbered, journaled and replayed."""
+"""The context: the calls that workflow code can make. Each is numbered, journaled and replayed."""
 
 from __future__ import annotations
 
@@ -57,22 +57,26 @@ _running: contextvars.ContextVar[Context] = contextvars.ContextVar("signoff_cont
 
 
 class Names(Protocol):
-    """What a context needs of the registry."""
+    """The part of the registry that a context uses."""
 
     group: str
     public_url: str | None
 
     def function(self, workflow: Function | str) -> Function | None:
-        """Return the newest function of a workflow's name; None if it is not registered."""
+        """Return the latest version of a workflow's function, or None if the name is not registered."""
         ...
 
     def workflow_name(self, workflow: Function | str) -> str:
-        """Return the registered name of a workflow. Raises RegistrationError."""
+        """Return the registered name of a workflow.
+
+        Raises:
+            RegistrationError: The function is not a workflow.
+        """
         ...
 
 
 class Context:
-    """One run, as its code sees it. A function called with ``lfc`` or ``lfi`` gets one of its own.
+    """A run's API for its own code. A function called with ``lfc`` or ``lfi`` gets a context of its own.
 
     Attributes:
         run_id: The run's id.
@@ -91,7 +95,7 @@ class Context:
 
     @cached_property
     def logger(self) -> RunLogger:
-        """A logger that is silent while the run is replayed, so that each line is written once.
+        """A logger that is silent during replay, so that each line is logged once.
 
         Example::
 
@@ -101,15 +105,15 @@ class Context:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether the code did before what it does now: for metrics and spans of its own, which are to be made once.
+        """Whether the code is repeating work that is already journaled.
 
-        What the code does for the run must not depend on it.
+        Use it to emit your own metrics and spans once. The workflow's decisions must not depend on it.
         """
         return self._execution.is_replaying
 
     @property
     def stop_reason(self) -> str | None:
-        """Why somebody has cancelled the run, for code that cleans up; None if they have not said, or nobody has."""
+        """The reason given for the run's cancellation, for cleanup code; None without a reason."""
         return self._execution.stop_reason
 
     # Steps and functions
@@ -133,32 +137,35 @@ class Context:
         on_failure: Callable[[Exception], CannotRunHere] | None = None,
         **unknown: Never,
     ) -> StepCall:
-        """Run ordinary code once and keep what it returns.
+        """Run ordinary code once and journal its result.
 
-        The function is called with ``args`` only. An async function runs on the worker's loop, a plain one in a
-        thread. It may run more than once (after a failure or a crash), its outcome is journaled once.
+        The function receives ``args`` only. An async function runs on the worker's event loop, a plain function in a
+        thread. It may run more than once, after a failure or a crash; its outcome is journaled once.
 
         Args:
-            name: The step's name in the journal; may be left out for a named function.
-            function: What to run.
-            args: Its arguments. The function gets copies of those that are data. Short ones are journaled, of long ones
-                a digest: a replay compares them, with the variables of the workflow that the function closes over.
-            retry: When to try again; by default 8 attempts with exponential back-off.
-            timeout: Seconds one attempt may take. A plain function cannot be stopped and goes on in its thread.
+            name: The step's name in the journal. May be omitted for a named function.
+            function: The function to run.
+            args: Its arguments. The function gets copies of mutable data. Short arguments are journaled in full, long
+                ones as a digest. Replay compares them, and the workflow variables that the function closes over, with
+                the journal.
+            retry: The retry policy; by default 8 attempts with exponential back-off.
+            timeout: Seconds that one attempt may take. A plain function cannot be stopped: it continues in its thread.
             durable: False keeps the value out of the journal; the function runs again at every replay.
-            non_retryable: Exception classes (and their subclasses) after which there is no further attempt.
-            effect: ``"once"`` journals the start as well. If the worker dies inside, a person is asked.
-            key: The idempotency key the step sees, instead of ``{run_id}.{n}``.
-            returns: The type its value is brought back as; by default the function's return annotation.
-            operators: Who is asked about a step of ``effect="once"`` that was interrupted, such as ``["group:ops"]``;
-                by default the app's ``operators``, and anybody if there are none.
-            metadata: What they are shown of it, such as its arguments; JSON.
-            compare: What a replay compares instead of the arguments: data. None compares nothing but the name.
-            on_failure: Given the error of the last attempt, returns what the run fails with. The run is kept then, the
-                step has no outcome, and runs again when the run is retried; the code does not see the error.
+            non_retryable: Exception classes (and their subclasses) that end the retries.
+            effect: ``"once"`` also journals the start. If the worker dies during the step, an operator decides whether
+                it runs again.
+            key: The idempotency key that the step sees, instead of ``{run_id}.{n}``.
+            returns: The type that the value is decoded as; by default the function's return annotation.
+            operators: Who decides about an interrupted step with ``effect="once"``, such as ``["group:ops"]``; by
+                default the app's ``operators``, or any user if the app has none.
+            metadata: JSON shown to the operator, such as the step's arguments.
+            compare: Data that replay compares instead of the arguments. With None, replay compares only the name.
+            on_failure: Receives the error of the last attempt and returns the error that the run fails with. The run
+                stays retryable: the step has no outcome, the workflow code does not see the error, and a retry of the
+                run runs the step again.
 
         Returns:
-            An awaitable for the value, as the journal gives it back at any replay.
+            An awaitable for the value, identical at every replay.
 
         Raises:
             RegistrationError: The options contradict each other, or a keyword is not an option.
@@ -220,10 +227,19 @@ class Context:
         return StepCall(self._execution, name, function, args, {}, options, callee=callee)
 
     def lfc(self, function: Function, *args: Any, **kwargs: Any) -> StepCall | LocalCall:
-        """Call a function with a context of its own and wait for it.
+        """Call a function with its own context and wait for the result.
 
-        A generator or async function is workflow code and part of this run. A plain function is run as a step, in
-        a thread; of its context it may use what only informs, such as ``run_id``.
+        An async function or a generator function runs as workflow code in this run. A plain function runs as a step in
+        a thread: it may read attributes of its context, such as ``run_id``, but make no calls.
+
+        Args:
+            function: The function; its first parameter is the context.
+            args: Its other positional arguments.
+            kwargs: Its keyword arguments.
+
+        Example::
+
+            total = await ctx.lfc(add_up, order)
         """
         child = Context(self._execution, self._names)
         if is_workflow_code(function):
@@ -235,27 +251,43 @@ class Context:
         return StepCall(self._execution, name, function, (child, *args), kwargs, options, child)
 
     def lfi(self, function: Function, *args: Any, **kwargs: Any) -> Invocation[Any]:
-        """Like ``lfc``, but awaiting it gives a handle at once; awaiting the handle waits for the value."""
+        """Like ``lfc``, but concurrent: awaiting it returns a handle at once; awaiting that waits for the result.
+
+        Example::
+
+            first, second = await ctx.lfi(check, a), await ctx.lfi(check, b)
+            results = await first, await second
+        """
         return Invocation(self._execution, self.lfc(function, *args, **kwargs))
 
     # Other runs
 
     def rfc(self, workflow: Function | str, *args: Any, **kwargs: Any) -> ChildCall:
-        """Run a workflow as a run of its own, on any worker of its group, and wait for its result.
+        """Start a workflow as a child run, on any worker of its group, and wait for its result.
 
         Args:
-            workflow: A registered function, or the name of one that another process has.
+            workflow: A registered function, or the name of a workflow that another process has registered.
+            args: The workflow's positional arguments, without the context.
+            kwargs: Its keyword arguments.
+
+        Raises:
+            RegistrationError: The function is not a workflow.
+            RunCancelled: (when awaited) The child run was cancelled.
+
+        Example::
+
+            invoice = await ctx.rfc(make_invoice, order.id)
         """
         return self._child(ChildCall, workflow, args, kwargs)
 
     def rfi(self, workflow: Function | str, *args: Any, **kwargs: Any) -> Invocation[Any]:
-        """Like ``rfc``, but awaiting it gives a handle at once; awaiting the handle waits for the result."""
+        """Like ``rfc``, but concurrent: awaiting it returns a handle at once; awaiting that waits for the result."""
         return Invocation(self._execution, self.rfc(workflow, *args, **kwargs))
 
     def detached(self, workflow: Function | str, *args: Any, **kwargs: Any) -> Detached:
-        """Start a run that goes on by itself. Awaiting this gives its id.
+        """Start an independent run. Awaiting this returns its id.
 
-        With a chosen id (``.options(id=...)``) that some run has already, that run is left as it is.
+        If a run with a chosen id (``.options(id=...)``) already exists, it is left as it is.
         """
         return Detached(self._execution, self._child(DetachedCall, workflow, args, kwargs))
 
@@ -280,19 +312,23 @@ class Context:
         data: Any = None,
         returns: Any = Any,
     ) -> Opening:
-        """Create a promise that something outside settles. Awaiting this gives it; awaiting it gives its value.
+        """Create a promise that is settled from outside.
+
+        Awaiting this returns the promise. Awaiting the promise returns its value.
 
         Args:
-            id: A chosen id, by default ``{run_id}.{n}``. A promise that has it already is joined, but not one whose
-                outcome this run has had: in a loop, give each its own id.
-            timeout_seconds: After how long it times out.
-            data: What to show to those who look at it.
-            returns: The type its value comes back as, or a JSON Schema, which gives plain data. A resolution that does
-                not fit it is refused, and the promise stays open. The schema is shown in the promise's data, as
+            id: A chosen id; by default ``{run_id}.{n}``. An existing pending promise with this id is joined. A run
+                cannot reuse the id of a promise whose outcome it has received: in a loop, give each promise its own id.
+            timeout_seconds: Seconds until the promise times out.
+            data: Data shown to readers of the promise.
+            returns: The type that the value is decoded as, or a JSON Schema for plain data. A resolution that does not
+                match is rejected, and the promise stays pending. The schema is part of the promise's data, as
                 ``$returns``.
 
-        Raises (when the promise is awaited):
-            PromiseRejected, PromiseCancelled, PromiseTimeout
+        Raises:
+            PromiseRejected: (when the promise is awaited) It was rejected.
+            PromiseCancelled: (when the promise is awaited) It was cancelled.
+            PromiseTimeout: (when the promise is awaited) It timed out.
 
         Example::
 
@@ -301,7 +337,7 @@ class Context:
             answer = await promise
         """
         text = data_of(data, returns, has_data=data is not None)
-        # without the schema of what it returns: each version of pydantic writes that in its own way
+        # Replay compares the data without the schema of `returns`, which differs between versions of pydantic.
         shown = None if data is None else text if returns is Any else codec.encode(data, path="data")
         call = PromiseCall(
             self._execution,
@@ -344,62 +380,61 @@ class Context:
         proposal_type: Any = None,
         action: Action | None = None,
     ) -> QuestionCall:
-        """Ask a person, and wait without using anything until one has answered.
+        """Ask a person a question and wait for the answer. A waiting run uses no worker resources.
 
         Args:
-            question: The text they read.
-            input_type: ``approval`` (yes or no), ``text``, ``select`` and ``multiselect`` (of ``options``), or
-                ``form`` (of the fields of ``answer_type``).
-            options: What can be selected: texts, or ``{"value": ..., "label": ..., "help": ...}``.
-            answer_type: A pydantic model or dataclass (or a JSON Schema) that a form's answer must fit;
-                ``answer.value`` is then an instance.
-            metadata: What else to show to them.
-            assignees: Who may answer: ``user:ana``, ``group:finance``, ``role:approver``; by default anybody.
-            quorum: How many different people must approve; ``Quorum(2, of=3)`` says how many may vote, else it takes
-                one no. The answer is rejected as soon as too many have said no; ``answer.votes`` has who said what.
-            exclude_requester: Whether the requester must not answer it (four eyes).
-            requester: Whom it is asked for; by default who started the run.
-            timeout_seconds: After how long to give up.
-            timeout_answer: The answer that stands if nobody has given one by then, instead of ``SignalTimeout``;
-                ``answer.timed_out`` is then true.
-            remind_every: After how many seconds to remind people, again and again.
-            escalations: Who may answer, too, when nobody has for some time.
-            hours: Has all these seconds be working time: what does not count passes as if it were not. With them
-                there are at most 100 reminders.
-            skippable: Whether a person may skip it; ``answer.skipped`` is then true and ``answer.value`` None.
-            help: A longer text beside the question.
-            default: What the form begins with. It is no answer by itself, and an approval has none.
-            attachments: What they may look at: ``{"name": ..., "url": ..., "media_type": ...}``, by ``http`` or
-                ``https``; the last may be missing.
-            other: For ``select`` and ``multiselect``: has them write a text of their own if nothing fits, under this
-                label; ``answer.is_other`` is then true.
-            min_choices: For ``multiselect``: how many they choose at least.
-            max_choices: And at most.
-            min_length: For ``text``: how many characters it has at least; an empty text is never an answer.
-            max_length: And at most.
-            proposal: For ``approval``: a value that they approve as it is, or edit and approve, or reject.
-                ``answer.proposal`` is what was approved, ``answer.edits`` how that differs. None proposes nothing.
-                It is shown as its schema describes it: by alias, with excluded fields and secrets, without computed
-                ones.
-            proposal_type: A type (or a JSON Schema) that the proposal and its edits must fit; ``answer.proposal`` is
-                then an instance. A value of the type is not validated again; an edit is, once, and what it leaves as
-                it was stays the value that was proposed. By default any JSON does.
-            action: For ``approval``: what is done if it is approved: a tool, and its very arguments. Somebody who
-                approves it may have others like it approved, too, for some time; ``answer.rule`` is then the rule's id.
-                A proposal beside it must be its arguments.
+            question: The question's text.
+            input_type: ``approval`` (yes or no), ``text``, ``select`` and ``multiselect`` (from ``options``), or
+                ``form`` (the fields of ``answer_type``).
+            options: The choices: texts, or ``{"value": ..., "label": ..., "help": ...}``.
+            answer_type: A pydantic model, a dataclass or a JSON Schema that a form's answer must match. With a model or
+                dataclass, ``answer.value`` is an instance of it.
+            metadata: Additional data shown with the question.
+            assignees: Who may answer: ``user:ana``, ``group:finance``, ``role:approver``; by default any user.
+            quorum: How many different people must approve. ``Quorum(2, of=3)`` also limits the number of voters;
+                otherwise a single no rejects. The question is rejected as soon as the quorum can no longer be reached.
+                ``answer.votes`` lists the votes.
+            exclude_requester: Whether the requester is barred from answering (four-eyes principle).
+            requester: The user on whose behalf the question is asked; by default the user who started the run.
+            timeout_seconds: Seconds until the question times out.
+            timeout_answer: The answer used at the timeout instead of raising ``SignalTimeout``; ``answer.timed_out`` is
+                then true.
+            remind_every: Seconds between reminders.
+            escalations: Further people who may answer after a delay.
+            hours: Business hours: all of these seconds then count working time only. At most 100 reminders are sent.
+            skippable: Whether the question may be skipped; ``answer.skipped`` is then true and ``answer.value`` None.
+            help: A longer text shown beside the question.
+            default: The form's initial value. It is never submitted on its own; an approval has no default.
+            attachments: Files to show: ``{"name": ..., "url": ..., "media_type": ...}``. URLs use ``http`` or
+                ``https``; ``media_type`` is optional.
+            other: For ``select`` and ``multiselect``: the label of a free-text choice; ``answer.is_other`` is true if
+                it was used.
+            min_choices: For ``multiselect``: the minimum number of choices.
+            max_choices: For ``multiselect``: the maximum number of choices.
+            min_length: For ``text``: the minimum number of characters. An empty text is never accepted.
+            max_length: For ``text``: the maximum number of characters.
+            proposal: For ``approval``: a value to approve as it is, edit and approve, or reject. ``answer.proposal`` is
+                the approved value, ``answer.edits`` the difference. None means no proposal. It is shown as its schema
+                describes it: by alias, with excluded and secret fields, without computed fields.
+            proposal_type: A type or JSON Schema that the proposal and its edits must match; by default any JSON. With a
+                type, ``answer.proposal`` is an instance of it. A proposal that already is an instance is not validated
+                again. An edit is validated once; the parts that it does not change keep the proposed values.
+            action: For ``approval``: the tool that runs if this is approved, with its exact arguments. The approver may
+                also create a standing approval for similar actions; ``answer.rule`` is then the rule's id. A proposal
+                beside it must equal the action's arguments.
 
         Returns:
             An awaitable for an ``Answer``.
 
         Raises:
-            RegistrationError: The question makes no sense, such as a select without options, a default that would be
-                no answer, or four eyes where nobody knows who the requester is.
-            InvalidValue: An assignee, a number or a time is none.
-            NotSerializable: A part of it is not JSON, or JSON cannot say all of the proposal.
-            SignalTimeout: (when awaited) Nobody answered in time.
-            QuestionCancelled: (when awaited) Somebody has withdrawn it from outside.
-            InvalidValue: (when awaited) The answer fits the JSON Schema of ``answer_type`` or ``proposal_type``, but
-                not the type itself, or the type makes something else of what was approved.
+            RegistrationError: The parameters contradict each other, such as a select without options, an invalid
+                default, or ``exclude_requester`` without a known requester.
+            InvalidValue: An assignee, a number or a time is not valid.
+            NotSerializable: A part is not JSON, or the proposal cannot be represented in JSON without loss.
+            SignalTimeout: (when awaited) The question timed out.
+            QuestionCancelled: (when awaited) The question was withdrawn.
+            InvalidValue: (when awaited) The answer matches the JSON Schema of ``answer_type`` or ``proposal_type`` but
+                not the type itself, or the type changes the approved value.
 
         Example::
 
@@ -453,9 +488,8 @@ class Context:
         )
         declared = answer_type if proposal_type is None else proposal_type
         if hours is not None:
-            policy.in_hours(
-                hours, self._execution.loop.time(), timeout_seconds
-            )  # refused here, not when awaited
+            # Raises here instead of at the await.
+            policy.in_hours(hours, self._execution.loop.time(), timeout_seconds)
         return QuestionCall(self._execution, asked, policy, timeout_seconds, declared, hours)
 
     def callback(
@@ -470,30 +504,30 @@ class Context:
         metadata: dict[str, Any] | None = None,
         help: str | None = None,
     ) -> CallbackOpening:
-        """Open a question that something elsewhere answers: a payment, a webhook, an OAuth server.
+        """Open a question that another system answers by HTTP: a payment provider, a webhook, an OAuth server.
 
-        Awaiting this gives the callback with its ``url``, open from then on; awaiting that waits for its answer.
+        Awaiting this opens the callback and returns it with its ``url``. Awaiting the callback waits for its answer.
 
         Args:
-            question: What is waited for, as people read it in the inbox.
-            answer_type: A pydantic model or dataclass (or a JSON Schema) that the body must fit, as JSON or as a form,
-                or for GET the query; ``answer.value`` is then an instance. By default it is a ``Callback``: all that
-                came.
-            timeout_seconds: After how long to give up.
-            methods: By which it is made. ``GET`` is for browsers that are sent back: whatever fetches the address
+            question: The question's text in the inbox.
+            answer_type: A pydantic model, a dataclass or a JSON Schema that the request's body (JSON or form) must
+                match, or for GET its query. With a model or dataclass, ``answer.value`` is an instance of it. By
+                default it is a ``Callback``, which has the whole request.
+            timeout_seconds: Seconds until the callback times out.
+            methods: The HTTP methods accepted. Use ``GET`` only for browser redirects: any fetch of the address
                 answers.
-            headers: Names of headers to keep, without an ``answer_type``.
-            then: Where to send a browser that has called back.
-            metadata: What else to show to people.
-            help: A longer text beside the question.
+            headers: Names of request headers to keep. Only without an ``answer_type``.
+            then: The URL to which a browser is redirected after its call.
+            metadata: Additional data shown with the question.
+            help: A longer text shown beside the question.
 
         Raises:
-            RegistrationError: The parts do not fit together. Where nobody has said where others reach the server, the
-                run itself fails with it, and can be retried when somebody has.
-            SignalTimeout: (when the callback is awaited) Nothing came in time.
-            QuestionCancelled: (when the callback is awaited) Somebody has withdrawn it.
-            InvalidValue: (when the callback is awaited) What came fits the JSON Schema of ``answer_type``, but not the
-                type itself.
+            RegistrationError: The parameters contradict each other. If the server's public URL is not configured, the
+                run fails with this error, and can be retried once it is.
+            SignalTimeout: (when the callback is awaited) It timed out.
+            QuestionCancelled: (when the callback is awaited) It was withdrawn.
+            InvalidValue: (when the callback is awaited) The request matches the JSON Schema of ``answer_type`` but not
+                the type itself.
 
         Example::
 
@@ -518,15 +552,27 @@ class Context:
     def wait_for_signal(
         self, name: str, *, timeout_seconds: float | None = None, returns: Any = Any
     ) -> SignalCall:
-        """Wait for the next signal of this name; one that was sent before is taken first.
+        """Wait for the next signal with this name. Signals sent before the call are received first, in order.
+
+        Args:
+            name: The signal's name.
+            timeout_seconds: Seconds until ``SignalTimeout``; by default it waits without limit.
+            returns: The type that the value is decoded as.
 
         Raises:
-            SignalTimeout: (when awaited) None came in time.
+            SignalTimeout: (when awaited) No signal arrived in time.
+
+        Example::
+
+            address = await ctx.wait_for_signal("address_changed", returns=Address)
         """
         return SignalCall(self._execution, name, timeout_seconds, returns)
 
     def sleep(self, seconds: float) -> Sleep:
-        """Wait durably. ``asyncio.sleep`` does the same in a workflow.
+        """Sleep durably, across restarts. ``asyncio.sleep`` does the same in a workflow.
+
+        Args:
+            seconds: How long to sleep.
 
         Raises:
             InvalidValue: ``seconds`` is not a finite number.
@@ -534,21 +580,25 @@ class Context:
         return Sleep(self._execution, seconds_of("seconds", seconds))
 
     def now(self) -> datetime:
-        """The time (UTC) at which the run's latest event happened. The same at every replay."""
+        """The time (UTC) of the run's latest event, identical at every replay."""
         return datetime.fromtimestamp(self._execution.loop.time(), UTC)
 
     def uuid4(self) -> uuid.UUID:
-        """A random UUID that is the same at every replay."""
+        """A random UUID, identical at every replay."""
         return uuid.UUID(int=self._execution.random.getrandbits(128), version=4)
 
     def random(self) -> random.Random:
-        """The run's source of random numbers; the same numbers at every replay. Not for secrets."""
+        """The run's random number generator, with the same numbers at every replay. Not for secrets."""
         return self._execution.random
 
     # The run itself
 
     def progress(self, message: str, **details: Any) -> Note:
-        """Note for people how far the run is. Awaiting it does not wait.
+        """Report the run's progress to its observers. Awaiting it returns immediately.
+
+        Args:
+            message: The text shown.
+            details: Values shown beside it.
 
         Example::
 
@@ -557,9 +607,12 @@ class Context:
         return Note(self._execution, ProgressCall(self._execution, message, codec.encode(details)))
 
     def patched(self, id: str) -> bool:
-        """Whether this run takes the changed way: true for runs that come here for the first time.
+        """Return whether this run takes the changed code path: true for runs that reach this call for the first time.
 
-        A run that had passed this place before the change stays on the old way for ever.
+        A run that passed this place before the change keeps the old path permanently.
+
+        Args:
+            id: A name for the change, unique in the workflow.
 
         Example::
 
@@ -569,60 +622,72 @@ class Context:
         return self._execution.is_patched(id)
 
     def cannot_run_here(self, reason: str) -> NoReturn:
-        """Stop on this worker: the run has failed, is kept whole and can be retried, whatever the code catches.
+        """Stop the run on this worker: it fails and can be retried, even if the code catches the error.
 
         Args:
-            reason: What is missing here, and what to do.
+            reason: What is missing here, and how to provide it.
 
         Raises:
-            CannotRunHere: Always. What the code does after it counts no more.
+            CannotRunHere: Always. Calls made after it are ignored.
         """
         error = CannotRunHere(reason)
         self._execution.refuse(error)
         raise error
 
     def branch(self) -> Branch:
-        """Begin a branch, whose calls are numbered among themselves: a replay can do without them.
+        """Begin a branch: a group of calls with their own numbers, which replay can skip.
 
-        In a branch, it begins one within that.
+        Inside a branch, this begins a nested one.
 
         Raises:
-            RegistrationError: The run has begun a million of them.
+            RegistrationError: The run has already begun a million branches.
         """
         return self._execution.branch()
 
     @property
     def is_in_branch(self) -> bool:
-        """Whether this code runs in a branch."""
+        """Whether the calling code runs in a branch."""
         return self._execution.numbers.branch_here is not None
 
     async def rebuild(self) -> NoReturn:
-        """Have the run rebuilt from its journal, when its steps that run have ended. The code goes no further here.
+        """Rebuild the run from its journal once its running steps have ended. This call does not return.
 
-        It is for code that goes another way by what the journal says now: a branch that it has skipped, it skips no
-        longer.
+        It is for code that would now take a different path because of what the journal holds, such as a branch that it
+        must no longer skip.
         """
         self._execution.is_outdated = True
         await asyncio.get_running_loop().create_future()
         raise AssertionError("nothing completes it")
 
     def continue_as_new(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """End this generation of the run and begin the next, with these arguments and an empty journal.
+        """End this generation of the run and begin the next one with these arguments and an empty journal.
 
-        The run keeps its id, its handles, its parent and the signals that it has not waited for yet.
+        The run keeps its id, its handles, its parent and the signals that it has not received yet.
+
+        Args:
+            args: The next generation's positional arguments, without the context.
+            kwargs: Its keyword arguments.
 
         Raises:
             PayloadTooLarge: The arguments are over 16 MiB.
+
+        Example::
+
+            if processed >= 10_000:
+                ctx.continue_as_new(cursor)
         """
         function = self._execution.program.function
         raise ContinueAsNew(codec.encode_arguments(function, args, kwargs, limit=codec.MAX_CARRIED))
 
 
 def current_context() -> Context:
-    """Return the context of the workflow whose code runs here, for code that it was not handed to.
+    """Return the context of the running workflow, for code that does not receive it as an argument.
+
+    Returns:
+        The context.
 
     Raises:
-        OutsideWorkflow: This is not workflow code, but a step or something outside.
+        OutsideWorkflow: No workflow code is running here, for example inside a step.
 
     Example::
 
@@ -636,15 +701,15 @@ def current_context() -> Context:
 
 
 def run_as(context: Context) -> None:
-    """Make ``context`` the current one of the code that runs from here on."""
+    """Make ``context`` the current context of the calling code."""
     _running.set(context)
 
 
 def own_step(context: Context, name: str, function: Callable[[], Any], options: StepOptions) -> OwnStepCall:
-    """Make a step for code of Signoff: see ``OwnStepCall``."""
+    """Make a step for Signoff's own code. See ``OwnStepCall``."""
     return OwnStepCall(context._execution, name, function, (), {}, options)  # pyright: ignore[reportPrivateUsage]
 
 
 def own_signal(context: Context, name: str) -> OwnSignalCall:
-    """Wait for a signal in code of Signoff: see ``OwnSignalCall``."""
+    """Wait for a signal in Signoff's own code. See ``OwnSignalCall``."""
     return OwnSignalCall(context._execution, name, None, Any)  # pyright: ignore[reportPrivateUsage]

@@ -1,4 +1,4 @@
-"""The code of workflows: async and generator functions, run as coroutines on a run's loop."""
+"""Workflow functions: async and generator functions, run as coroutines on a run's event loop."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType, type)
 
 
 def is_workflow_code(function: Function) -> bool:
-    """Whether a function is workflow code: async or a generator function."""
+    """Return whether a function is workflow code: an async function or a generator function."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)
 
 
 def can_be_workflow(function: object) -> bool:
-    """Whether a callable can be registered as a workflow.
+    """Return whether a callable can be registered as a workflow.
 
-    Besides workflow code that is an object whose ``__call__`` is workflow code, and what ``functools.wraps`` says to be
-    a wrapper of workflow code.
+    Besides workflow code, this accepts an object with such a ``__call__``, and a ``functools.wraps`` wrapper of
+    workflow code.
     """
     while callable(function):
         if is_workflow_code(function):
@@ -53,7 +53,7 @@ def can_be_workflow(function: object) -> bool:
 def run_body(
     function: Function, context: object, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Coroutine[Any, Any, Any]:
-    """Return the code of an async or generator function as a coroutine."""
+    """Call an async or generator function and return it as a coroutine."""
     begun = function(context, *args, **kwargs)
     if inspect.iscoroutine(begun):
         return begun
@@ -61,7 +61,7 @@ def run_body(
 
 
 async def _awaited(begun: Any, function: Function) -> Any:
-    """Await what the wrapper of a workflow has returned."""
+    """Await the object that the wrapper of a workflow returned."""
     if not inspect.isawaitable(begun):
         raise RegistrationError(
             f"workflow {function_name(function)!r} returned {type(begun).__name__} at its call, not a coroutine: its "
@@ -71,7 +71,7 @@ async def _awaited(begun: Any, function: Function) -> Any:
 
 
 async def run_generator(generator: Generator[Any, Any, Any]) -> Any:
-    """Await whatever the generator yields, and send or throw it what came of it."""
+    """Await each object that the generator yields, and send it the result or throw it the error."""
     resume: Callable[[], Any] = functools.partial(next, generator)
     while True:
         try:
@@ -92,7 +92,7 @@ async def run_generator(generator: Generator[Any, Any, Any]) -> Any:
 
 
 def without_arguments(function: Function) -> Function:
-    """Return what is called in the end by a partial function; any other as it is."""
+    """Return the function inside nested ``functools.partial`` objects."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     return function
@@ -104,7 +104,7 @@ def function_name(function: Function) -> str:
 
 
 class LocalCall(Built, Awaitable[Any]):
-    """Workflow code called as a function, in this run."""
+    """Workflow code called as a function of this run. Awaiting it waits for its result."""
 
     def __init__(
         self,
@@ -137,21 +137,22 @@ class LocalCall(Built, Awaitable[Any]):
         non_retryable_exceptions: tuple[type[BaseException], ...] = (),
         durable: bool = True,
     ) -> LocalCall:
-        """Change how the function is called; what is not given stays as it is.
+        """Set options of the call. Options that are not given stay unchanged.
 
         Args:
-            retry: When to call it again from its beginning; by default never, since its steps retry themselves.
-            timeout: Seconds that one call may take, people and timers included.
+            retry: When to call the function again from its beginning; by default never, since its steps retry on their
+                own.
+            timeout: Seconds that one call may take, including waits for people and timers.
             non_retryable: Exceptions after which it is not called again.
-            non_retryable_exceptions: Another spelling of ``non_retryable``.
-            durable: Only True makes sense here: what such a function does is journaled call by call.
+            non_retryable_exceptions: An alias of ``non_retryable``.
+            durable: Must be True: the calls that the function makes are journaled one by one.
 
         Raises:
-            RegistrationError: The function is under way already, or is to be durable=False.
+            RegistrationError: The call has already started, or ``durable`` is False.
         """
         if self._is_begun:
             raise RegistrationError(
-                f"{function_name(self._function)} is under way: options come before the await"
+                f"{function_name(self._function)} has already started: set options before the await"
             )
         if not durable:
             raise RegistrationError(
@@ -165,7 +166,7 @@ class LocalCall(Built, Awaitable[Any]):
         return self
 
     def begin(self) -> asyncio.Task[Any]:
-        """Start it beside the caller, once."""
+        """Start the function concurrently, once."""
         if self._task is None:
             self._take()
             self._task = self._execution.loop.create_task(self._run())
@@ -176,7 +177,7 @@ class LocalCall(Built, Awaitable[Any]):
             return (yield from self._task)
         if self._is_begun:
             raise RegistrationError(
-                f"{function_name(self._function)} is called already: use lfi to await it twice"
+                f"{function_name(self._function)} has already been awaited: use lfi to await a call more than once"
             )
         self._take()
         return (yield from self._run().__await__())
@@ -199,6 +200,6 @@ class LocalCall(Built, Awaitable[Any]):
                 await asyncio.sleep(wait)
 
     def _log_failure(self, error: Exception, attempt: int, wait: float | None) -> None:
-        """Log a failed attempt, once: not at replay."""
+        """Log a failed attempt, except during replay."""
         if not self._execution.is_replaying:
             log_failed_attempt(self.said, self._execution.run, attempt, error, wait)

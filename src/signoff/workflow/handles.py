@@ -1,4 +1,4 @@
-"""What workflow code holds of things under way: handles, promises, and the awaitables that give them."""
+"""The awaitables that the context's methods return, and the handles and promises that they give."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ T = TypeVar("T")
 
 
 class Handle(Awaited, Awaitable[T], Generic[T]):
-    """Something under way, begun with ``lfi`` or ``rfi``; awaiting it waits for its value, which it is not itself."""
+    """A call in progress, started with ``lfi`` or ``rfi``. Awaiting it waits for the result.
+
+    Example::
+
+        handle = await ctx.rfi(make_invoice, order.id)
+        ...
+        invoice = await handle
+    """
 
     def __init__(self, execution: Execution, running: Call[T] | asyncio.Task[T]) -> None:
         self._execution = execution
@@ -27,14 +34,14 @@ class Handle(Awaited, Awaitable[T], Generic[T]):
 
     @property
     def id(self) -> str:
-        """The id of the child run; for a function of this run, its task's name."""
+        """The child run's id; for a function of this run, the name of its task."""
         running = self._running
         if isinstance(running, asyncio.Task):
             return running.get_name()
         return running.id if isinstance(running, ChildCall) else running.name
 
     def done(self) -> bool:
-        """Whether its value is there."""
+        """Return whether the result is available."""
         running = self._running
         future = running if isinstance(running, asyncio.Task) else running.begin()
         return future.done()
@@ -45,7 +52,7 @@ class Handle(Awaited, Awaitable[T], Generic[T]):
 
 
 class Invocation(Awaited, Awaitable[Handle[T]], Generic[T]):
-    """What ``lfi`` and ``rfi`` return. Awaiting it begins and gives the handle."""
+    """The awaitable that ``lfi`` and ``rfi`` return. Awaiting it starts the call and returns its handle."""
 
     def __init__(self, execution: Execution, call: Call[T] | LocalCall) -> None:
         self._execution = execution
@@ -53,7 +60,11 @@ class Invocation(Awaited, Awaitable[Handle[T]], Generic[T]):
         self._handle: Handle[T] | None = None
 
     def options(self, **options: Any) -> Invocation[T]:
-        """Change how it is called, as the options of ``lfc`` or ``rfc`` do."""
+        """Set options of the call; see the options of ``lfc`` or ``rfc``.
+
+        Raises:
+            RegistrationError: The call has already started.
+        """
         self._call.options(**options)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
         return self
 
@@ -68,7 +79,7 @@ class Invocation(Awaited, Awaitable[Handle[T]], Generic[T]):
 
 
 class DurablePromise(Awaited, Awaitable[Any]):
-    """A promise of this run. Awaiting it waits until something outside has settled it; it is not its value itself."""
+    """A promise of this run. Awaiting it waits until it is settled from outside."""
 
     def __init__(self, call: PromiseCall) -> None:
         self._call = call
@@ -83,7 +94,7 @@ class DurablePromise(Awaited, Awaitable[Any]):
         return self._call.id
 
     def done(self) -> bool:
-        """Whether it is settled, as far as this run has been told."""
+        """Return whether it is settled, as of the run's latest event."""
         return self._call.begin().done()
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -91,7 +102,7 @@ class DurablePromise(Awaited, Awaitable[Any]):
 
 
 class Opening(Awaited, Awaitable[DurablePromise]):
-    """What ``ctx.promise()`` returns. Awaiting it creates the promise and gives it."""
+    """The awaitable that ``ctx.promise()`` returns. Awaiting it creates the promise and returns it."""
 
     def __init__(self, execution: Execution, call: PromiseCall) -> None:
         self._promise = DurablePromise(call)
@@ -104,14 +115,18 @@ class Opening(Awaited, Awaitable[DurablePromise]):
 
 
 class Detached(Awaited, Awaitable[str]):
-    """What ``ctx.detached()`` returns. Awaiting it starts the run and gives its id."""
+    """The awaitable that ``ctx.detached()`` returns. Awaiting it starts the run and returns its id."""
 
     def __init__(self, execution: Execution, call: DetachedCall) -> None:
         self._execution = execution
         self._call = call
 
     def options(self, **options: Any) -> Detached:
-        """Change how the run is started, as the options of ``rfc`` do."""
+        """Set options of the run; see the options of ``rfc``.
+
+        Raises:
+            RegistrationError: The run has already been started.
+        """
         self._call.options(**options)
         return self
 
@@ -123,7 +138,7 @@ class Detached(Awaited, Awaitable[str]):
 
 
 class Note(Awaited, Awaitable[None]):
-    """What ``ctx.progress()`` returns. Awaiting it notes."""
+    """The awaitable that ``ctx.progress()`` returns. Awaiting it journals the progress."""
 
     def __init__(self, execution: Execution, call: ProgressCall) -> None:
         self._execution = execution
@@ -137,7 +152,7 @@ class Note(Awaited, Awaitable[None]):
 
 
 class Sleep(Built, Coroutine[Any, Any, None]):
-    """What ``ctx.sleep()`` returns: a coroutine that sleeps."""
+    """The coroutine that ``ctx.sleep()`` returns."""
 
     __slots__ = ("_seconds", "_sleeping")
 

@@ -19,17 +19,19 @@ from signoff.records import CallKind, Entry, NewPromise
 from signoff.records.start_options import check_seconds
 
 _COMPARED: Final = ("skippable", "other", "proposal", "action", "callback")
-"""What makes it another question; how it is explained may change while it waits."""
+"""Parts whose change makes it another question. Explanatory parts may change while the question waits."""
 
 
 def inputs_of(question: Question) -> dict[str, str]:
-    """Return what a replay compares of a question, as JSON texts by name; its text is its name.
+    """Return the inputs that replay compares of a question, as JSON texts by name.
 
-    Of its form only the names of the fields are compared: pydantic writes the same schema in another way from one
-    version to the next.
+    The question's text is compared as the call's name.
+
+    Of a form's schema, only the field names are compared: the rest differs between versions of pydantic.
     """
     parts: dict[str, Any] = {name: getattr(question, name) for name in _COMPARED}
-    if is_of_agent(question):  # the way there, and what can be chosen by now, are for people to read
+    # An agent's conversation and its current options are informative only.
+    if is_of_agent(question):
         parts["metadata"] = {name: each for name, each in question.metadata.items() if name != "conversation"}
     else:
         parts["metadata"] = question.metadata
@@ -43,12 +45,15 @@ def inputs_of(question: Question) -> dict[str, str]:
 
 
 def is_of_agent(question: Question) -> bool:
-    """Whether it is about a call of an agent's tool: who is asked, and about what else, is as the code has it now."""
+    """Return whether the question is about an agent's tool call.
+
+    Such a question may have other assignees or another policy at replay: they follow the current code.
+    """
     return "tool_call_id" in question.metadata and "agent" in question.metadata
 
 
 class QuestionCall(PromiseCall):
-    """A question to a person; awaiting it gives an ``Answer``."""
+    """A question to a person. Awaiting it returns an ``Answer``."""
 
     kind = CallKind.QUESTION
     __slots__ = ("_rules", "closes_after", "declared", "hours", "policy", "question")
@@ -65,7 +70,7 @@ class QuestionCall(PromiseCall):
         super().__init__(execution, question.text, timeout=timeout_seconds)
         self.question = question
         self.policy = policy
-        self._rules = policy.to_json()  # as the code has them: in working time they depend on when it asks
+        self._rules = policy.to_json()  # as declared: business hours make them depend on the time of the call
         self.declared = declared
         self.hours = hours
         self.closes_after: float | None = timeout_seconds
@@ -106,7 +111,7 @@ class QuestionCall(PromiseCall):
         return replace(
             new,
             data=self.question.to_json(replace(self.policy, asked_at=now)),
-            due_at=None if self.policy.deadline is not None else new.due_at,  # it has an answer then
+            due_at=None if self.policy.deadline is not None else new.due_at,  # then it gets an answer
             assignees=self.policy.assignees,
             act_at=None if first_act is None else now + first_act,
         )
@@ -121,9 +126,16 @@ class QuestionCall(PromiseCall):
         return SignalTimeout(f"an answer to {self.name!r}", self.timeout or 0.0)
 
     def options(self, *, timeout_seconds: float) -> QuestionCall:
-        """Change the deadline before the question is asked."""
+        """Set the question's deadline before it is asked.
+
+        Args:
+            timeout_seconds: Seconds until the question times out.
+
+        Raises:
+            RegistrationError: The question is already open.
+        """
         if self.future is not None:
-            raise RegistrationError(f"question {self.name!r} is asked already: options come before the await")
+            raise RegistrationError(f"question {self.name!r} is already open: set options before the await")
         seconds = check_seconds("timeout_seconds", timeout_seconds)
         check_in_time(self.name, self.policy.escalations, seconds)
         self.timeout = self.closes_after = seconds

@@ -1,4 +1,4 @@
-"""The workflows that this process knows, by name and version."""
+"""The workflows registered in this process, by name and version."""
 
 from __future__ import annotations
 
@@ -63,20 +63,24 @@ class WorkflowProgram:
     name: str
     version: str
     function: Callable[..., Any]
-    home: str  # the function's module
+    home: str  # the module that defines the function
     names: Names
 
     def body(self, execution: Execution, arguments: str) -> Coroutine[Any, Any, Any]:
-        """Return the code of one run, not begun yet. Raises InvalidValue if the arguments do not fit."""
+        """Return the coroutine of one run, not yet started.
+
+        Raises:
+            InvalidValue: The arguments do not match the function's parameters.
+        """
         return self._body(Context(execution, self.names), arguments)
 
     def settled(self, arguments: str) -> str | None:
-        """Return what the journal keeps of arguments that would be read otherwise each time; None: nothing."""
+        """Return arguments to journal if decoding them is not repeatable (such as a default factory), else None."""
         return codec.settled_arguments(arguments, self.function)
 
     @functools.cached_property
     def unawaited(self) -> Sequence[Unawaited]:
-        """The calls of the user's own async functions that its code makes and never awaits."""
+        """Calls of the user's own async functions that the workflow never awaits."""
         return unawaited([self.function, *getattr(self.function, CHECKED, ())])
 
     async def _body(self, context: Context, arguments: str) -> Any:
@@ -88,7 +92,7 @@ class WorkflowProgram:
 
 
 def _is_redefined(known: Callable[..., Any], function: Callable[..., Any]) -> bool:
-    """Whether a function was defined anew, as when a cell of a notebook is run again."""
+    """Whether ``function`` is a new definition of ``known`` in ``__main__``, such as a notebook cell that ran again."""
     places = [(each.__module__, _qualified_name(each)) for each in map(without_arguments, (known, function))]
     return places[0] == places[1] and places[1][0] == "__main__"
 
@@ -98,10 +102,10 @@ def _qualified_name(function: Callable[..., Any]) -> str:
 
 
 def _checked(function: Any, name: str | None) -> tuple[Callable[..., Any], str]:
-    """Return what is called as a workflow, and the workflow's name.
+    """Return the callable to run as a workflow, and the workflow's name.
 
     Raises:
-        RegistrationError: It cannot be a workflow. The error says what to do.
+        RegistrationError: The object cannot be a workflow. The error says what to do.
     """
     if isinstance(function, staticmethod):
         function = cast("staticmethod[..., Any]", function).__func__
@@ -113,7 +117,7 @@ def _checked(function: Any, name: str | None) -> tuple[Callable[..., Any], str]:
         )
     if inspect.isasyncgenfunction(function):
         raise RegistrationError(
-            f"{what} is an async generator function: await the calls of the context instead of yielding, or leave out "
+            f"{what} is an async generator function: await the context's calls instead of yielding them, or remove "
             "the async"
         )
     if not can_be_workflow(function):
@@ -123,7 +127,7 @@ def _checked(function: Any, name: str | None) -> tuple[Callable[..., Any], str]:
             f"{kind if inspect.isfunction(function) else _kind_of(function)}"
         )
     if hasattr(function, "cache_info"):
-        raise RegistrationError(f"{what} is cached: a workflow's function begins anew for each run")
+        raise RegistrationError(f"{what} is cached; remove the cache: each run calls the function anew")
     _check_context(what, function)
     if not chosen.strip() or chosen == "<lambda>":
         raise RegistrationError(f"{what} needs a name that is not empty: @app.workflow(name=...)")
@@ -143,7 +147,7 @@ def _kind_of(function: object) -> str:
 
 
 def _is_defined_as_method(function: object) -> bool:
-    """Whether a function is written in the body of a class, with ``self`` or ``cls``."""
+    """Whether a function is defined in the body of a class, with ``self`` or ``cls``."""
     if not inspect.isfunction(function):
         return False
     owner = function.__qualname__.rpartition(".")[0]
@@ -161,7 +165,7 @@ def _check_context(what: str, function: Callable[..., Any]) -> None:
         inspect.Parameter.VAR_POSITIONAL,
     ):
         raise RegistrationError(
-            f"{what} takes no parameter by position; the first one is the context, not {str(parameters[0])!r}"
+            f"{what} takes no positional parameter; the first one is the context, not {str(parameters[0])!r}"
         )
 
 
@@ -178,12 +182,12 @@ class Registry:
     """Workflows by name and version.
 
     Args:
-        group: The group in which child runs are started unless they say otherwise.
-        public_url: Where others reach the server, for callbacks; None: nobody has said so.
-        operators: Who is asked about steps that were interrupted unless these say otherwise; empty: anybody.
+        group: The default group of child runs.
+        public_url: The server's public URL, for callbacks, if configured.
+        operators: Who decides about interrupted steps by default; empty for any user.
 
     Attributes:
-        changes: How often a workflow was registered.
+        changes: The number of registrations so far.
     """
 
     def __init__(self, group: str, public_url: str | None = None, operators: Sequence[str] = ()) -> None:
@@ -201,12 +205,19 @@ class Registry:
         version: str,
         concurrency: Concurrency | None = None,
     ) -> None:
-        """Register a workflow. The version registered last is the one that new runs get.
+        """Register a workflow. New runs get the version registered last.
+
+        Args:
+            function: An async function or a generator function; its first parameter is the context.
+            name: The workflow's name; by default the function's name.
+            version: The version of its code.
+            concurrency: A limit for runs that execute at once.
 
         Raises:
-            RegistrationError: It is not async and not a generator function, takes no context, or its name and version
-                are taken by another function. One of ``__main__`` is replaced: a notebook defines it again.
-            InvalidValue: Its name or its version is not a text, or not one that every store can keep.
+            RegistrationError: The function is neither async nor a generator function, takes no context, or its name and
+                version belong to another function. A function of ``__main__`` replaces its previous definition, for
+                notebooks.
+            InvalidValue: The name or the version is not a text, or not one that every store can keep.
         """
         if name is not None:
             check_text("workflow name", name)
@@ -227,8 +238,8 @@ class Registry:
             setattr(function, _NAME, name)
         except AttributeError:
             raise RegistrationError(
-                f"workflow {name!r} is a {_kind_of(function)} that takes no attributes; register an async function "
-                "that calls it"
+                f"workflow {name!r} is a {_kind_of(function)} that does not accept attributes; register an async "
+                "function that calls it"
             ) from None
         if known is not None and known.function is not function:
             log.info("workflow %r version %r is replaced by its new definition", name, version)
@@ -239,14 +250,14 @@ class Registry:
             declare(function, concurrency)
 
     def names(self) -> Sequence[str]:
-        """The workflows that can be run here."""
+        """The names of the registered workflows."""
         return list(self._programs)
 
     def program(self, workflow: str, version: str | None) -> Program:
-        """Return the code of a workflow: that version if it is here, else the newest.
+        """Return the code of a workflow in the given version, or in its latest one if that is not registered.
 
         Raises:
-            UnknownWorkflow: It is not registered.
+            UnknownWorkflow: The workflow is not registered.
         """
         versions = self._programs.get(workflow)
         if not versions:
@@ -254,14 +265,15 @@ class Registry:
         return versions.get(version or "") or next(reversed(versions.values()))
 
     def describe(self, group: str) -> Iterator[WorkflowInfo]:
-        """Yield what the register of workflows is told by workers of a group."""
+        """Yield the descriptions of the workflows, as workers of a group announce them."""
         for versions in list(self._programs.values()):
             current = next(reversed(versions))
             for program in list(versions.values()):
                 try:
                     described = _described(program, group, is_current=program.version == current)
                     check_workflows([described])
-                except Exception as error:  # what says it is code of whoever wrote the workflow
+                # Describing a workflow runs user code, such as the schemas of its types.
+                except Exception as error:
                     log.warning("workflow %r cannot be described: %s", program.name, error)
                 else:
                     yield described
@@ -269,26 +281,30 @@ class Registry:
                     if call not in self._logged:
                         self._logged.add(call)
                         error = NotAwaited(f"workflow {program.name!r}", *call)
-                        log.error("no run of it can go on: %s", error)
+                        log.error("none of its runs can proceed: %s", error)
 
     def function(self, workflow: Callable[..., Any] | str) -> Callable[..., Any] | None:
-        """Return the newest function of a workflow's name; None if it is not registered."""
+        """Return the latest version of a workflow's function, or None if the name is not registered."""
         if not isinstance(workflow, str):
             return workflow
         versions = self._programs.get(workflow)
         return next(reversed(versions.values())).function if versions else None
 
     def workflow_name(self, workflow: Callable[..., Any] | str) -> str:
-        """Return the registered name of a workflow. Raises RegistrationError."""
+        """Return the registered name of a workflow.
+
+        Raises:
+            RegistrationError: The function is not a workflow.
+        """
         return workflow_name(workflow)
 
     @property
     def duties(self) -> Sequence[Duty]:
-        """What workers do for people when time has come."""
+        """The periodic jobs that workers run for questions."""
         return DUTIES
 
     def unclear_question(self, run: Run, call: StepCall, refused: str | None = None) -> Doubt:
-        """Return the question about a step that may or may not have happened."""
+        """Return the question for an operator about a step whose outcome is unknown."""
         options = call.step_options
         assignees = tuple(options.operators or self.operators)
         data = unclear_outcome(

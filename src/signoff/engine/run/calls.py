@@ -442,7 +442,7 @@ class StepCall(Call[Any]):
             RegistrationError: The step is under way already, or the options contradict each other.
         """
         if self.future is not None:
-            raise RegistrationError(f"step {self.name!r} is under way: options come before the await")
+            raise RegistrationError(f"step {self.name!r} has already started: set options before the await")
         old = self.step_options
         changed = StepOptions(
             retry=old.retry if retry is None else retry,
@@ -691,7 +691,7 @@ class ChildCall(Call[Any]):
             InvalidValue: A priority that is no whole number, a time without its zone, or both kinds of delay.
         """
         if self.future is not None:
-            raise RegistrationError(f"child {self.name!r} is under way: options come before the await")
+            raise RegistrationError(f"child {self.name!r} has already started: set options before the await")
         with self._dropped_if_refused():
             self.chosen_id = self.chosen_id if id is None else self._check_circle(check_id(id))
             self.group = self.group if target is None else group_of(target)
