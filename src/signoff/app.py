@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from signoff.client.async_client import AsyncClient, Workflow
 from signoff.client.blocking import Client, Groups, Handle, Inbox, Promises, Schedules
-from signoff.engine.run.calls import group_of
+from signoff.engine.run.child_calls import group_of
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.records import Promise, Schedule
 from signoff.runtime import forks

@@ -145,7 +145,7 @@ async def test_a_static_method_is_registered_in_its_class() -> None:
         (Doubling, "must be an async function or a generator function, not class Doubling"),
         (unsaid(body), r"must be an async function .*needs functools\.wraps"),
         (lambda ctx: (yield ctx.step("s", lambda: 1)), "needs a name that is not empty"),
-        (endless, "is an async generator function: await the calls"),
+        (endless, "is an async generator function: await the context's calls"),
         (by_name, "takes no positional parameter; the first one is the context"),
         (without, "takes no parameters; the first one is the context"),
         (functools.lru_cache(body), "is cached"),

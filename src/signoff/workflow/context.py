@@ -13,17 +13,10 @@ from typing import Any, Never, NoReturn, Protocol, TypeVar, cast
 
 from signoff import codec
 from signoff.engine.run.branches import Branch
-from signoff.engine.run.calls import (
-    ChildCall,
-    DetachedCall,
-    OwnSignalCall,
-    OwnStepCall,
-    ProgressCall,
-    PromiseCall,
-    SignalCall,
-    StepCall,
-)
+from signoff.engine.run.calls import OwnSignalCall, ProgressCall, PromiseCall, SignalCall
+from signoff.engine.run.child_calls import ChildCall, DetachedCall
 from signoff.engine.run.execution import Execution
+from signoff.engine.run.step_call import OwnStepCall, StepCall
 from signoff.engine.steps.arity import check_step
 from signoff.engine.steps.captured_values import note_variables
 from signoff.engine.steps.options import UNSAID, Effect, StepOptions, unknown_option

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, cast
 
-from signoff.engine.run.event_loop import waiting_line
 from signoff.engine.run.execution import Execution
 from signoff.engine.run.unawaited_context_calls import Built
+from signoff.engine.run.user_code_lines import waiting_line
 from signoff.engine.steps.failed_attempt_log import log_failed_attempt
 from signoff.engine.steps.options import check_retry, exceptions_of
 from signoff.engine.steps.retry import NO_RETRY, RetryPolicy

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Generator
 from typing import Any, Generic, TypeVar, cast
 
-from signoff.engine.run.calls import Call, ChildCall, DetachedCall, ProgressCall, PromiseCall
+from signoff.engine.run.calls import Call, ProgressCall, PromiseCall
+from signoff.engine.run.child_calls import ChildCall, DetachedCall
 from signoff.engine.run.execution import Execution
 from signoff.engine.run.unawaited_context_calls import Awaited, Built
 from signoff.workflow.functions import LocalCall

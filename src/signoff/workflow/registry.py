@@ -11,8 +11,8 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from signoff import codec
-from signoff.engine.run.calls import StepCall
 from signoff.engine.run.execution import Execution, Program
+from signoff.engine.run.step_call import StepCall
 from signoff.engine.run.unawaited_functions import CHECKED, Unawaited, unawaited
 from signoff.engine.steps.function_identity import home_of
 from signoff.engine.timers.timers import Duty

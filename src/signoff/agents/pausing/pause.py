@@ -18,8 +18,8 @@ from signoff import codec
 from signoff.agents.approvals.approval_policy import check_prompt, check_timeout
 from signoff.agents.pausing.unwinding import Leaving, carries
 from signoff.codec.annotations import readable
-from signoff.engine.run.event_loop import calling_line
 from signoff.engine.run.unawaited_context_calls import Awaited
+from signoff.engine.run.user_code_lines import calling_line
 from signoff.errors import NotAwaited, OutsideWorkflow, RegistrationError
 from signoff.observability.current_run import refused
 from signoff.people.questions.actions import Action

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from signoff.engine.run.async_generators import forget_collection
-from signoff.engine.run.event_loop import calling_line
 from signoff.engine.run.thread_interruption import (
     Interrupted,
     insist,
@@ -23,6 +22,7 @@ from signoff.engine.run.thread_interruption import (
     restore_switches,
     use_up,
 )
+from signoff.engine.run.user_code_lines import calling_line
 from signoff.runtime import forks, private_names
 
 # Audit events of blocking I/O that workflow code has no business with. Opening files is not among them:

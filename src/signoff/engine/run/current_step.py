@@ -9,7 +9,7 @@ from signoff.observability import current_run
 if TYPE_CHECKING:
     import contextvars
 
-    from signoff.engine.run.calls import StepCall
+    from signoff.engine.run.step_call import StepCall
 
 current_attempt: Final = cast(
     "contextvars.ContextVar[tuple[StepCall, int]]", cast("object", current_run.current_attempt)

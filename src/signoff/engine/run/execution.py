@@ -1,7 +1,7 @@
-"""One run in memory: its loop, its open calls, and how the journal's entries reach its code.
+"""One run in memory: its event loop, its open calls, and the delivery of journal entries to its code.
 
-An execution does no I/O and knows no store. Its driver feeds it journal entries, old ones at replay and new
-ones as things happen, and takes from it what the code asked for in between.
+An execution does no I/O and does not use the store. Its driver delivers journal entries to it, from the journal during
+replay and new ones afterwards, and collects the calls that the code makes.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from signoff import codec
 from signoff.engine.run import blocking_guard, fatal_exceptions
 from signoff.engine.run.branches import GROWN_FROM, Branch, Numbers, by_number, first_future_of
 from signoff.engine.run.call_inputs import KEY as INPUTS
-from signoff.engine.run.calls import Call, DetachedCall, ProgressCall, SignalCall, TimerCall, check_name
+from signoff.engine.run.calls import Call, ProgressCall, SignalCall, TimerCall, check_name
+from signoff.engine.run.child_calls import DetachedCall
 from signoff.engine.run.discard import discard, forget
-from signoff.engine.run.event_loop import (
-    UNKNOWN_LINE,
-    Stuck,
-    WorkflowLoop,
-    calling_line,
-    frames_of_run,
-    frames_waiting,
-    waiting_line,
-)
+from signoff.engine.run.event_loop import Stuck, WorkflowLoop
 from signoff.engine.run.loop_callbacks import TimerCallback
 from signoff.engine.run.memory_weight import PLAIN_BYTES, bytes_of, runs_weighed
 from signoff.engine.run.replay_check import ReplayCheck, diverged
 from signoff.engine.run.replay_index import Past, inputs_in
 from signoff.engine.run.unawaited_context_calls import Built, report_left
+from signoff.engine.run.user_code_lines import (
+    UNKNOWN_LINE,
+    calling_line,
+    frames_of_run,
+    frames_waiting,
+    waiting_line,
+)
 from signoff.errors import (
     BusyLoop,
     CallbackFailed,
@@ -59,7 +59,7 @@ from signoff.stores.contract.store import Outcome
 T = TypeVar("T")
 
 RESULT_LIMIT: Final = "signoff_result_limit"
-"""The attribute of a workflow's function with how long its result may be as JSON, in bytes; by default 1 MiB."""
+"""The attribute of a workflow's function with the maximum size of its result as JSON, in bytes; by default 1 MiB."""
 
 _TASKS_LOOKED_AT: Final = 64
 
@@ -72,13 +72,16 @@ _alive: weakref.WeakSet[Execution] = weakref.WeakSet()
 
 @atexit.register
 def _discard_all() -> None:
-    """At the end of the process, paused code must not be closed: its ``finally`` blocks belong to the run's end."""
+    """Discard the code of paused runs at process exit.
+
+    Closing it would run its ``finally`` blocks, which belong to the end of the run.
+    """
     for execution in list(_alive):
         execution.discard()
 
 
 class Program(Protocol):
-    """A registered workflow, as the engine sees it."""
+    """A registered workflow, as the engine uses it."""
 
     @property
     def name(self) -> str: ...
@@ -91,20 +94,20 @@ class Program(Protocol):
 
     @property
     def home(self) -> str:
-        """The module of the function."""
+        """The module that defines the function."""
         ...
 
     def body(self, execution: Execution, arguments: str) -> Coroutine[Any, Any, Any]:
-        """Return the code of one run, not begun yet.
+        """Return the coroutine of one run, not yet started.
 
         Args:
-            execution: What its context talks to.
+            execution: The execution behind its context.
             arguments: JSON ``{"args": [...], "kwargs": {...}}``.
         """
         ...
 
     def settled(self, arguments: str) -> str | None:
-        """Return what the journal keeps of arguments that would be read otherwise each time; None: nothing."""
+        """Return arguments to journal if decoding them is not repeatable (such as a default factory), else None."""
         ...
 
 
@@ -113,21 +116,21 @@ class Execution:
 
     Attributes:
         open: Calls that are issued and not settled, by number.
-        issued: Calls issued since the driver last took them.
-        abandoned: Calls given up by the code since the driver last took them.
-        left_open: Openings of what skipped branches have left open, to be closed, since the driver last took them.
-        patched: Patch ids met for the first time since the driver last took them.
-        failure: What the engine found wrong with the code; nothing it did since then counts.
+        issued: Calls issued since the driver last collected them.
+        abandoned: Calls cancelled by the code since the driver last collected them.
+        left_open: Openings left by skipped branches, to be closed, since the driver last collected them.
+        patched: Patch ids met for the first time since the driver last collected them.
+        failure: The engine's reason to stop the run. Anything the code does afterwards is ignored.
         outcome: How the run ended, once it has.
         continuation: The arguments of the next generation, if the code asked for one.
-        is_outdated: Whether the code wants to be rebuilt from the journal.
-        is_discarded: Whether the code was let go where it stood.
-        is_replaying: Whether the code did before what it does now.
-        unbegun: How many calls the code has built, and neither awaited nor dropped.
-        setbacks: How often something that the code waited for has failed or was given up.
-        dropped: What is wrong with the first call that it has dropped without an await.
-        large_bytes: What the large values take that the code was given: arguments, results, answers and signals. It
-            may hold all of them.
+        is_outdated: Whether the code asked to be rebuilt from the journal.
+        is_discarded: Whether the code was dropped where it was suspended.
+        is_replaying: Whether the code is repeating journaled work.
+        unbegun: The number of calls that the code has built and neither awaited nor dropped.
+        setbacks: The number of awaited calls that have failed or were cancelled.
+        dropped: The error for the first call that the code dropped without an await.
+        large_bytes: The size of the large values that the code has received: arguments, results, answers and signals.
+            It may still hold all of them.
     """
 
     def __init__(self, run: Run, program: Program, begin: Entry, *, replaying: int = 0) -> None:
@@ -153,32 +156,32 @@ class Execution:
         self.setbacks = 0
         self.dropped: NotAwaited | None = None
         self.large_bytes = 0
-        self.absent: list[str] = []  # classes of errors that were not imported when the code was given these
+        self.absent: list[str] = []  # error classes that were not imported when the code received them
         self.known_promises: dict[str, int] | None = (
-            None  # those with chosen ids whose outcomes the code has had
+            None  # promises with chosen ids whose outcomes the code has received
         )
         self.loop = WorkflowLoop(self, begin.at, first_future_of(run.id))
         self._timers: dict[int, TimerCall] = {}
         self._signals: dict[str, deque[Entry]] = {}
         self._listeners: dict[str, deque[SignalCall]] = {}
-        self._passed_over: set[int] = set()  # signals that nobody is to have
+        self._passed_over: set[int] = set()  # signals that no call receives
         self._patches: dict[str, bool] = {}
         self._children: list[Call[Any] | asyncio.Task[Any]] = []
         self._stopped_by: EntryKind | None = None
         self._check: ReplayCheck | None = None  # once a call differs from the journal
-        self._recorded: list[Entry] | None = None  # of calls, while a journal is replayed
+        self._recorded: list[Entry] | None = None  # entries of calls, during replay
         self._begin = begin
         self._main: asyncio.Task[Any] | None = None
 
-    # What the driver does
+    # Used by the driver
 
     def expect(self, entries: Sequence[Entry]) -> None:
-        """Take in a journal that is going to be replayed."""
+        """Prepare for the replay of a journal."""
         self.past.expect(entries)
         self.numbers.expect(entries)
 
     def start(self) -> None:
-        """Begin the code and run it until it waits."""
+        """Start the code and run it until it waits."""
         arguments = self._begin.value or self.run.arguments
         self.large_bytes = bytes_of(arguments)
         for carried in self._begin.fact("signals") or ():
@@ -190,17 +193,17 @@ class Execution:
         self._drive()
 
     def deliver(self, entry: Entry) -> None:
-        """Give a journal entry to the code and run it until it waits again."""
+        """Deliver a journal entry to the code and run it until it waits again."""
         self._hand_over(entry)
         self._drive()
 
     def deliver_some(self, entries: Sequence[Entry], index: int, stop: Callable[[int], bool]) -> int:
-        """Deliver several entries under one watch, while this run's loop is the running one.
+        """Deliver several entries in one guarded turn, while this run's loop is the running one.
 
         Args:
             entries: Entries of a journal.
-            index: Of the first to deliver.
-            stop: Whether an entry is not to be delivered.
+            index: The index of the first entry to deliver.
+            stop: Returns whether to stop before the entry at an index.
 
         Returns:
             The index of the first entry that was not delivered.
@@ -239,11 +242,14 @@ class Execution:
                 raise AssertionError(f"{entry.kind} is not delivered")
 
     def forget_settled(self) -> None:
-        """Let go of calls that were issued and settled since the driver took some: of a long replay nearly all."""
+        """Drop calls that were issued and settled since the driver last collected them.
+
+        In a long replay, these are nearly all calls.
+        """
         self.issued = [call for call in self.issued if call.n in self.open or self._is_news(call)]
 
     def _is_news(self, call: Call[Any]) -> bool:
-        """Whether a call that waits for nothing is not in the journal yet."""
+        """Whether a call without an outcome to wait for is missing in the journal."""
         if not isinstance(call, _MAY_BE_NEWS):
             return False
         if isinstance(call, SignalCall):
@@ -251,11 +257,11 @@ class Execution:
         return call.n not in self.past.opened
 
     def took_kept(self, call: SignalCall) -> bool:
-        """Whether a call in a branch got a signal that was there before it, which is not in the journal yet."""
+        """Return whether a call in a branch received an earlier signal, and the journal does not say so yet."""
         return call.kept is not None and self.numbers.is_in_branch(call.n) and call.n not in self.past.opened
 
     def pass_over_signals(self, branch: Branch) -> None:
-        """Give nobody the signals that a branch which is skipped has received."""
+        """Withhold the signals that a skipped branch has received."""
         for seq, name in (each for n, each in self.past.received.items() if self.numbers.is_of(n, branch)):
             kept = self._signals.get(name, deque())
             found = next((entry for entry in kept if entry.seq == seq), None)
@@ -265,28 +271,28 @@ class Execution:
                 kept.remove(found)
 
     def check_replayed(self) -> None:
-        """After the last entry: the code must have asked for everything that the journal knows."""
+        """After the last entry, check that the code has issued every journaled call."""
         self.past.completed.clear()
         for recorded in self.past.calls.values():
             self._diverge(recorded, "nothing: it waits or has ended before that", None)
             return
 
     def overran(self, entry: Entry) -> None:
-        """The code has ended where the journal goes on with ``entry``."""
+        """Fail the run because its code ended before ``entry``."""
         self._diverge(entry, "nothing: it has ended before that", None, CallKind.SIGNAL)
 
     def waiting_line(self) -> str:
-        """Name the line of user code at which the run waits."""
+        """Return the line of user code at which the run waits."""
         return waiting_line(self._main.get_coro()) if self._main is not None else "an unknown line"
 
     @property
     def weight(self) -> int:
-        """For how many plain runs it counts while it is kept in memory."""
+        """Its size in memory, in multiples of a plain run."""
         frames = runs_weighed([task.get_coro() for task in self.loop.tasks])
         return frames + self.large_bytes // PLAIN_BYTES
 
     def discard(self) -> None:
-        """Let go of the code where it stands. Nothing of it runs any more."""
+        """Drop the code where it is suspended. None of it runs again."""
         self.is_discarded = True
         coroutines = [task.get_coro() for task in self.loop.tasks]
         discard([*coroutines, *self.loop.generators.kept], (Execution, WorkflowLoop))
@@ -302,29 +308,32 @@ class Execution:
 
     @property
     def has_missed_classes(self) -> bool:
-        """Whether the class of an error was imported after the code was given it: an ``except`` may have missed it."""
+        """Whether the class of a delivered error was imported only later.
+
+        An ``except`` clause may have missed it.
+        """
         return bool(self.absent) and codec.are_imported(self.absent)
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can be delivered any more."""
+        """Whether the run accepts no more deliveries."""
         return self.outcome is not None or self.continuation is not None or self.failure is not None
 
     def listener(self, signal: str) -> SignalCall | None:
-        """Return the call that gets the next signal of a name, if one waits for it."""
+        """Return the call that receives the next signal of a name, if one is waiting."""
         waiting = self._listeners.get(signal, ())
         return next((call for call in waiting if call.n in self.open), None)
 
     def unread_signals(self) -> list[dict[str, Any]]:
-        """Signals that came and were not waited for, to be carried into the next generation."""
+        """Return the signals that no call has received, for the next generation."""
         return [
             {"name": entry.name, "value": entry.value} for queue in self._signals.values() for entry in queue
         ]
 
-    # What calls and the context do
+    # Used by calls and the context
 
     def codes(self) -> list[CodeType]:
-        """Return the code of the run: what is running, the workflow's, and what waits in other tasks."""
+        """Return the run's code objects: of its running code, its workflow and its suspended tasks."""
         frames = list(frames_of_run())
         for task in itertools.islice(self.loop.tasks, _TASKS_LOOKED_AT):
             frames += frames_waiting(task.get_coro())
@@ -334,19 +343,19 @@ class Execution:
 
     @property
     def shared(self) -> Sequence[object]:
-        """What all runs of this code share, besides modules."""
+        """Objects shared by all runs of this code, besides modules."""
         return (self.program, self.program.function)
 
     @property
     def random(self) -> random.Random:
-        """The source of random numbers of the code that runs here, the same at every replay."""
+        """The random number generator of the calling code, with the same numbers at every replay."""
         return self.numbers.random
 
     def issue(self, call: Call[Any]) -> asyncio.Future[Any]:
-        """Number a call and leave it for the driver.
+        """Number a call and queue it for the driver.
 
         Raises:
-            OutsideWorkflow: This is not the run's own code, but a step or something outside.
+            OutsideWorkflow: The caller is not the run's own code, but a step or code outside the run.
         """
         if not self.loop.is_running_here():
             error = OutsideWorkflow(f"{call.kind} {call.name!r}", self.run.id)
@@ -365,7 +374,7 @@ class Execution:
             self._compare(call, recorded)
         elif call.is_kept_elsewhere and (refusal := call.refusal(self.known_promises or {})) is not None:
             call.future = None
-            raise refusal  # journals of earlier versions have such calls, and keep them
+            raise refusal  # journals of earlier versions contain such calls; they stay valid
         if self.failure is not None:
             return future
         self.open[call.n] = call
@@ -375,7 +384,7 @@ class Execution:
         return future
 
     def _compare(self, call: Call[Any], recorded: Entry) -> None:
-        """Fail the run if a call is not what the journal has under its number."""
+        """Fail the run if a call differs from the journaled call with its number."""
         if recorded.call != call.kind or (recorded.name or "") != call.name:
             self._diverge(recorded, f"{call.kind} {call.name!r}", self.line())
             return
@@ -390,34 +399,37 @@ class Execution:
         self.failure = self.failure or self._check.compare(call, recorded)
 
     def function_named(self, name: str) -> str:
-        """Return the function that a step of this name calls if the journal names none: see ``identity_of``."""
+        """Return the identity of the function that a step of this name calls by default; see ``identity_of``."""
         return f"{self.program.home}:{name}"
 
     def line(self) -> str:
-        """Name the line of user code that runs; if none does, as a task begins a call, that at which the run waits."""
+        """Return the running line of user code.
+
+        If no user code is running (a task begins a call), return the line at which the run waits.
+        """
         found = calling_line(inspect.currentframe(), is_own=True)
         return self.waiting_line() if found == UNKNOWN_LINE else found
 
     def abandon(self, call: Call[Any]) -> None:
-        """Give up an open call: its task was cancelled while it waited."""
+        """Cancel an open call, because its task was cancelled while waiting."""
         self.setbacks += 1
         if self.open.pop(call.n, None) is not None:
             self.past.ends.pop(call.n, None)
             self.abandoned.append(call)
 
     def know_promise(self, id: str, n: int) -> None:
-        """Note that the code gets the outcome of a promise with a chosen id."""
+        """Note that the code receives the outcome of a promise with a chosen id."""
         if self.known_promises is None:
             self.known_promises = {}
         self.known_promises[id] = n
 
     def drop(self, what: str, where: str, *, is_sure: bool) -> None:
-        """Note that the code has dropped what it has built and never awaited.
+        """Report a call that the code built and dropped without an await.
 
         Args:
             what: The call.
             where: The line that built it.
-            is_sure: Whether that is the code's fault, and not the end of what it had come to await it in.
+            is_sure: Whether the code is at fault. It is not if an error or a cancellation came before the await.
         """
         if self.is_discarded or self.ended:
             return
@@ -428,14 +440,14 @@ class Execution:
             warnings.warn(str(error), RuntimeWarning, 3)
 
     def excuse(self, given: Iterable[object]) -> None:
-        """Note that a task was cancelled before it began: it cannot await what it was given."""
+        """Excuse a task that was cancelled before it began: it could not await its arguments."""
         self.setbacks += 1
         for each in given:
             if isinstance(each, Built):
                 each.excuse()
 
     def note(self, call: Call[Any]) -> None:
-        """Issue a call that is done at once and has no outcome to wait for."""
+        """Issue a call that completes immediately and has no outcome."""
         call.begin()
         self.open.pop(call.n, None)
 
@@ -450,21 +462,21 @@ class Execution:
         return self.numbers.branch(self, self._recorded)
 
     def forget_journal(self) -> None:
-        """Let go of what was replayed."""
+        """Drop the replayed journal."""
         self.past.journal = ()
         self._recorded = None
 
     def adopt(self, child: Call[Any] | asyncio.Task[Any]) -> None:
-        """Make the run wait for ``child`` before it ends, unless the code does so itself."""
+        """Make the run wait for ``child`` before it ends, unless the code awaits it."""
         self._children.append(child)
 
     def disown(self, child: Call[Any] | asyncio.Task[Any]) -> None:
-        """The code waits for ``child`` itself; what comes of it is the code's affair."""
+        """Leave ``child`` to the code, which awaits it."""
         if child in self._children:
             self._children.remove(child)
 
     def is_patched(self, id: str) -> bool:
-        """Whether this run executes the changed code. The answer stays the same for the rest of the run."""
+        """Return whether this run takes the changed code path. The answer is constant for the rest of the run."""
         check_name("patch id", id)
         if not id.strip():
             raise InvalidValue("patch id", "it is empty")
@@ -476,13 +488,13 @@ class Execution:
                 self.patched.append(id)
         return known
 
-    # What the loop asks
+    # Used by the event loop
 
     def open_timer(self, timer: TimerCallback) -> None:
         if timer.when() <= self.loop.time():
             self.loop.fire(timer)
             return
-        if math.isinf(timer.when()):  # asyncio's way to say that there is no limit: nothing ever comes of it
+        if math.isinf(timer.when()):  # asyncio's way to express "no limit": such a timer never fires
             return
         call = TimerCall(self, timer)
         self._timers[id(timer)] = call
@@ -494,7 +506,7 @@ class Execution:
             self.open.pop(call.n, None)
 
     def fire(self, call: TimerCall) -> None:
-        """Make the callback of a timer ready."""
+        """Make a timer's callback ready."""
         self._timers.pop(id(call.timer), None)
         self.loop.fire(call.timer)
 
@@ -508,7 +520,7 @@ class Execution:
     def refuse(self, error: SignoffError) -> None:
         self.failure = self.failure or error
 
-    # What the guard asks
+    # Used by the blocking guard
 
     def refuse_io(self, what: str) -> None:
         self.loop.refuse(what)
@@ -520,7 +532,7 @@ class Execution:
     def declare_busy(self, seconds: float, where: str) -> None:
         self.failure = self.failure or BusyLoop(self.run.id, f"{seconds:.1f} s", where)
 
-    # Inside
+    # Internal
 
     def _drive(self) -> None:
         loop = self.loop
@@ -528,7 +540,7 @@ class Execution:
             blocking_guard.drive(self, self._turn)
         else:
             outside = loop.enter()
-            try:  # around the guard: an interruption must not hit what ends this
+            try:  # outside the guard, so that an interruption cannot hit the cleanup
                 blocking_guard.drive(self, self._turn)
             finally:
                 loop.leave(outside)
@@ -540,7 +552,7 @@ class Execution:
         if not self.ended:
             self._end(self._main)
         elif not self._main.cancelled():
-            self._main.exception()  # what it came to counts no more: asyncio need not complain that nobody looked
+            self._main.exception()  # retrieve the ignored outcome, or asyncio logs that nobody did
 
     def _turn(self) -> None:
         try:
@@ -560,7 +572,7 @@ class Execution:
             await self._cancel_rest()
 
     async def _cancel_rest(self) -> None:
-        """End what the code left running, as ``asyncio.run`` does."""
+        """Cancel the tasks that the code left running, as ``asyncio.run`` does."""
         for child in self._children:
             if isinstance(child, Call) and child.future is not None and child.future.cancel():
                 self.abandon(child)
@@ -570,7 +582,7 @@ class Execution:
         if rest:
             await asyncio.gather(*rest, return_exceptions=True)
         for generator in self.loop.generators.left():
-            with contextlib.suppress(Exception):  # as asyncio does, whose log would say it
+            with contextlib.suppress(Exception):  # as in asyncio, whose log would report it
                 await generator.aclose()
 
     def _end(self, main: asyncio.Task[Any]) -> None:
@@ -609,7 +621,7 @@ class Execution:
             function = self.program.function
             limit = getattr(function, RESULT_LIMIT, codec.MAX_BYTES)
             declared = codec.return_annotation(function)
-            if declared is Any:  # callers may say returns=
+            if declared is Any:  # callers may pass returns=
                 reader = f"a caller of workflow {self.run.workflow!r}"
                 text = codec.encode_for(reader, result, path="result", limit=limit)
             else:
@@ -640,7 +652,7 @@ class Execution:
             pass
         elif not self.numbers.has_come_to(entry.n):
             self._diverge(entry, "nothing: it has not come to that call", None)
-        # else the code had given the call up before its outcome was journaled
+        # Otherwise the code had cancelled the call before its outcome was journaled.
         self.past.ends.pop(entry.n, None)
 
     def _receive(self, entry: Entry) -> None:
@@ -671,13 +683,13 @@ class Execution:
     def _diverge(
         self, recorded: Entry, issued: str, where: str | None, otherwise: CallKind = CallKind.STEP
     ) -> None:
-        """Fail the run since the code does not do what the journal has."""
+        """Fail the run because its code differs from the journal."""
         error = diverged(self.run.id, recorded, issued, where, otherwise)
         self.failure = self.failure or error
 
 
 def _only_continuation(error: BaseException | None) -> ContinueAsNew | None:
-    """Find the ContinueAsNew of a branch in what its TaskGroup made of it, if nothing else went wrong."""
+    """Return the ContinueAsNew inside a TaskGroup's exception group, if it holds no other error."""
     while isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         if group.split(ContinueAsNew)[1] is not None:

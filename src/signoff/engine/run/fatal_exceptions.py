@@ -10,7 +10,7 @@ from types import CodeType, FrameType
 from typing import Any, Final, cast
 
 from signoff import codec
-from signoff.engine.run.event_loop import calling_line
+from signoff.engine.run.user_code_lines import calling_line
 from signoff.errors import SignoffError, StepFailed
 
 STOP_SIGNALS: Final = frozenset(

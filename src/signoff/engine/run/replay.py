@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from signoff.engine.run.calls import StepCall
 from signoff.engine.run.execution import Execution
+from signoff.engine.run.step_call import StepCall
 from signoff.engine.steps.attempt import Attempt
 from signoff.errors import ReplayFailed
 from signoff.records import Entry, EntryKind

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from signoff.engine.run.calls import StepCall
 from signoff.engine.run.execution import Execution, Program
 from signoff.engine.run.replay import replay
+from signoff.engine.run.step_call import StepCall
 from signoff.engine.steps.attempt import Attempt
 from signoff.errors import NonDeterminism, SignoffError
 from signoff.records import CallKind, Entry, EntryKind, Run

@@ -8,7 +8,7 @@ import inspect
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
-from signoff.engine.run.event_loop import calling_line, line_in
+from signoff.engine.run.user_code_lines import calling_line, line_in
 from signoff.errors import NotAwaited
 
 if TYPE_CHECKING:

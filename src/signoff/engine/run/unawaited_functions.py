@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple, cast
 
-from signoff.engine.run.event_loop import is_installed, is_own_file
 from signoff.engine.run.function_source import (
     ASKED,
     COMPARED,
@@ -32,6 +31,7 @@ from signoff.engine.run.function_source import (
     text_of,
     with_inner,
 )
+from signoff.engine.run.user_code_lines import is_installed, is_own_file
 
 CHECKED: Final = "signoff_checked"
 """The attribute of a workflow's function that names further functions which its runs call."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from signoff import codec
-from signoff.engine.run.calls import StepCall
 from signoff.engine.run.current_step import current_attempt
 from signoff.engine.run.fatal_exceptions import as_failure, ends_task
+from signoff.engine.run.step_call import StepCall
 from signoff.engine.steps.live_stream import Voice
 from signoff.engine.steps.own_tasks import OwnTask
 from signoff.engine.steps.retry import NEVER_RETRIED, NO_RETRY, RetryPolicy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from signoff.engine.run.calls import StepCall
+    from signoff.engine.run.step_call import StepCall
 
 
 class Voice(Protocol):

@@ -12,7 +12,7 @@ from signoff.engine.run.fatal_exceptions import is_in_stop_handler
 from signoff.errors import BeyondStep
 
 if TYPE_CHECKING:
-    from signoff.engine.run.calls import StepCall
+    from signoff.engine.run.step_call import StepCall
 
 T = TypeVar("T")
 

@@ -18,10 +18,11 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from signoff import codec
 from signoff.engine.run.branches import GROWN_FROM
-from signoff.engine.run.calls import SignalCall, StepCall, TimerCall
+from signoff.engine.run.calls import SignalCall, TimerCall
 from signoff.engine.run.execution import Execution, Program
 from signoff.engine.run.fatal_exceptions import as_failure, encode_failure, ends_task, signal_of
 from signoff.engine.run.replay import replay
+from signoff.engine.run.step_call import StepCall
 from signoff.engine.steps.attempt import Attempt, create_step_task
 from signoff.engine.steps.failed_attempt_log import log_failed_attempt
 from signoff.engine.steps.live_stream import Voice

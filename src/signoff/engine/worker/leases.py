@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from signoff.engine.run import blocking_guard
-from signoff.engine.run.event_loop import calling_line
+from signoff.engine.run.user_code_lines import calling_line
 from signoff.errors import StoreError
 from signoff.records import WorkerInfo
 from signoff.runtime import private_names

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from signoff.engine.run.calls import StepCall
+from signoff.engine.run.step_call import StepCall
 from signoff.engine.steps.live_stream import Voice
 from signoff.records import LiveText
 from signoff.runtime.loggers import own_logger

@@ -7,17 +7,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from signoff.engine.run.calls import (
-    Call,
-    ChildCall,
-    DetachedCall,
-    ProgressCall,
-    PromiseCall,
-    SignalCall,
-    StepCall,
-    TimerCall,
-)
+from signoff.engine.run.calls import Call, ProgressCall, PromiseCall, SignalCall, TimerCall
+from signoff.engine.run.child_calls import ChildCall, DetachedCall
 from signoff.engine.run.execution import Execution
+from signoff.engine.run.step_call import StepCall
 from signoff.engine.worker.journal_write import Draft
 from signoff.records import CallKind, Entry, EntryKind, NewPromise, PromiseKind, Run
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from signoff.codec.ciphers import is_encrypted
-from signoff.engine.run.calls import StepCall
 from signoff.engine.run.execution import Execution, Program
 from signoff.engine.run.fatal_exceptions import as_failure, is_asked_for
+from signoff.engine.run.step_call import StepCall
 from signoff.engine.steps.attempt import Attempt, run_attempt
 from signoff.engine.steps.loop_containment import contained
 from signoff.engine.steps.threads import StepThreads

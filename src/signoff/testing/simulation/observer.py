@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from signoff.engine.run.calls import StepCall
+from signoff.engine.run.step_call import StepCall
 from signoff.records import CallKind, EntryKind, Promise, PromiseState, Run, RunState
 from signoff.stores.contract.store import Change, Write
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from signoff.engine.run.calls import StepCall
 from signoff.engine.run.execution import Execution, Program
+from signoff.engine.run.step_call import StepCall
 from signoff.engine.steps.attempt import Attempt, run_attempt
 from signoff.engine.steps.threads import StepThreads
 from signoff.engine.timers.timers import Duty
