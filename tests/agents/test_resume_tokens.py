@@ -493,7 +493,7 @@ async def test_somebody_unnamed_is_told_to_say_who_they_are(tmp_path: Path, way:
         chat = talk.conversation("c")
         turn, _ = await paused(chat, "rm a")
         with pytest.raises(
-            NotAllowed, match="an unnamed user to answer: say who they are, such as user_id='ana'"
+            NotAllowed, match="an unnamed user to answer: the user is unknown; pass for example user_id='ana'"
         ):
             await chat.respond(turn.pending[0].id, Approve())
 

@@ -318,7 +318,7 @@ MALFORMED = [
     (QUESTIONS[5].replace('"remind_every": 60.0', '"remind_every": 0'), r"new\.data\.policy\.remind_every"),
     (
         QUESTIONS[5].replace('"approvals": 1', '"approvals": 3'),
-        r"new\.data\.policy\.quorum: 3 of 2 is no quorum",
+        r"new\.data\.policy\.quorum: 3 of 2 is not a quorum",
     ),
     (QUESTIONS[0].replace('"type":"object"', '"type":"nothing"', 1), r"new\.data\.answer_schema"),
 ]

@@ -126,7 +126,7 @@ def test_others_like_it_are_approved_until_the_rule_is_revoked(here: Here, open_
 def test_others_like_it_in_its_session_are_approved_without_a_time(here: Here, open_shop: Path) -> None:
     alone = ask(here, open_shop, "alone-1", "mail", "--arg", '"bob"')
     refused = here("answer", alone, "--approve", "--session", cwd=open_shop)
-    assert (refused.code, "no run that belongs to a session" in refused.err) == (2, True)
+    assert (refused.code, "no run in a session" in refused.err) == (2, True)
     question = ask(here, open_shop, "turn-1", "mail", "--arg", '"bob"', "--session", "c-1")
     assert here("answer", question, "--approve", "--session", "--user", "ana", cwd=open_shop).code == 0
     here("start", "mail", "--arg", '"bob"', "--id", "turn-2", "--session", "c-1", cwd=open_shop)
@@ -141,7 +141,7 @@ def test_a_question_is_withdrawn_in_the_login_name(here: Here, open_shop: Path) 
     moved = signoff("reassign", question, "user:bob", "--reason", "ill", cwd=open_shop, LOGNAME="olga")
     assert moved.out == f"question {question} is for user:bob now\n"
     endless = here("move-deadline", question, "60", cwd=open_shop)
-    assert (endless.code, "has no deadline to be moved" in endless.err) == (2, True)
+    assert (endless.code, "has no deadline" in endless.err) == (2, True)
     gone = signoff("cancel-question", question, "--reason", "a mistake", cwd=open_shop, LOGNAME="olga")
     assert gone.out == f"question {question} is cancelled\n"
     late = here("answer", question, "--approve", "--user", "bob", cwd=open_shop)

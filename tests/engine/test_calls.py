@@ -299,7 +299,7 @@ async def test_the_options_of_a_call_under_way_are_refused(tmp_path: Path, call:
         ("ctx.step('\\ud800', dict)", "step name: it has half of a surrogate pair"),
         ("ctx.wait_for_signal(None)", "signal name: it is text, not NoneType"),
         ("ctx.patched(7)", "patch id: it is text, not int"),
-        ("ctx.wait_for_user(7)", "a question is text, not int"),
+        ("ctx.wait_for_user(7)", "a question must be a text, not int"),
         ("ctx.wait_for_user('Pay?', timeout_seconds='5')", "timeout_seconds: '5' is no number of seconds"),
         ("ctx.wait_for_signal('go', timeout_seconds=float('inf'))", "inf is no number of seconds"),
         ("ctx.promise(id='')", "id: '' is not 1 to 256 printable characters"),

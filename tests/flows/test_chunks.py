@@ -294,7 +294,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"type": ""}, RegistrationError, "not empty"),
     ({"type": "review", "schema": {"type": "banana"}}, RegistrationError, "not a JSON Schema"),
     ({"type": "approval", "schema": {"type": "object"}}, RegistrationError, "belongs to a form"),
-    ({"type": "select"}, RegistrationError, "they need some"),
+    ({"type": "select"}, RegistrationError, "required for select"),
     ({"assignee": "ana"}, RegistrationError, "no option 'assignee'"),
     ({"payload": len}, SignoffError, "payload"),
     ({"interrupt_id": ""}, InvalidValue, "id"),

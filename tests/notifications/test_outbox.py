@@ -258,7 +258,7 @@ async def test_people_are_not_called_to_what_is_answered_or_others_meanwhile(sce
             ]
             dropped = await deliveries(scene.store, DeliveryState.DROPPED)
             assert sorted(str(each.error) for each in dropped) == [
-                "others are asked meanwhile",
+                "it is assigned to others now",
                 "the question is resolved meanwhile",
             ]
 

@@ -485,7 +485,7 @@ def test_an_answer_to_what_was_not_shown_is_refused(place: Place, digest: str | 
     question = place.ask()
     path = place.link(question)["path"]
     page = place.http.post(path, data={"decision": "0", **({} if digest is None else {"digest": digest})})
-    assert (page.status_code, "look at the question again" in page.text) == (422, True)
+    assert (page.status_code, "look at it again" in page.text) == (422, True)
     assert place.question(question)["state"] == "pending"
 
 

@@ -1,4 +1,4 @@
-"""What is done once a question is approved: a tool, with its very arguments."""
+"""Actions: the tool call, with its exact arguments, that runs once a question is approved."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from signoff.people.questions.proposals import written_in_full
 
 LONGEST_TOOL = 256  # characters
 
-_INDEX = re.compile("0|[1-9][0-9]{0,8}")  # no list that is kept is longer
+_INDEX = re.compile("0|[1-9][0-9]{0,8}")  # longer than any stored list
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a workflow will do if a question is approved. People are shown it, and approve no other.
+    """The tool call that a workflow runs if a question is approved. People see it, and approve exactly it.
 
     Attributes:
-        tool: What does it, such as ``send_mail``.
-        arguments: With which arguments, as JSON has them.
-        about: What is approved of it where it is asked about more than once, or something beside it, as JSON. A rule
-            ("all like this") approves only what is about the very same. A hash of it is kept; show it yourself.
+        tool: The tool's name, such as ``send_mail``.
+        arguments: Its arguments as JSON.
+        about: Anything else that the approval covers, as JSON: for example which of several approvals of one call it
+            is. A standing approval ("all like this") applies only to actions with an equal ``about``. Only a hash is
+            stored; show the value to people yourself.
 
     Example::
 
@@ -37,24 +38,26 @@ class Action:
     about: Any = None
 
     def to_data(self, text: str) -> dict[str, Any]:
-        """Return it as plain data.
+        """Return the action as plain data.
 
         Args:
-            text: The question's, for messages.
+                text: The question's text, for error messages.
 
         Raises:
-            RegistrationError: The tool has no name, or the arguments are not by name.
-            NotSerializable: An argument, or what it is about, is not JSON.
+                RegistrationError: The tool name is invalid, or the arguments are not an object.
+                NotSerializable: An argument or ``about`` is not JSON.
         """
         if (
             not 0 < len(self.tool) <= LONGEST_TOOL
             or not self.tool.isprintable()
             or self.tool != self.tool.strip()
         ):
-            raise RegistrationError(f"question {text!r}: {self.tool!r} is no name of a tool")
+            raise RegistrationError(f"question {text!r}: {self.tool!r} is not a valid tool name")
         arguments = written_in_full(self.arguments, "action.arguments")
         if not isinstance(arguments, dict):
-            raise RegistrationError(f"question {text!r}: an action's arguments are an object, by their names")
+            raise RegistrationError(
+                f"question {text!r}: an action's arguments must be an object, keyed by name"
+            )
         done: dict[str, Any] = {"tool": self.tool, "arguments": arguments}
         if self.about is None:
             return done
@@ -62,14 +65,14 @@ class Action:
 
 
 def found_at(arguments: Any, pointer: str) -> Any:
-    """Return what is at a JSON Pointer (RFC 6901); the empty one is the whole.
+    """Return the value at a JSON Pointer (RFC 6901). The empty pointer is the whole value.
 
     Raises:
-        LookupError: Nothing is there.
-        InvalidValue: It is no JSON Pointer.
+        LookupError: Nothing is at the pointer.
+        InvalidValue: It is not a valid JSON Pointer.
     """
     if pointer and not pointer.startswith("/"):
-        raise InvalidValue("same", f"{pointer!r} is no JSON Pointer, such as /to or /lines/0/price")
+        raise InvalidValue("same", f"{pointer!r} is not a JSON Pointer such as /to or /lines/0/price")
     value = arguments
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
@@ -83,16 +86,16 @@ def found_at(arguments: Any, pointer: str) -> Any:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two are the very same JSON: 1 is neither 1.0 nor true."""
+    """Whether two values are the same JSON text: unlike ``edits.is_same``, 1 and 1.0 differ."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def shown_beside(proposal: Any, action: Mapping[str, Any] | None) -> list[tuple[str, Any]]:
-    """Return what people are shown of an action: (label, value) each.
+    """Return the rows that show an action to people, as (label, value).
 
     Args:
-        proposal: What they are shown as proposed; arguments that are the very same are not shown twice.
-        action: ``{"tool": ..., "arguments": {...}}``, as they may see it; None: there is none.
+        proposal: The proposal shown above them. Arguments equal to it are not repeated.
+        action: ``{"tool": ..., "arguments": {...}}``, redacted for the viewer; None if the question has no action.
     """
     if action is None:
         return []

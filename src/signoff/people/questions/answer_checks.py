@@ -1,4 +1,4 @@
-"""What is done with an answer before it counts: it is read, checked, and made into what is kept of it."""
+"""Reads and checks an answer, and converts it to the form that is stored."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from signoff.records.names import check_text
 from signoff.records.request_ids import check_length
 
 LONGEST_NOTE = 10_000
-"""How many characters a note has at most: those of all who vote are kept with the answer."""
+"""Maximum length of a note in characters. The notes of all voters are stored with the answer."""
 
 _WORDS = ("note", "reason", "text")
 
 EXACT = 2**53
-"""From here on a number written with an exponent is read as the integer that it is: 1e20 is one for every reader."""
+"""From here on a number with an exponent is read as an integer: 1e20 is an integer in every JSON reader."""
 
 
 def read_value(question: Question, value: Any) -> Any:
-    """Return what somebody answered as plain data, a bare decision in the form that an approval's schema asks for.
+    """Return an answer as plain data. A bare decision is expanded to the form that an approval's schema asks for.
 
     Raises:
         NotSerializable: It is not JSON.
@@ -39,28 +39,26 @@ def read_value(question: Question, value: Any) -> Any:
 
 
 def written_answer(value: Any) -> str:
-    """Write an answer as JSON text, a model's fields by the names that its form has.
+    """Write an answer as JSON text. Fields of models get the names used in the form.
 
     Raises:
-        NotSerializable: It is not JSON, or would not come back as its own type.
+            NotSerializable: It is not JSON, or would not be read back as the same type.
         PayloadTooLarge: It is over the limit.
     """
     return written(value, codec.encode_for("the question", value, path="value", warns=False), "value")
 
 
 def check_answer(question_id: str, question: Question, value: Any, digest: str | None = None) -> None:
-    """Raise WrongAnswer, naming each field that is wrong, unless the question accepts ``value``.
+    """Raise WrongAnswer, listing each invalid field, unless the question accepts ``value``.
 
     Args:
         question_id: The question's id.
-        question: What was asked.
-        value: An answer as ``read_value`` returned it.
-        digest: What the answerer saw, if they say it.
+            question: The question.
+            value: The answer, as returned by ``read_value``.
+            digest: Digest of the question that the user saw, if they sent it.
     """
     if digest is not None and digest != question.digest:
-        raise WrongAnswer(
-            question_id, [("digest", "what you saw is not what is asked; look at the question again")]
-        )
+        raise WrongAnswer(question_id, [("digest", "the question is not the one you saw; look at it again")])
     if value is None and question.skippable:
         return
     wrong = problems(question.answer_schema, value)
@@ -69,10 +67,10 @@ def check_answer(question_id: str, question: Question, value: Any, digest: str |
 
 
 def checked_default(question: Question, value: object) -> str:
-    """Return as JSON what stands as the answer to a workflow's question if nobody gives one.
+    """Check a workflow's ``timeout_answer``, and return it as JSON.
 
     Raises:
-        RegistrationError: It does not fit.
+        RegistrationError: It does not fit the question.
         NotSerializable: It is not JSON.
     """
     plain = read_value(question, value)
@@ -84,7 +82,7 @@ def checked_default(question: Question, value: object) -> str:
 
 
 def check_texts(**texts: str | None) -> None:
-    """Raise InvalidValue if a text beside the answer's value is none that every store can keep."""
+    """Raise InvalidValue if a text beside the answer's value is too long, or cannot be kept by every store."""
     for name, text in texts.items():
         if text is None:
             continue
@@ -94,14 +92,14 @@ def check_texts(**texts: str | None) -> None:
         if name in _WORDS and len(text) > LONGEST_NOTE:
             raise InvalidValue(name, f"has {len(text):,} characters, over the limit of {LONGEST_NOTE:,}")
         if name in _WORDS and text.startswith(MARK):
-            raise InvalidValue(name, f"it begins with {MARK!r}, as encrypted texts do")
+            raise InvalidValue(name, f"must not begin with {MARK!r}, which marks encrypted texts")
 
 
 def to_keep(question: Question, value: Any) -> Any:
-    """Return what a checked answer settles its question with.
+    """Return a checked answer in the form that settles its question.
 
-    Of an approved proposal it says what was approved and how that differs from what was proposed:
-    ``{"approved": true, "proposal": ..., "edits": [...]}``. Any other answer is kept as it was given.
+    For an approved proposal this is the approved value and its edits: ``{"approved": true, "proposal": ...,
+    "edits": [...]}``. Any other answer is kept as given.
     """
     if question.proposal is None or not isinstance(value, dict):
         return value
@@ -114,7 +112,7 @@ def to_keep(question: Question, value: Any) -> Any:
 
 
 def own_text(chosen: str | dict[str, str]) -> tuple[bool, str]:
-    """Return whether something chosen is a text of one's own, and the text or the option's value."""
+    """Return whether a choice is free text instead of an option, and the text or the option's value."""
     return (False, chosen) if isinstance(chosen, str) else (True, chosen["other"])
 
 

@@ -1,4 +1,4 @@
-"""An answer: checked against its question before anything is consumed, then settled once."""
+"""Answers: checks an answer against its question, then settles the question once."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ from signoff.stores.contract.tokens import CALLBACK
 log = own_logger("signoff.people")
 
 READ_SECONDS: Final = 1.0
-"""How long an answer waits for what subscribers are told of its run."""
+"""How long an answer waits to read its run for subscribers of events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Mapping[str, Any]):
-    """What settled a question. Its fields are also read as those of a mapping: ``answer["approved"]``, ``{**answer}``.
+    """The answer to a question. It is also a mapping of its fields: ``answer["approved"]``, ``{**answer}``.
 
-    ``json.dumps(answer.plain())`` writes it as JSON. ``bool(answer)`` is false if it was rejected or skipped.
+    ``json.dumps(answer.plain())`` writes it as JSON. ``bool(answer)`` is false for rejected and skipped questions.
 
     Attributes:
-        value: What was chosen, written or filled in; an instance of ``answer_type`` if there is one. For an approval
-            the same as ``approved``.
-        approved: For an approval: whether it was approved. None for other questions, which is never a yes.
-        user_id: Who answered, if they said.
-        note: What they added in words.
-        answered_at: When (UTC).
-        skipped: Whether they skipped a skippable question; ``value`` is None then.
-        others: What of ``value`` are texts of their own instead of options.
-        proposal: What was approved, for a question with a proposal: as it was proposed or as they edited it, an
-            instance of ``proposal_type`` if there is one. None if it was rejected or skipped.
-        edits: What they changed of the proposal; empty if nothing.
-        votes: What each of several people has said, where a quorum was asked for.
+        value: The chosen, written or filled-in value; an instance of ``answer_type`` if the question has one. For an
+            approval the same as ``approved``.
+        approved: Whether an approval was approved. None for other questions, which is never a yes.
+        user_id: The user who answered, if known.
+        note: The user's note.
+        answered_at: Time of the answer (UTC).
+        skipped: Whether the user skipped a skippable question; ``value`` is None then.
+        others: The parts of ``value`` that are free texts instead of options.
+        proposal: The approved value, for a question with a proposal: as proposed, or as edited. An instance of
+            ``proposal_type`` if the question has one. None if it was rejected or skipped.
+        edits: Changes made to the proposal; empty if there are none.
+        votes: The individual votes, for a question with a quorum.
         timed_out: Whether nobody answered in time, and this is the ``timeout_answer``.
-        rule: The id of the rule by which it was approved in its maker's name, if it was.
+        rule: Id of the standing approval that answered in its creator's name, if one did.
     """
 
     value: Any
@@ -76,7 +76,7 @@ class Answer(Mapping[str, Any]):
 
     @property
     def is_other(self) -> bool:
-        """Whether they wrote a text of their own."""
+        """Whether the value contains free text instead of an option."""
         return bool(self.others)
 
     def __getitem__(self, key: str) -> Any:
@@ -93,16 +93,16 @@ class Answer(Mapping[str, Any]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Mapping):
             return NotImplemented
-        return {**self} == {**other}  # as of any mapping
+        return {**self} == {**other}  # like any mapping
 
     def __hash__(self) -> int:
         return hash(tuple(self.values()))
 
     def __bool__(self) -> bool:
-        return self.approved is not False and not self.skipped  # ``if answer:`` lets no rejection through
+        return self.approved is not False and not self.skipped  # ``if answer:`` must not pass a rejection
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a field, or ``default`` if it is None or no field has that name."""
+        """Return a field, or ``default`` if it is None or there is no such field."""
         value = getattr(self, key, None) if key in _FIELDS else None
         return default if value is None else value
 
@@ -120,15 +120,15 @@ _FIELDS: Final = tuple(field.name for field in fields(Answer))
 
 
 def read_answer(question: Question, entry: Entry, declared: Any) -> Answer:
-    """Make an answer of the journal entry that settled a question.
+    """Build an answer from the journal entry that settled a question.
 
     Args:
         question: The question.
         entry: The entry.
-        declared: The type of the form, or of the proposal; None or a JSON Schema gives plain data.
+        declared: The type of the form or of the proposal. With None or a JSON Schema, values stay plain data.
 
     Raises:
-        InvalidValue: The value fits the schema but not the type, whose own validators a schema cannot say.
+        InvalidValue: The value fits the schema, but the type's own validators reject it.
     """
     kept: Any = json.loads(entry.value or "null")
     settled = json.loads(entry.details or "{}")
@@ -189,33 +189,35 @@ async def answer(
     alike: Alike | None = None,
     signal: NewSignal | None = None,
 ) -> Promise:
-    """Check an answer and settle its question with it, or count it where several must agree.
+    """Check an answer and settle its question with it. With a quorum, count it as a vote.
 
     Args:
-        store: Where the question is.
-        question_id: The question.
-        value: What the question's schema describes: ``{"approved": true}``, with ``"edited"`` for another value than
-            the one that is proposed; ``True`` and ``False`` stand for a decision. None skips a skippable question.
-        user_id: Who answers.
-        groups: The groups they are in; the caller vouches for it.
-        roles: The roles they have; likewise.
-        note: What they add in words.
-        request_id: Makes a repetition of this very answer a success without effect.
-        digest: What the answerer saw; refused if the question is another one.
-        alike: Which other questions are approved with it; a repetition approves no more.
-        signal: What is left for a run if the answer counts, before the run is told of it; a repetition leaves no more.
+            store: The question's store.
+            question_id: The question's id.
+            value: A value that fits the question's schema: ``{"approved": true}``, with ``"edited"`` to approve a value
+                other than the proposed one; ``True`` and ``False`` are short for a decision. None skips a skippable
+                question.
+            user_id: The user who answers.
+            groups: The user's groups. The caller vouches for them.
+            roles: The user's roles; likewise.
+            note: The user's note.
+            request_id: Makes repeating the same answer a success without effect.
+            digest: Digest of the question that the user saw. The answer is refused if the question differs.
+            alike: Other questions to approve with it. A repeated answer does not approve more.
+            signal: Signal to leave for a run if the answer counts, before the run is notified. A repeated answer
+                leaves none.
 
-    Raises:
-        NotFound: There is no such question.
-        NotAllowed: They are not asked, or excluded, or nobody says who they are. The question stays open.
-        QuestionClaimed: Somebody else has claimed it.
-        AlreadyVoted: They have voted otherwise.
-        WrongAnswer: The value does not fit, or the digest is another. The question stays open.
-        AlreadySettled: Somebody was first, or it is closed.
-        RequestConflict: The request id was used with another value.
-        NotSerializable: The value is not JSON.
-        PayloadTooLarge: The value is over the limit, with its edits if a proposal was edited.
-        InvalidValue: A text beside the value cannot be kept.
+        Raises:
+            NotFound: There is no such question.
+            NotAllowed: The user is not an assignee, is excluded, or is unknown. The question stays open.
+            QuestionClaimed: Another user has claimed it.
+            AlreadyVoted: The user has voted differently.
+            WrongAnswer: The value does not fit, or the digest differs. The question stays open.
+            AlreadySettled: It was answered before, or is closed.
+            RequestConflict: The request id was used with another value.
+            NotSerializable: The value is not JSON.
+            PayloadTooLarge: The value, with its edits, is over the limit.
+            InvalidValue: A text beside the value cannot be kept.
     """
     began = time.perf_counter()
     promise: Promise | None = None
@@ -242,7 +244,7 @@ async def announce(
     outcome: str,
     seconds: float,
 ) -> None:
-    """Tell subscribers of an answer, with what is known of its run."""
+    """Notify event subscribers of an answer, with its run if that can be read."""
     if not events.subscribers:
         return
     run: Run | None = None
@@ -250,8 +252,10 @@ async def announce(
         try:
             async with asyncio.timeout(READ_SECONDS):
                 run = await store.get_run(promise.run_id)
-        except Exception:  # the answer stands, whatever became of the store
-            log.debug("telling of answer %s (%s), not of its run", question_id, outcome, exc_info=True)
+        except Exception:  # the answer is settled already, so a failed read must not fail it
+            log.debug(
+                "the event for answer %s (%s) does not have its run", question_id, outcome, exc_info=True
+            )
     given = AnswerGiven(
         store.namespace,
         question_id,
@@ -280,7 +284,7 @@ async def _settle(
     asked = Question.of(promise)
     plain = read_value(asked, value)
     promise = await bring_up_to_date(store, promise)
-    if promise.state is PromiseState.PENDING:  # else ``decide`` says what became of it
+    if promise.state is PromiseState.PENDING:  # otherwise ``decide`` raises the right error
         QuestionState.of(promise, store.clock.now()).check_responder(responder)
         check_answer(promise.id, asked, plain, digest)
     rule: NewRule | None = None
@@ -320,16 +324,16 @@ def unclear_outcome(
     refused: str | None = None,
     shown: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the data of the question about a step that may or may not have happened.
+    """Return the data of the question about a step whose outcome is unknown.
 
     Args:
-        step_name: The step.
-        run_id: Its run.
-        returns: The type of its value: who says that it is done says with which.
-        key: The idempotency key that the attempt had, by which it is found where it may have happened.
-        assignees: Who may answer; empty: anybody.
-        refused: What was wrong with the last answer, if there was one.
-        shown: What its code has shown of it.
+        step_name: The step's name.
+        run_id: The run's id.
+        returns: The type of the step's value. A user who reports the step as done enters its value.
+        key: The attempt's idempotency key, to look the step up in the other system.
+        assignees: Assignees; empty: anybody may answer.
+        refused: Why the last answer was refused, if one was.
+        shown: Additional facts that the step's code has shown.
     """
     result = {} if returns is Any else _schema_or_any(returns)
     needs_result = problems(result, None) != []

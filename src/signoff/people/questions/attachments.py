@@ -1,4 +1,4 @@
-"""What a person may look at beside a question: files elsewhere, by their addresses."""
+"""Attachments of a question: files elsewhere, by URL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from signoff.errors import RegistrationError
 
 
 def _address(text: str) -> str:
-    """Return an address in normal form. Raises PydanticCustomError."""
+    """Return the URL in normal form. Raises PydanticCustomError."""
     try:
         url = _urls().validate_python(text)
     except ValidationError as error:
@@ -25,7 +25,7 @@ def _address(text: str) -> str:
 
 
 def is_web(address: object) -> bool:
-    """Whether a page or a message may lead there: ``javascript:`` and ``data:`` would run in the page itself."""
+    """Whether a page or message may link to an address: ``javascript:`` and ``data:`` would run in the page itself."""
     if not isinstance(address, str):
         return False
     try:
@@ -37,12 +37,12 @@ def is_web(address: object) -> bool:
 
 @with_config(ConfigDict(extra="forbid"))
 class Attachment(TypedDict):
-    """Something to look at, by reference.
+    """A file to look at, by URL.
 
     Attributes:
-        name: What it is called.
-        url: Where it is: an ``http`` or ``https`` address without a user name. Nothing is fetched from there.
-        media_type: What it is, such as ``application/pdf``.
+        name: Its name.
+        url: An ``http`` or ``https`` URL without user name and password. Signoff does not fetch it.
+        media_type: Its media type, such as ``application/pdf``.
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -51,14 +51,14 @@ class Attachment(TypedDict):
 
 
 def check_attachments(text: str, attachments: Sequence[Attachment]) -> list[Attachment]:
-    """Return attachments with their addresses in normal form.
+    """Return attachments with their URLs in normal form.
 
     Args:
-        text: The question's text, for the error.
-        attachments: What the workflow gave.
+        text: The question's text, for error messages.
+        attachments: The attachments given by the workflow.
 
     Raises:
-        RegistrationError: One of them is no attachment.
+        RegistrationError: One of them is invalid.
     """
     try:
         return _attachments().validate_python(list(attachments))

@@ -1,4 +1,4 @@
-"""Several answers at once: each counts by itself, and none depends on another."""
+"""Several answers in one call. Each succeeds or fails on its own."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from signoff.errors import InvalidValue, SignoffError, StoreUnavailable
 T = TypeVar("T")
 
 MOST_ANSWERS: Final = 100
-"""How many answers are given at once at most."""
+"""Maximum number of answers per call."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenAnswer:
-    """One of several answers that a person gives at once.
+    """One of several answers given in one call.
 
     Attributes:
-        question_id: The question.
+        question_id: The question's id.
         value: As in ``client.answer``.
-        note: What they add in words.
-        request_id: Makes a repetition of this very answer a success without effect.
-        digest: What they saw; refused if the question is another one.
+        note: The user's note.
+        request_id: Makes repeating the same answer a success without effect.
+        digest: Digest of the question that the user saw. The answer is refused if the question differs.
     """
 
     question_id: str
@@ -37,17 +37,18 @@ class GivenAnswer:
 async def answer_each(
     given: Sequence[GivenAnswer], answer: Callable[[GivenAnswer], Awaitable[T]]
 ) -> list[T | SignoffError]:
-    """Give answers one after the other, whatever comes of those before.
+    """Give answers one after the other. A failed answer does not stop the others.
 
     Args:
         given: The answers.
-        answer: Gives one of them.
+        answer: Gives one answer.
 
     Returns:
-        What came of each, in the same order. Once the store is not available the rest is not tried, and fails likewise.
+        The result or error of each, in the same order. Once the store is unavailable, the rest fails with the same
+        error without being tried.
 
     Raises:
-        InvalidValue: They are too many.
+        InvalidValue: There are too many answers.
     """
     check_count(given)
     results: list[T | SignoffError] = []
@@ -57,13 +58,13 @@ async def answer_each(
         except StoreUnavailable as error:
             return results + [error] * (len(given) - len(results))
         except SignoffError as error:
-            error.__cause__ = error.__context__ = None  # they, and its frames, hold the question
+            error.__cause__ = error.__context__ = None  # these and the traceback keep the question in memory
             results.append(error.with_traceback(None))
     return results
 
 
 def check_count(given: Sequence[GivenAnswer]) -> None:
-    """Raise InvalidValue for more answers than are given at once, and for what is none."""
+    """Raise InvalidValue for too many answers, and for items that are not answers."""
     if isinstance(given, str) or not isinstance(cast("object", given), Sequence):
         raise InvalidValue("answers", f"expected a list of GivenAnswer, not {reprlib.repr(given)}")
     for each in given:
@@ -72,4 +73,4 @@ def check_count(given: Sequence[GivenAnswer]) -> None:
                 "answers", f"expected GivenAnswer(question_id, value), not {reprlib.repr(each)}"
             )
     if len(given) > MOST_ANSWERS:
-        raise InvalidValue("answers", f"{len(given)} are more than {MOST_ANSWERS} at once")
+        raise InvalidValue("answers", f"{len(given)} answers are over the limit of {MOST_ANSWERS} per call")

@@ -1,4 +1,4 @@
-"""Working time: when somebody can be expected to answer."""
+"""Working time: the hours in which people can be expected to answer."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from zoneinfo import ZoneInfo
 from signoff.errors import InvalidValue, RegistrationError
 
 Times = tuple[str, str]
-"""From when to when, such as ``("09:00", "17:00")``."""
+"""Opening and closing time, such as ``("09:00", "17:00")``."""
 
 HORIZON_SECONDS: Final = 10 * 366 * 86_400.0
-"""How far ahead working time is looked for."""
+"""How far ahead working time is searched."""
 
 _DAY: Final = 86_400
 _EPOCH: Final = date(1970, 1, 1).toordinal()
@@ -27,21 +27,22 @@ _WEEK: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 @dataclass(frozen=True)
 class BusinessHours:
-    """The time that counts where only working time does.
+    """Working hours. Time outside them does not count.
 
-    A moment counts if a clock on the wall shows opening hours then: so on days on which clocks are changed more or
-    less of them may count.
+    A moment counts if the local wall clock is within opening hours. On days of clock changes the length of the working
+    day may therefore differ.
 
     Attributes:
-        timezone: Whose clocks, such as ``Europe/Berlin``.
-        days: The days of the week, such as ``"mon-fri"``, ``"sun-thu"`` or ``["mon", "wed"]``.
-        hours: From when to when, ``24:00`` being the day's end; or several such times, such as before and after lunch.
-        holidays: What does not count: dates; or a country (ISO 3166), such as ``"DE"`` or ``"DE-BY"``, whose public
-            holidays are looked up in the package ``holidays`` (``pip install "signoff[calendar]"``).
+        timezone: IANA time zone, such as ``Europe/Berlin``.
+        days: Days of the week, such as ``"mon-fri"``, ``"sun-thu"`` or ``["mon", "wed"]``.
+        hours: Opening and closing time, with ``24:00`` as the end of the day; or several such pairs, such as before and
+            after lunch.
+        holidays: Dates that do not count; or a country (ISO 3166) such as ``"DE"`` or ``"DE-BY"``, whose public
+            holidays come from the package ``holidays`` (``pip install "signoff[calendar]"``).
 
     Raises:
-        InvalidValue: A part is none.
-        RegistrationError: A country is named, and the package is not installed.
+        InvalidValue: A part is invalid.
+        RegistrationError: A country is given, but the package is not installed.
 
     Example::
 
@@ -65,17 +66,17 @@ class BusinessHours:
         object.__setattr__(self, "_closed", _read_holidays(self.holidays))
 
     def after(self, start: float, seconds: float) -> float:
-        """Return when so many seconds of working time have passed.
+        """Return the time at which this much working time has passed.
 
         Args:
-            start: From when they count, in unix seconds.
-            seconds: How many; 0 have passed at once.
+            start: Start, in unix seconds.
+            seconds: Working time in seconds. 0 seconds have passed immediately.
 
         Returns:
-            Unix seconds. What ends with the working day ends then, not when the next one begins.
+            Unix seconds. If the time runs out exactly at closing time, that closing time, not the next opening.
 
         Raises:
-            InvalidValue: There are not so many within ten years.
+            InvalidValue: There is less working time than that within ten years.
         """
         if seconds <= 0:
             return start
@@ -84,10 +85,12 @@ class BusinessHours:
             if left <= end - begin:
                 return begin + left
             left -= end - begin
-        raise InvalidValue("hours", f"there are no {seconds:g} seconds of working time within ten years")
+        raise InvalidValue(
+            "hours", f"there are fewer than {seconds:g} seconds of working time within ten years"
+        )
 
     def _open_from(self, start: float) -> Iterator[tuple[float, float]]:
-        """Yield from when to when it is open, in unix seconds."""
+        """Yield opening and closing times, in unix seconds."""
         at, until = start, start + HORIZON_SECONDS
         while at < until:
             end, offset = self._same_offset(at)
@@ -96,7 +99,7 @@ class BusinessHours:
             at = end
 
     def _same_offset(self, at: float) -> tuple[float, int]:
-        """Return until when clocks are not changed, a day at most, and how far they are ahead of UTC."""
+        """Return how long the UTC offset stays the same, a day at most, and that offset."""
         first = math.floor(at)
         last, offset = first + _DAY, self._offset(first)
         if self._offset(last) == offset:
@@ -115,7 +118,7 @@ class BusinessHours:
         return round(offset.total_seconds())
 
     def _open_between(self, begin: float, end: float) -> Iterator[tuple[float, float]]:
-        """Yield from when to when it is open, by a clock that is not changed meanwhile."""
+        """Yield opening and closing times within a period without clock changes."""
         for day in range(math.floor(begin / _DAY), math.ceil(end / _DAY)):
             today = date.fromordinal(_EPOCH + day)
             if today.weekday() not in self._weekdays or today in self._closed:
@@ -134,8 +137,10 @@ def _read_zone(timezone: str) -> tzinfo:
         ValueError,
         OSError,
         TypeError,
-    ):  # not found; no name of a zone; a folder of them; no text
-        raise InvalidValue("timezone", f"{timezone!r} is no time zone such as Europe/Berlin or UTC") from None
+    ):  # unknown; malformed; a directory of zones; not a string
+        raise InvalidValue(
+            "timezone", f"{timezone!r} is not a time zone such as Europe/Berlin or UTC"
+        ) from None
 
 
 def _read_days(days: str | Sequence[str]) -> frozenset[int]:
@@ -152,7 +157,7 @@ def _read_days(days: str | Sequence[str]) -> frozenset[int]:
         length = (_WEEK.index(last or first) - begin) % len(_WEEK)
         found |= {(begin + n) % len(_WEEK) for n in range(length + 1)}
     if not found:
-        raise InvalidValue("days", "name a day of the week: there would be no working time at all")
+        raise InvalidValue("days", "name at least one day of the week")
     return frozenset(found)
 
 
@@ -169,25 +174,26 @@ def _read_spans(hours: Times | Sequence[Times]) -> tuple[tuple[int, int], ...]:
         opens, closes = _read_time(each[0]), _read_time(each[1])
         if opens >= closes:
             raise InvalidValue(
-                "hours", f"{each[0]} to {each[1]} is no time of one day; say the night as two times"
+                "hours",
+                f"{each[0]} to {each[1]} does not end on the same day; split the night into two spans",
             )
         spans.append((opens, closes))
     spans.sort()
     if not spans:
-        raise InvalidValue("hours", "name some hours: there would be no working time at all")
+        raise InvalidValue("hours", "name at least one pair of opening and closing time")
     if any(before[1] > after[0] for before, after in pairwise(spans)):
         raise InvalidValue("hours", "two of the times overlap")
     return tuple(spans)
 
 
 def _read_time(text: object) -> int:
-    """Return seconds since the day began."""
+    """Return seconds since the start of the day."""
     match = re.fullmatch(r"([01]\d|2[0-3]):([0-5]\d)", text) if isinstance(text, str) else None
     if match is not None:
         return int(match[1]) * 3600 + int(match[2]) * 60
     if text == "24:00":
         return _DAY
-    raise InvalidValue("hours", f"{text!r} is no time from 00:00 to 24:00")
+    raise InvalidValue("hours", f"{text!r} is not a time from 00:00 to 24:00")
 
 
 def _read_holidays(holidays: str | Collection[date]) -> Container[date]:
@@ -213,4 +219,4 @@ def _public_holidays(country: str) -> Container[date]:
     try:
         return holidays.country_holidays(code, subdiv=part or None)
     except NotImplementedError as error:
-        raise InvalidValue("holidays", f"{country!r} is not known: {error}") from None
+        raise InvalidValue("holidays", f"{country!r} is not supported: {error}") from None

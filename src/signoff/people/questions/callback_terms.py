@@ -1,4 +1,4 @@
-"""Callbacks: what comes to the address of an external question, and what a workflow says of it beforehand."""
+"""Callbacks: the request that answers an external question, and the terms that a workflow sets for it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from signoff.errors import RegistrationError
 from signoff.records import CallKind, Entry, EntryKind
 
 PATH: Final = "/c"
-"""Where a server takes callbacks, each under its secret."""
+"""Path under which the server receives callbacks, each with its secret."""
 
 RETURN: Final = "return"
-"""What stands for the secret in the one address for all OAuth clients: there the secret comes as ``state``."""
+"""Stands in for the secret in the shared redirect URL of OAuth clients, which send the secret as ``state``."""
 
 BY_HAND: Final = ("role:operator", "role:admin")
-"""Who may answer an external question in the place of whoever should have called back."""
+"""Roles that may answer an external question by hand, if the callback does not arrive."""
 
 MOST_HEADERS: Final = 20
 MOST_FIELDS: Final = 1000
@@ -38,15 +38,15 @@ SECRET: Final = re.compile(r"sgc_[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """All that came to a callback's address: what ``answer.value`` is where no ``answer_type`` was given.
+    """The request received at a callback's URL: the value of ``answer.value`` if no ``answer_type`` was given.
 
     Attributes:
         method: ``GET`` or ``POST``.
-        query: What followed the ``?`` of the address, as it was sent.
-        headers: Those that were asked for, under the names they were asked for by.
-        content_type: What the body is said to be.
+        query: The query string, as sent.
+        headers: The requested headers, spelled as requested.
+        content_type: The body's content type.
         body: The body as text.
-        encoding: How the bytes of the body became that text; ``latin-1`` if they are no UTF-8.
+        encoding: The encoding by which the body was decoded; ``latin-1`` if it is not UTF-8.
 
     Example::
 
@@ -63,33 +63,33 @@ class Callback:
 
     @property
     def raw(self) -> bytes:
-        """The very bytes of the body, for signatures."""
+        """The body's original bytes, for signature checks."""
         return self.body.encode(self.encoding)
 
     @property
     def params(self) -> dict[str, list[str]]:
-        """The fields of the query."""
+        """The parameters of the query string."""
         return parse_qs(self.query, keep_blank_values=True)
 
     @property
     def form(self) -> dict[str, list[str]]:
-        """The fields of a body that is a form; none of any other."""
+        """The fields of a form body; empty for other bodies."""
         return parse_qs(self.body, keep_blank_values=True) if media_type(self.content_type) == FORM else {}
 
     def json(self) -> Any:
-        """Return what the body says as JSON. Raises ValueError if it is none."""
+        """Return the body parsed as JSON. Raises ValueError if it is not JSON."""
         return json.loads(self.body)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How a callback is taken.
+    """How a callback is received.
 
     Attributes:
-        methods: By which it is made: ``POST``, ``GET`` or both.
-        headers: Which headers are kept of it.
-        then: Where a browser that has called back is sent.
-        is_whole: Whether all that came is the answer, and not what the body or the query says.
+        methods: Accepted methods: ``POST``, ``GET`` or both.
+        headers: Headers to keep.
+        then: URL to redirect a browser to after its callback.
+        is_whole: Whether the answer is the whole request instead of its body or query.
     """
 
     methods: Sequence[str] = ("POST",)
@@ -98,29 +98,29 @@ class Terms:
     is_whole: bool = True
 
     def check(self, text: str) -> None:
-        """Raise RegistrationError if they make no sense for a question."""
+        """Raise RegistrationError if the terms are invalid."""
         what = f"callback {text!r}"
         methods = list(self.methods)
         if isinstance(self.methods, str) or not methods or not set(methods) <= set(_METHODS):
-            raise RegistrationError(f"{what}: methods is a list of 'GET' and 'POST', not {self.methods!r}")
+            raise RegistrationError(
+                f"{what}: methods must be a list of 'GET' and 'POST', not {self.methods!r}"
+            )
         if isinstance(self.headers, str) or len(self.headers) > MOST_HEADERS:
-            raise RegistrationError(f"{what}: headers is a list of at most {MOST_HEADERS} names")
+            raise RegistrationError(f"{what}: headers must be a list of at most {MOST_HEADERS} names")
         for name in self.headers:
             if _TOKEN.fullmatch(name) is None:
-                raise RegistrationError(f"{what}: {name!r} is no name of a header")
+                raise RegistrationError(f"{what}: {name!r} is not a valid header name")
             if name.lower() == "cookie":
-                raise RegistrationError(f"{what}: cookies are people's own, and are not kept")
+                raise RegistrationError(f"{what}: cookies are private and are not kept")
         if self.headers and not self.is_whole:
-            raise RegistrationError(
-                f"{what}: headers are kept of a whole callback; drop answer_type or headers"
-            )
+            raise RegistrationError(f"{what}: headers are kept only without answer_type; drop one of them")
         if self.then is not None and not _is_page(self.then):
             raise RegistrationError(
-                f"{what}: then={self.then!r} is not written as https://shop.example.com/paid"
+                f"{what}: then={self.then!r} is not a URL such as https://shop.example.com/paid"
             )
 
     def to_data(self) -> dict[str, Any]:
-        """Return them as plain data."""
+        """Return the terms as plain data."""
         said = {
             "methods": list(dict.fromkeys(self.methods)),
             "headers": list(self.headers),
@@ -130,7 +130,7 @@ class Terms:
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Terms:
-        """Read what ``to_data`` returned."""
+        """Read the result of ``to_data``."""
         return cls(data["methods"], data["headers"], data.get("then"), data["whole"])
 
 
@@ -140,19 +140,19 @@ def media_type(content_type: str | None) -> str:
 
 
 def secret_in(url: str) -> str:
-    """Return the secret in a callback's address."""
+    """Return the secret in a callback's URL."""
     return url.rpartition("/")[2]
 
 
 def veiled(entry: Entry) -> Entry:
-    """Return a journal entry as it may be shown: without the secret in a callback's address."""
+    """Return a journal entry without the secret in a callback's URL."""
     if entry.kind is not EntryKind.OPENED or entry.call is not CallKind.QUESTION:
         return entry
     if '"url"' not in (entry.details or ""):
         return entry
     details = read_object(entry.details)
     if not isinstance(details.get("url"), str):
-        return replace(entry, details=None)  # no version has written it: it may have a secret anywhere
+        return replace(entry, details=None)  # not a known format: the secret may be anywhere
     details["url"] = SECRET.sub("***", details["url"])
     return replace(entry, details=to_json(details).decode())
 

@@ -1,4 +1,4 @@
-"""Carrying out what people and time change about questions, on any store, however many try at once."""
+"""Applies changes to questions, made by people or due by time. Safe for concurrent callers on any store."""
 
 from __future__ import annotations
 
@@ -51,26 +51,26 @@ async def decide(
     rule: NewRule | None = None,
     signal: NewSignal | None = None,
 ) -> Promise:
-    """Give an answer that fits the question's form, as far as its policy lets it count.
+    """Give an answer that fits the question's form, subject to the question's policy.
 
     Args:
-        store: Where the question is.
-        question: As it was read just now.
-        responder: Who answers.
-        value: JSON.
-        note: What they add in words.
-        request_id: Makes a repetition of this very answer a success without effect.
-        rule: What is made with it.
-        signal: What is left for a run with it.
+        store: The question's store.
+        question: The question as just read.
+        responder: The user who answers.
+        value: The answer as JSON.
+        note: The user's note.
+        request_id: Makes repeating the same answer a success without effect.
+        rule: Standing approval to create with it.
+        signal: Signal to leave for a run with it.
 
     Returns:
-        The question: settled, or pending where others have to agree.
+        The question: settled, or still pending if more approvals are needed.
 
     Raises:
-        NotAllowed, QuestionClaimed, AlreadyVoted: It does not count.
-        AlreadySettled: Somebody was first, or it is closed.
+        NotAllowed, QuestionClaimed, AlreadyVoted: The answer does not count.
+        AlreadySettled: It was answered before, or is closed.
         RequestConflict: The request id was used with another value.
-        QuestionTooNew: A newer version has asked it.
+        QuestionTooNew: A newer version asked it.
     """
     settlement = Settlement(PromiseState.RESOLVED, value, responder.user_id, note, request_id)
     while rule is None and signal is None and _is_plain(question):
@@ -96,7 +96,7 @@ async def decide(
 
 
 async def bring_up_to_date(store: Store, question: Promise) -> Promise:
-    """Do what time has brought for a question, and return it as it is then."""
+    """Apply what is due for a question, and return it as it is afterwards."""
     while question.state is PromiseState.PENDING:
         overdue = await _overdue(store, QuestionState.of(question, store.clock.now()))
         if overdue is None:
@@ -106,7 +106,7 @@ async def bring_up_to_date(store: Store, question: Promise) -> Promise:
 
 
 async def _brought_up_if_readable(store: Store, question: Promise) -> Promise:
-    """Apply what is due to a question. An unreadable one is left for an operator to withdraw."""
+    """Apply what is due for a question. Return an unreadable one unchanged, so that an operator can withdraw it."""
     try:
         return await bring_up_to_date(store, question)
     except UnreadableRecord:
@@ -114,18 +114,18 @@ async def _brought_up_if_readable(store: Store, question: Promise) -> Promise:
 
 
 async def _overdue(store: Store, state: QuestionState) -> Amendment | None:
-    """Return what time has brought for a question: that it was asked, which rules may answer, included."""
+    """Return what is due for a question, including the search for standing approvals when it was just asked."""
     overdue = state.overdue()
     if not state.awaits_rules or (overdue is not None and overdue.settlement is not None):
         return overdue
     try:
         return await look_for_rules(store, state)
-    except AccessDenied:  # a worker for some groups sees no rules: the server looks
+    except AccessDenied:  # a worker limited to some groups sees no rules; the server looks
         return overdue
 
 
 async def view(store: Store, question_id: str, responder: Responder) -> Promise:
-    """Return a question to somebody who may answer it, and record that they have seen it.
+    """Return a question to a user who may answer it, and record that they have seen it.
 
     Raises:
         NotFound, NotAllowed
@@ -143,7 +143,7 @@ async def view(store: Store, question_id: str, responder: Responder) -> Promise:
 
 
 async def claim(store: Store, question_id: str, responder: Responder) -> Promise:
-    """Say that one will answer a question: until it is released or escalated, nobody else can.
+    """Claim a question: until it is released or escalated, only the claimant can answer.
 
     Raises:
         NotFound, NotAllowed, QuestionClaimed, AlreadySettled
@@ -154,7 +154,7 @@ async def claim(store: Store, question_id: str, responder: Responder) -> Promise
 
 
 async def release(store: Store, question_id: str, responder: Responder) -> Promise:
-    """Let others answer again what one has claimed. Raises NotFound, NotAllowed, AlreadySettled."""
+    """Give up a claim, so that others can answer again. Raises NotFound, NotAllowed, AlreadySettled."""
     question = await _get(store, question_id)
     async with recording(store, question, responder.user_id, "release"):
         return await _change(store, question, lambda state: state.release(responder))
@@ -163,18 +163,18 @@ async def release(store: Store, question_id: str, responder: Responder) -> Promi
 async def delegate(
     store: Store, question_id: str, responder: Responder, to: Sequence[str], note: str | None = None
 ) -> Promise:
-    """Have others answer instead.
+    """Hand a question over to others.
 
     Args:
-        store: Where the question is.
-        question_id: The question.
-        responder: Who delegates; they must be allowed to answer.
-        to: Assignees, such as ``["user:bob"]``. Those of before may not answer any more.
-        note: Why.
+        store: The question's store.
+        question_id: The question's id.
+        responder: The user who delegates. They must be allowed to answer.
+        to: New assignees, such as ``["user:bob"]``. The former ones may no longer answer.
+        note: The reason.
 
     Raises:
         NotFound, NotAllowed, QuestionClaimed, AlreadySettled
-        InvalidValue: There is nobody to delegate to, a name is none, or one is excluded.
+        InvalidValue: ``to`` is empty, or a name is invalid or excluded.
     """
     check_texts(note=note)
     names = check_names("to", to)
@@ -190,18 +190,18 @@ async def cancel(
     reason: str | None = None,
     request_id: str | None = None,
 ) -> Promise:
-    """Withdraw a question: its run gets ``QuestionCancelled``, and no answer counts any more.
+    """Withdraw a question: its run gets ``QuestionCancelled``, and it can no longer be answered.
 
     Args:
-        store: Where the question is.
-        question_id: The question.
-        by: Who does it; they need not be asked.
-        reason: Why; the run is told.
+        store: The question's store.
+        question_id: The question's id.
+        by: The user who withdraws it. They need not be an assignee.
+        reason: The reason. The run receives it.
         request_id: Makes a repetition a success without effect.
 
     Raises:
         NotFound, AlreadySettled
-        InvalidValue: A name or a text is none.
+        InvalidValue: A name or a text is invalid.
     """
     check_texts(reason=reason, request_id=request_id)
     settlement = Settlement(
@@ -220,18 +220,18 @@ async def cancel(
 async def reassign(
     store: Store, question_id: str, to: Sequence[str], by: str | None = None, reason: str | None = None
 ) -> Promise:
-    """Have others answer, whoever is asked now.
+    """Replace the assignees of a question.
 
     Args:
-        store: Where the question is.
-        question_id: The question.
-        to: Assignees, such as ``["user:bob"]``. Those of before may not answer any more; votes stay.
-        by: Who does it; they need not be asked.
-        reason: Why.
+        store: The question's store.
+        question_id: The question's id.
+        to: New assignees, such as ``["user:bob"]``. The former ones may no longer answer; their votes stay.
+        by: The user who reassigns it. They need not be an assignee.
+        reason: The reason.
 
     Raises:
         NotFound, AlreadySettled
-        InvalidValue: Nobody is named, a name is none or excluded, or they are too few to agree.
+        InvalidValue: ``to`` is empty, a name is invalid or excluded, or there are too few users for the quorum.
     """
     check_texts(reason=reason)
     who, names = Responder(by).user_id, check_names("to", to)
@@ -247,18 +247,18 @@ async def move_deadline(
     by: str | None = None,
     reason: str | None = None,
 ) -> Promise:
-    """Have people answer a question, which has a deadline, until another time.
+    """Move the deadline of a question.
 
     Args:
-        store: Where the question is.
-        question_id: The question.
-        timeout_seconds: How long from now, each second of any time.
-        by: Who does it; they need not be asked.
-        reason: Why.
+        store: The question's store.
+        question_id: The question's id.
+        timeout_seconds: New time from now, in seconds of any time, not only of working time.
+        by: The user who moves it. They need not be an assignee.
+        reason: The reason.
 
     Raises:
         NotFound, AlreadySettled
-        InvalidValue: It has no deadline, or a time, a name or a text is none.
+        InvalidValue: It has no deadline, or a time, a name or a text is invalid.
     """
     check_texts(reason=reason)
     who, seconds = Responder(by).user_id, check_deadline(timeout_seconds)
@@ -268,15 +268,15 @@ async def move_deadline(
 
 
 async def serve_questions(store: Store, aside: SetAside | None = None) -> float | None:
-    """Do what the policies of questions ask for by now, in every namespace. Any number of processes may do it.
+    """Apply what is due for questions, in every namespace. Any number of processes may do this at the same time.
 
     Args:
         store: The store.
-        aside: Which questions have failed before; None: none of them.
+        aside: The questions that failed before; None: none.
 
     Returns:
-        When there is something to do next, in unix seconds; None if there is nothing. What fails here is left to
-        others, and looked at again later.
+        When something is due next, in unix seconds; None if nothing is. Questions that fail are set aside and tried
+        again later.
     """
     aside = new_set_aside() if aside is None else aside
     return await aside.serve_due(
@@ -285,12 +285,12 @@ async def serve_questions(store: Store, aside: SetAside | None = None) -> float 
 
 
 def new_set_aside() -> SetAside:
-    """Make a memory of questions that failed."""
+    """Return an empty record of questions that failed."""
     return SetAside("question", log)
 
 
 async def _serve(store: Store, question_id: str) -> bool:
-    """Do what a question's policy asks for. Returns whether it will be due at another time now, if at any."""
+    """Apply what is due for a question. Returns whether its due time has changed."""
     try:
         question = await store.get_promise(question_id)
     except NotFound:
@@ -299,7 +299,7 @@ async def _serve(store: Store, question_id: str) -> bool:
         return True
     amendment = await _overdue(store, QuestionState.of(question, store.clock.now()))
     if amendment is None:
-        return False  # the database's clock is ahead of what we know of it
+        return False  # the database's clock is ahead of our estimate
     await store.amend(question.id, amendment)
     return True
 
@@ -307,7 +307,7 @@ async def _serve(store: Store, question_id: str) -> bool:
 async def _change(
     store: Store, question: Promise, make: Callable[[QuestionState], Amendment | None]
 ) -> Promise:
-    """Amend a question as ``make`` says of it as it is, after what time has brought."""
+    """Apply what is due for a question, then amend it as ``make`` says. Retries after concurrent changes."""
     while True:
         if question.state is not PromiseState.PENDING:
             raise AlreadySettled(question.id, question.state.value, question.settled_by, question.settled_at)
@@ -332,5 +332,5 @@ async def _get(store: Store, question_id: str) -> Promise:
 
 
 def _is_plain(question: Promise) -> bool:
-    """Whether nothing but the form decides which answer counts."""
+    """Whether the question has no policy: any answer that fits its form settles it."""
     return QuestionState.of(question, 0.0).policy.is_plain and not (question.assignees or question.progress)

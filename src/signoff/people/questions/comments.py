@@ -1,4 +1,4 @@
-"""Comments: what people say about a question without answering it. They are events of its audit trail."""
+"""Comments on questions. They are events of the audit trail."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ AT_ONCE = 500
 async def comment(
     store: Store, question_id: str, responder: Responder, text: str, request_id: str | None = None
 ) -> AuditEvent:
-    """Say something about a question, open or closed. That they may see it is for the caller to know.
+    """Comment on a question, open or closed. The caller checks that the user may see it.
 
     Args:
-        store: Where the question is.
-        question_id: The question.
-        responder: Who says it.
-        text: What they say.
-        request_id: Makes a repetition of this very comment a success without effect.
+        store: The question's store.
+        question_id: The question's id.
+        responder: The user who comments.
+        text: The comment.
+        request_id: Makes repeating the same comment a success without effect.
 
     Returns:
-        The comment, as the trail has it.
+        The comment as an audit event.
 
     Raises:
         NotFound: There is no such question.
-        NotAllowed: Nobody says who it is.
-        InvalidValue: The text is empty or none that can be kept.
-        RequestConflict: The request id was used for another comment on it.
+        NotAllowed: The user is unknown.
+        InvalidValue: The text is empty, or cannot be kept.
+        RequestConflict: The request id was used for another comment on this question.
     """
     check_text("text", text)
     check_texts(text=text, request_id=request_id)
@@ -62,7 +62,7 @@ async def comment(
 
 
 def _id(question_id: str, created_at: float, request_id: str | None) -> str:
-    """Return the id of the event: always the same for a request id of the same question."""
+    """Return the event's id: always the same for one request id and question."""
     if request_id is None:
         return uuid.uuid4().hex
     facts = json.dumps([AuditKind.COMMENTED.value, question_id, created_at, request_id])

@@ -1,4 +1,4 @@
-"""What somebody changed about a value: operations as in a JSON Patch (RFC 6902), with the old values."""
+"""Edits of a value: JSON Patch operations (RFC 6902) with the old values."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, Final, Literal, NotRequired, cast
 from typing_extensions import TypedDict
 
 LONGEST: Final = 10_000
-"""How many characters of JSON an edit repeats at most of what is kept anyway."""
+"""Longest JSON text of a value that an edit repeats, in characters. The whole value is stored anyway."""
 
 
 class Edit(TypedDict):
-    """One change of a value. Edits apply in their order, as the operations of a JSON Patch do.
+    """One change of a value. Edits apply in order, like the operations of a JSON Patch.
 
     Attributes:
         op: ``add``, ``remove`` or ``replace``.
-        path: Where, as a JSON Pointer (RFC 6901): ``/lines/0/amount``; ``""`` is the whole.
-        value: What is there now, if it was not removed. What is longer than ``LONGEST`` is left out: the whole has it.
-        old: What was there before, if it was not added; likewise.
+        path: JSON Pointer (RFC 6901) such as ``/lines/0/amount``; ``""`` is the whole value.
+        value: The new value, unless it was removed. Left out if longer than ``LONGEST``.
+        old: The old value, unless it was added. Likewise.
     """
 
     op: Literal["add", "remove", "replace"]
@@ -30,15 +30,15 @@ class Edit(TypedDict):
 
 
 def edits_between(old: Any, new: Any) -> list[Edit]:
-    """Say what was changed about plain JSON data.
+    """Return the difference between two plain JSON values.
 
     Args:
-        old: What it was.
-        new: What it is.
+        old: The old value.
+        new: The new value.
 
     Returns:
-        The edits that make ``new`` of ``old``; none if they are the same. Items in the middle of a list are
-        compared by their place.
+        The edits that turn ``old`` into ``new``; empty if they are equal. Items in the middle of a list are compared by
+        position.
 
     Example::
 
@@ -50,11 +50,11 @@ def edits_between(old: Any, new: Any) -> list[Edit]:
 
 
 def applied(value: Any, edits: Iterable[Mapping[str, Any]]) -> Any:
-    """Return what edits make of a value.
+    """Return a value with edits applied.
 
     Args:
         value: Plain JSON data.
-        edits: What ``all_edits`` has found, or a part of it as JSON.
+        edits: Edits from ``all_edits``, or some of them as JSON.
     """
     made = {"": deepcopy(value)}
     for each in edits:
@@ -80,7 +80,7 @@ def applied(value: Any, edits: Iterable[Mapping[str, Any]]) -> Any:
 
 
 def all_edits(old: Any, new: Any) -> list[Edit]:
-    """Return the edits that make ``new`` of ``old``, with all values."""
+    """Return the edits that turn ``old`` into ``new``, with all values."""
     return list(_edits(old, new, ""))
 
 
@@ -145,10 +145,9 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def rows_from(old: list[Any], edit: list[Any]) -> list[int | None]:
-    """Say of each row of an edited list which row it was; None: it is new.
+    """Return for each row of an edited list its index in the old list; None for a new row.
 
-    Rows that are the same are found wherever they are. Of those that were changed it is known only where they still
-    are in their place.
+    Equal rows are found at any index. A changed row is recognized only at its old index.
     """
     found: list[int | None] = [
         n if n < len(old) and is_same(old[n], row) else None for n, row in enumerate(edit)
@@ -170,15 +169,16 @@ def rows_from(old: list[Any], edit: list[Any]) -> list[int | None]:
 
 
 def is_kept(old: Any, edit: Any, new: Any) -> bool:
-    """Whether everything that an edit left as it was came out as it was, with nothing beside it that nobody has seen.
+    """Whether the parsed edit keeps the parts that the user did not touch, and adds nothing that the user has not seen.
 
-    What an edit leaves out may come out as it was shown. Another value of it, such as the default of another kind of
-    object, was not seen. If fields of the edit are not in what came out, it was converted, and says the rest otherwise.
+    A field that the edit leaves out may come out as it was shown. Any other value of it, such as the default of another
+    kind of object, was not seen. If fields of the edit are missing from the result, the type has converted it and names
+    the rest differently.
 
     Args:
-        old: What was shown.
-        edit: What a person has made of it.
-        new: What came of the edit.
+        old: The value as shown.
+        edit: The user's edit of it.
+        new: The value parsed from the edit.
     """
     if is_same(old, edit):
         return is_same(old, new)
@@ -189,7 +189,7 @@ def is_kept(old: Any, edit: Any, new: Any) -> bool:
             return False
         if rows_from(before_rows, after_rows) != list(
             range(len(before_rows))
-        ):  # rows came, went or were moved
+        ):  # rows were added, removed or moved
             return is_same(edit, new)
         return all(map(is_kept, before_rows, after_rows, rows))
     if isinstance(edit, list) and isinstance(new, list):

@@ -1,4 +1,4 @@
-"""Words with letters of several alphabets: one of them may look like a letter of another."""
+"""Finds words that mix alphabets: a letter of one may look like a letter of another."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any, Final, cast
 
 MOST: Final = 5
-"""How many such words are named at most."""
+"""Maximum number of words reported."""
 
 LONGEST: Final = 20_000
-"""How many characters of a text are looked at."""
+"""How many characters of a text are searched."""
 
 _WORD: Final = re.compile(r"[^\W\d_]+")
 
@@ -28,7 +28,7 @@ _ALPHABETS: Final = (
 
 
 def mixed_words(value: Any) -> list[str]:
-    """Return words in JSON that mix alphabets, spelled so that each letter is known.
+    """Return the words in a JSON value that mix alphabets, escaped so that each letter can be identified.
 
     Example::
 

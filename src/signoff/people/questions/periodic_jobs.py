@@ -10,12 +10,12 @@ from signoff.stores.contract.store import Store
 from signoff.stores.shared.set_aside_items import SetAside
 
 _questions: WeakKeyDictionary[Store, SetAside] = WeakKeyDictionary()
-"""Which questions of each store have failed in this process."""
+"""The questions of each store that have failed in this process."""
 _sealing: WeakKeyDictionary[Store, Sealing] = WeakKeyDictionary()
 
 
 async def serve_due_questions(store: Store) -> float | None:
-    """Serve questions, and remember those that failed from one time to the next."""
+    """Apply what is due for questions. Remembers failed questions between calls."""
     aside = _questions.get(store)
     if aside is None:
         aside = _questions[store] = new_set_aside()
@@ -23,7 +23,7 @@ async def serve_due_questions(store: Store) -> float | None:
 
 
 async def seal_due_events(store: Store) -> float | None:
-    """Seal audit events, and remember those that failed from one time to the next."""
+    """Seal audit events. Remembers failures between calls."""
     sealing = _sealing.get(store)
     if sealing is None:
         sealing = _sealing[store] = Sealing()

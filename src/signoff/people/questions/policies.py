@@ -1,4 +1,4 @@
-"""A question's policy: who may answer, how many must agree, and what happens while nobody does."""
+"""A question's policy: who may answer, the quorum, reminders, escalations and the deadline."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from signoff.records.responders import check_names
 from signoff.records.start_options import check_flag
 
 UNSET: Final[Any] = object()
-"""Where None is an answer."""
+"""Default for parameters where None is a valid value."""
 
 SHORTEST_REMINDER_SECONDS: Final = 1.0
 
 MOST_REMINDERS: Final = 100
-"""How many reminders there are where only working time counts: each is worked out when the question is asked."""
+"""Maximum number of reminders in working time. Each is computed when the question is asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """How many of those who are asked must approve.
+    """How many of the voters must approve.
 
     Attributes:
-        approvals: So many different people must approve.
-        of: How many vote at most. As soon as the approvals cannot be reached any more, it is rejected.
+        approvals: Number of different people who must approve.
+        of: Maximum number of voters. The question is rejected as soon as the approvals can no longer be reached.
 
     Example::
 
@@ -44,19 +44,19 @@ class Quorum:
     def __post_init__(self) -> None:
         for number in (self.approvals, self.of):
             if type(number) is not int:
-                raise InvalidValue("quorum", f"{number!r} is no whole number")
+                raise InvalidValue("quorum", f"{number!r} is not a whole number")
         if not 1 <= self.approvals <= self.of:
-            raise InvalidValue("quorum", f"{self.approvals} of {self.of} is no quorum")
+            raise InvalidValue("quorum", f"{self.approvals} of {self.of} is not a quorum")
 
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
-    """Others who are asked, too, when nobody has answered for some time.
+    """Additional assignees if nobody has answered for some time.
 
     Attributes:
-        after_seconds: How long after the question was asked.
-        to: Who may answer from then on, such as ``["group:leads"]``.
-        replace: Whether those who were asked before may not answer any more.
+        after_seconds: Time since the question was asked.
+        to: The assignees from then on, such as ``["group:leads"]``.
+        replace: Whether the former assignees may no longer answer.
 
     Example::
 
@@ -75,7 +75,7 @@ class Escalation:
             raise InvalidValue("to", "an escalation needs at least one assignee")
 
     def asked_with(self, assignees: tuple[str, ...]) -> tuple[str, ...]:
-        """Return who may answer once it has happened to a question for ``assignees``."""
+        """Return the assignees after the escalation of a question for ``assignees``."""
         if self.replace:
             return tuple(self.to)
         return tuple(dict.fromkeys((*assignees, *self.to))) if assignees else ()
@@ -83,18 +83,18 @@ class Escalation:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What holds of a question beside its form. Seconds count from when it was asked.
+    """The rules of a question beside its form. Seconds count from when it was asked.
 
     Attributes:
-        assignees: Who may answer at first; empty: anybody.
-        excluded: Users who may not, whatever groups they are in.
-        quorum: How many must approve, if it is more than one.
-        remind_every: After how many seconds to remind them, again and again.
-        reminders: After how many seconds to remind them instead, where only working time counts.
-        escalations: Who is asked later, the earliest first.
-        deadline: After how many seconds ``timeout_answer`` is taken; None: it is not taken.
-        timeout_answer: JSON of the answer that stands if nobody has given one by the deadline.
-        asked_at: From when seconds count, in unix seconds; None: from when the store created the question.
+        assignees: The first assignees; empty: anybody.
+        excluded: Users who may not answer, regardless of their groups.
+        quorum: The quorum, if more than one approval is needed.
+        remind_every: Interval between reminders in seconds.
+        reminders: Times of the reminders in seconds, used instead of ``remind_every`` with working hours.
+        escalations: Escalations, the earliest first.
+        deadline: Seconds until the ``timeout_answer`` applies; None: it never does.
+        timeout_answer: JSON of the answer that applies at the deadline.
+        asked_at: Start of the seconds, in unix seconds; None: when the store created the question.
     """
 
     assignees: tuple[str, ...] = ()
@@ -109,36 +109,36 @@ class Policy:
 
     @property
     def is_plain(self) -> bool:
-        """Whether anybody may answer, once, and nothing happens meanwhile."""
+        """Whether anybody may answer, once, and nothing is due in the meantime."""
         return self == _PLAIN
 
     @property
     def first_act(self) -> float | None:
-        """After how many seconds there is something to do; None: never."""
+        """Seconds until something is due first; None: never."""
         return self.next_act(reminded=0, escalated=0)
 
     def next_act(self, *, reminded: int, escalated: int) -> float | None:
-        """After how many seconds there is something to do, once so many reminders and escalations were; None: never."""
+        """Seconds until something is due next, after this many reminders and escalations; None: never."""
         times = [self.deadline, self.reminder_after(reminded + 1)]
         times += [each.after_seconds for each in self.escalations[escalated : escalated + 1]]
         return min((time for time in times if time is not None), default=None)
 
     def reminder_after(self, number: int) -> float | None:
-        """After how many seconds people are reminded for the ``number``-th time; None: never."""
+        """Seconds until the ``number``-th reminder; None: there is none."""
         if self.remind_every is not None:
             return self.remind_every * number
         return self.reminders[number - 1] if number <= len(self.reminders) else None
 
     def in_hours(self, hours: BusinessHours, asked_at: float, timeout_seconds: float | None) -> Policy:
-        """Return the same policy in seconds of any time, whose own seconds are those of working time.
+        """Convert a policy from seconds of working time to seconds of any time.
 
         Args:
-            hours: When it is working time.
+            hours: The working hours.
             asked_at: When the question is asked, in unix seconds.
-            timeout_seconds: After how much working time it is closed, if it is: there are no reminders then.
+            timeout_seconds: Working time until it closes, after which there are no reminders; None: it stays open.
 
         Raises:
-            InvalidValue: They are not ``BusinessHours``, or there is not so much working time within ten years.
+            InvalidValue: ``hours`` is not a ``BusinessHours``, or has too little working time within ten years.
         """
         if not isinstance(cast("object", hours), BusinessHours):
             raise InvalidValue("hours", f"pass BusinessHours(...), not {hours!r}")
@@ -161,7 +161,7 @@ class Policy:
         )
 
     def to_json(self) -> str:
-        """Write it, without the assignees: those are the question's own and may change."""
+        """Write the policy without the assignees: the question stores those itself, and they may change."""
         written: dict[str, Any] = {}
         if self.excluded:
             written["excluded"] = self.excluded
@@ -185,11 +185,11 @@ class Policy:
 
     @classmethod
     def from_data(cls, question_id: str, data: Any) -> Policy:
-        """Read what ``to_json`` wrote.
+        """Read the result of ``to_json``.
 
         Raises:
-            UnreadableRecord: No version has written it.
-            QuestionTooNew: It has rules that are not known here: nobody may answer past them.
+            UnreadableRecord: It is not a known format.
+            QuestionTooNew: It has rules of a newer version, which must not be bypassed.
         """
         wrong = wrong_in_policy(data)
         if wrong is not None:
@@ -226,17 +226,17 @@ class Policy:
         timeout_seconds: float | None = None,
         timeout_answer: str | None = None,
     ) -> Policy:
-        """Check and complete what a workflow says.
+        """Check and complete the policy given by a workflow.
 
         Args:
-            text: The question's, for messages.
-            input_type: The question's.
-            skippable: The question's.
+            text: The question's text, for error messages.
+            input_type: The question's input type.
+            skippable: Whether the question is skippable.
             timeout_answer: JSON of an answer that fits the question, if there is one.
 
         Raises:
             RegistrationError: The parts do not fit together.
-            InvalidValue: A name, a number or a time is none.
+            InvalidValue: A name, a number or a time is invalid.
         """
         if timeout_answer is not None and timeout_seconds is None:
             raise RegistrationError(f"question {text!r}: a timeout_answer needs timeout_seconds")
@@ -275,13 +275,13 @@ _PLAIN: Final = Policy()
 
 
 def most_voters(assignees: Iterable[str], without: Iterable[str] = ()) -> int | None:
-    """Return how many people can answer what is asked of these; None where groups or roles make that unknown.
+    """Return how many people can answer for these assignees; None if groups or roles make that unknown.
 
-    Names that may be spellings of one name count as one person.
+    Names that may be different spellings of one name count as one person.
 
     Args:
-        assignees: Who is asked; empty: anybody.
-        without: Users who do not count: they may not answer, or have voted.
+        assignees: The assignees; empty: anybody.
+        without: Users who do not count because they may not answer or have voted.
     """
     names = tuple(assignees)
     if not names or not all(name.startswith("user:") for name in names):
@@ -296,10 +296,10 @@ def _check_reachable(
     approvals: int,
     escalations: tuple[Escalation, ...],
 ) -> None:
-    """Refuse a question that too few people could answer once all escalations have happened.
+    """Refuse a question that too few people can answer after all escalations.
 
     Raises:
-        RegistrationError: Too few people are asked in the end.
+        RegistrationError: The final assignees are too few.
     """
     asked, replaced_by = assignees, None
     for each in escalations:
@@ -320,9 +320,9 @@ def _check_reachable(
 
 
 def check_in_time(text: str, escalations: Sequence[Escalation], timeout_seconds: object) -> None:
-    """Refuse an escalation of a question that is closed by then. Raises RegistrationError."""
+    """Refuse an escalation after the question has closed. Raises RegistrationError."""
     if not isinstance(timeout_seconds, int | float):
-        return  # what is not a number of seconds is refused where the question waits
+        return  # an invalid timeout is refused where the question waits
     for each in escalations:
         if each.after_seconds >= timeout_seconds:
             raise RegistrationError(
@@ -332,19 +332,19 @@ def check_in_time(text: str, escalations: Sequence[Escalation], timeout_seconds:
 
 
 def _unknown(error: TypeError) -> str:
-    """Name what a newer version has written, by what Python says of an argument that it does not know."""
+    """Name the unknown part of a newer version's policy, taken from Python's error message."""
     name = re.search("unexpected keyword argument '([^']*)'", str(error))
     return "unknown part" if name is None else f"unknown {name[1]!r}"
 
 
 def check_deadline(seconds: float) -> float:
-    """Return after how long a ``timeout_answer`` is taken. Raises InvalidValue."""
+    """Return the deadline of a ``timeout_answer``, checked. Raises InvalidValue."""
     _check_seconds("timeout_seconds", seconds)
     return seconds
 
 
 def _check_seconds(path: str, seconds: object, *, at_least: float = 0.0) -> None:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise InvalidValue(path, f"{seconds!r} is no number of seconds")
+        raise InvalidValue(path, f"{seconds!r} is not a number of seconds")
     if not math.isfinite(seconds) or seconds < at_least:
-        raise InvalidValue(path, f"{seconds!r} is no number of seconds from {at_least:g} on")
+        raise InvalidValue(path, f"{seconds!r} is not a number of seconds, {at_least:g} or more")

@@ -1,4 +1,4 @@
-"""The policy options of ``Context.wait_for_user`` as plain data: of questions that are described first, asked later."""
+"""The policy options of ``Context.wait_for_user`` as plain data, for questions declared before they are asked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TYPES: Final[Mapping[str, Any]] = {
 
 
 class PolicyOptions(TypedDict, total=False):
-    """What ``Context.wait_for_user`` takes as a policy."""
+    """The policy options of ``Context.wait_for_user``."""
 
     assignees: Sequence[str]
     quorum: Quorum | int
@@ -48,13 +48,13 @@ class PolicyOptions(TypedDict, total=False):
 def check_policy_options(
     text: str, input_type: str, options: Mapping[str, Any], *, question: Question | None = None
 ) -> None:
-    """Refuse options that do not fit together, before the run is known that asks.
+    """Refuse options that do not fit together, before there is a run that asks.
 
     Args:
-        text: The question, for messages.
-        input_type: Its type.
+        text: The question's text, for error messages.
+        input_type: The question's input type.
         options: Policy options.
-        question: The question, if its form is known: ``timeout_answer`` must fit it.
+        question: The question, if its form is known; ``timeout_answer`` must fit it.
 
     Raises:
         RegistrationError: The options do not fit together, or too few people could answer.
@@ -80,10 +80,10 @@ def check_policy_options(
 
 
 def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return policy options as plain data, without those that say nothing.
+    """Return policy options as plain data, without unset ones.
 
     Raises:
-        NotSerializable: One is not JSON.
+            NotSerializable: An option is not JSON.
     """
     return {
         name: plain_option(name, value)
@@ -93,7 +93,7 @@ def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_options(plain: Mapping[str, Any]) -> PolicyOptions:
-    """Return the options that ``plain_options`` wrote."""
+    """Return the options written by ``plain_options``."""
     return cast("PolicyOptions", {name: read_option(name, value) for name, value in plain.items()})
 
 
@@ -115,7 +115,7 @@ def plain_option(name: str, value: Any) -> Any:
 
 
 def read_option(name: str, value: Any) -> Any:
-    """Return the option that ``plain_option`` wrote."""
+    """Return the option written by ``plain_option``."""
     if name != "hours" or value is None:
         return codec.decode(codec.encode(value), TYPES[name])
     holidays: str | list[str] = value["holidays"]
@@ -128,5 +128,5 @@ def read_option(name: str, value: Any) -> Any:
 
 
 def _times(hours: list[Any]) -> Any:
-    """Return one span, or several, as tuples."""
+    """Return one pair of times, or several, as tuples."""
     return tuple(hours) if isinstance(hours[0], str) else [(start, end) for start, end in hours]

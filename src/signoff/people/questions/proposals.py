@@ -1,4 +1,4 @@
-"""Proposals: values that people approve as they are, or edit. What they were shown is what a workflow goes on with."""
+"""Proposals: values that people approve as proposed, or edit. The workflow continues with exactly what they saw."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from signoff.people.schemas.type_fields import Slot, dataclass_slots, model_slot
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What is proposed.
+    """A proposed value.
 
     Attributes:
-        value: The value, as it was when it was proposed.
-        shown: The JSON that people are shown of it.
-        declared: Its type; None or a JSON Schema: it is plain data.
+        value: The value at the time of the proposal.
+        shown: The JSON that people see.
+        declared: Its type; with None or a JSON Schema it is plain data.
     """
 
     value: Any
@@ -33,15 +33,15 @@ class Proposal:
 
     @classmethod
     def of(cls, value: Any, declared: Any) -> Proposal:
-        """Return what a workflow proposes.
+        """Return a proposal of a workflow's value.
 
         Args:
-            value: A value of the type, which is not validated again, or plain data, which is validated here.
+            value: An instance of the type, which is not validated again; or plain data, which is validated here.
             declared: The type, a JSON Schema or None.
 
         Raises:
-            NotSerializable: JSON cannot say all of it.
-            InvalidValue: Plain data is not of the type.
+            NotSerializable: JSON cannot represent all of it.
+            InvalidValue: Plain data does not fit the type.
         """
         sent: Any = ABSENT
         if _is_plain(value):
@@ -57,15 +57,15 @@ class Proposal:
         return cls(value, plain, declared)
 
     def approved(self, plain: Any) -> Any:
-        """Return what people have approved, as the workflow gets it.
+        """Return the approved value, as the workflow gets it.
 
-        What they have not changed is what was proposed, and is not validated again. An edit is validated once.
+        Unchanged parts are taken from the proposal and not validated again. An edit is validated once.
 
         Args:
-            plain: What they have approved, as JSON.
+            plain: The approved value as JSON.
 
         Raises:
-            InvalidValue: It fits the schema but not the type, or the type makes something else of it.
+            InvalidValue: It fits the schema but not the type, or the type changes it.
         """
         if self.declared is None or isinstance(self.declared, dict):
             return plain
@@ -81,10 +81,10 @@ class Proposal:
         return show(value, ABSENT, self.declared, bytes_as="base64").value
 
     def _settled(self, made: Any, again: Any, plain: Any) -> Any:
-        """Return an edit that a validator has changed: as it was approved, if it changes what it has made itself.
+        """Undo a validator's change to an edit, if the validator would change its own result again.
 
-        A validator that strips a text leaves a stripped one alone. One that makes cents of euros makes more of cents:
-        what people saw and changed are cents, so they stay what they are.
+        A validator that strips text leaves stripped text alone. One that converts euros to cents would convert the
+        cents again; the user saw and edited cents, so cents they stay.
         """
         try:
             twice = self._made_of(again)
@@ -93,22 +93,22 @@ class Proposal:
         return _as_approved(made, again, plain, self.shown, self._made_of(self.shown), twice, "proposal")
 
     def _made_of(self, plain: Any) -> Any:
-        """Return what the type makes of JSON, as JSON."""
+        """Return the JSON of the value that the type parses from JSON."""
         made = codec.decode(codec.encode(plain), cast("object", self.declared), path="proposal")
         return self._shown_of(made)
 
 
 def written_in_full(value: Any, path: str) -> Any:
-    """Return a value as the JSON that people approve: also the fields that its serializer would leave out.
+    """Return a value as the JSON that people approve, including fields that its serializer would leave out.
 
     Args:
-        value: The value; a model with aliases is written as its own schema describes it.
-        path: Its name, for errors.
+        value: The value. A model with aliases is written as its own schema describes it.
+        path: Its name, for error messages.
 
     Raises:
-        NotSerializable: JSON cannot say all of it.
+        NotSerializable: JSON cannot represent all of it.
     """
-    written = codec.encode(value, path=path)  # it refuses secrets
+    written = codec.encode(value, path=path)  # refuses secrets
     return json.loads(written) if _is_plain(value) else _in_full(value, ABSENT, None, path)
 
 
@@ -133,7 +133,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _kept(old: Any, new: Any, shown: Any, plain: Any) -> Any:
-    """Return an edited value with the parts of the old one that the edit has left as they were."""
+    """Return an edited value with its unedited parts taken from the old value."""
     if is_same(shown, plain):
         return copy.deepcopy(old)
     if isinstance(cast("object", new), RootModel) and type(old) is type(new):
@@ -153,7 +153,7 @@ def _kept(old: Any, new: Any, shown: Any, plain: Any) -> Any:
 
 
 def _derived(old: Any, new: Any, shown: Mapping[str, Any], plain: Mapping[str, Any]) -> list[str]:
-    """Return the fields that a dataclass has made itself of values that its validators had changed once more."""
+    """Return the fields that a dataclass computed from values that its validators had changed once more."""
     if not is_dataclass(new) or isinstance(new, type):
         return []
     again = _object(show(new, bytes_as="base64").value)
@@ -179,23 +179,23 @@ def _kept_row(old: Any, new: Any, shown: list[Any], plain: list[Any]) -> Any:
 
 
 def _whence(made: Any, shown: list[Any], plain: list[Any]) -> Sequence[int | None]:
-    """Say of each row which one it was; None: it is new. The parts of a tuple stay in their places."""
+    """Return for each row its index in the old list; None: it is new. The items of a tuple keep their positions."""
     if isinstance(made, list):
         return rows_from(shown, plain)
     return [n if n < len(shown) else None for n in range(len(plain))]
 
 
 def _as_approved(made: Any, again: Any, plain: Any, shown: Any, stable: Any, twice: Any, path: str) -> Any:
-    """Put back what was approved where a validator changes what it has made itself.
+    """Put back the approved value where a validator changes its own result.
 
     Args:
-        made: What the type has made of the edit.
+        made: The value parsed from the edit.
         again: The same as JSON.
         plain: The edit.
-        shown: What was proposed.
-        stable: What the type makes of that.
-        twice: What it makes of ``again``: of what is new, nothing was proposed.
-        path: Where it is.
+        shown: The proposal.
+        stable: The JSON of the value parsed from ``shown``.
+        twice: The JSON of the value parsed from ``again``, used for new rows, which have no proposal.
+        path: Its place.
     """
     if is_same(again, plain):
         return made
@@ -220,12 +220,12 @@ def _as_approved(made: Any, again: Any, plain: Any, shown: Any, stable: Any, twi
             )
             made = _with(made, name, part)
         return made
-    if is_same(shown, stable) or is_same(shown, plain):  # what is unchanged is put back from the proposal
+    if is_same(shown, stable) or is_same(shown, plain):  # unchanged parts are taken from the proposal
         return made
     approved = cast("object", plain)
     if isinstance(approved, (str, int, float)) and type(made) is type(approved):
         return approved
-    raise InvalidValue(path, f"was approved as {plain!r}, and its type makes {again!r} of it")
+    raise InvalidValue(path, f"was approved as {plain!r}, but its type changes it to {again!r}")
 
 
 def _rows_as_approved(
@@ -237,7 +237,7 @@ def _rows_as_approved(
     twice: Any,
     path: str,
 ) -> list[Any] | None:
-    """Return rows as they were approved; None: the type has made more or fewer of them."""
+    """Return the rows as approved; None: the type has added or removed rows."""
     if not len(made) == len(again) == len(plain) or len(shown) != len(stable):
         return None
     more = cast("list[Any]", twice) if _is_list(twice) and len(twice) == len(again) else [None] * len(again)
@@ -274,7 +274,7 @@ def _names(value: Any) -> list[tuple[str, str]]:
 
 
 def _slots_of(value: Any) -> Sequence[Slot]:
-    """Return what is known of the parts of a model or dataclass; nothing for other values."""
+    """Return the fields of a model or dataclass; empty for other values."""
     if isinstance(value, BaseModel):
         return model_slots(type(value))
     if is_dataclass(value) and not isinstance(value, type):
@@ -291,7 +291,7 @@ def _part(value: Any, name: str) -> Any:
 
 
 def _with(value: Any, name: str, part: Any) -> Any:
-    """Return a value with another part, which is not validated."""
+    """Return a value with one part replaced, without validation."""
     if isinstance(value, dict):
         return {**cast("dict[str, Any]", value), name: part}
     if isinstance(value, BaseModel):

@@ -1,4 +1,4 @@
-"""A question: its text, the form of its answer as a JSON Schema, and a digest of what is asked."""
+"""A question: its text, the JSON Schema of its answer, and a digest of everything shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from signoff.records.start_options import check_flag
 _INPUT_TYPES: Final = get_args(InputType)
 
 _BELONGS: Final[Mapping[str, tuple[InputType, ...]]] = {
-    "default": ("text", "select", "multiselect", "form"),  # nothing stands for a decision
+    "default": ("text", "select", "multiselect", "form"),  # a decision has no default
     "other": ("select", "multiselect"),
     "min_choices": ("multiselect",),
     "max_choices": ("multiselect",),
@@ -39,31 +39,31 @@ _BELONGS: Final[Mapping[str, tuple[InputType, ...]]] = {
     "action": ("approval",),
     "callback": ("external",),
 }
-"""Which input types a part of a question makes sense for; the others take any."""
+"""The input types that allow a part. Parts not listed here are allowed for all."""
 
 _LATER: Final = ("help", "default", "attachments", "other", "proposal", "action", "callback")
-"""Parts that a question without them is written without, as before there were any: its digest stays what it was."""
+"""Parts added later. They are written only if set, so that digests of questions without them stay the same."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a person is asked.
+    """A question for a person.
 
     Attributes:
-        text: What they read.
-        input_type: Which kind of form they fill in.
-        answer_schema: The JSON Schema that the answer's value must fit.
-        options: ``{"value": ..., "label": ..., "help": ...}`` of what can be selected; ``help`` may be missing.
-        metadata: What else they are shown.
-        skippable: Whether they may skip it.
+        text: The question's text.
+        input_type: The kind of form.
+        answer_schema: The JSON Schema of the answer's value.
+        options: The options as ``{"value": ..., "label": ..., "help": ...}``; ``help`` may be missing.
+        metadata: Additional facts to show.
+        skippable: Whether it may be skipped.
         help: A longer text beside the question.
-        default: What the form begins with; it is no answer. None is nothing.
-        attachments: What they may look at.
-        other: The label of a text of their own, where they may write one instead of selecting.
-        proposal: What they approve, as plain data. None is nothing.
-        action: What is done then: ``{"tool": ..., "arguments": {...}}``. None says nothing of it.
-        callback: How it is answered from elsewhere (``Terms``, as plain data); None: it is not.
-        proposed: The value that the proposal stands for, in the process that asks; it is not written.
+        default: Initial content of the form; it is not an answer. None: empty.
+        attachments: Files to look at.
+        other: Label of the free-text option, if free text is allowed.
+        proposal: The proposed value as plain data; None: there is none.
+        action: The action that runs if it is approved: ``{"tool": ..., "arguments": {...}}``; None: there is none.
+        callback: The terms of its callback (``Terms`` as plain data); None: it has no callback.
+        proposed: The proposed value itself, in the process that asks. It is not written.
     """
 
     text: str
@@ -104,9 +104,9 @@ class Question:
         action: Action | None = None,
         callback: Terms | None = None,
     ) -> Question:
-        """Check and complete what a workflow asks; ``Context.wait_for_user`` says what each part is.
+        """Check and complete a workflow's question. ``Context.wait_for_user`` documents the parts.
 
-        ``callback`` is what ``Context.callback`` says.
+        ``callback`` has the terms given to ``Context.callback``.
 
         Raises:
             RegistrationError: The parts do not fit together.
@@ -120,15 +120,15 @@ class Question:
         _check_words(text, help=help, other=other)
         if bool(options) != (input_type in ("select", "multiselect")):
             raise RegistrationError(
-                f"question {text!r}: options belong to select and multiselect, and they need some"
+                f"question {text!r}: options are required for select and multiselect, and not allowed otherwise"
             )
         if (callback is not None) != (input_type == "external"):
             raise RegistrationError(
-                f"question {text!r}: what is external is asked by ctx.callback(...), which gives its address"
+                f"question {text!r}: external questions are asked with ctx.callback(...), which creates the URL"
             )
         if input_type != "external" and (answer_type is not None) != (input_type == "form"):
             raise RegistrationError(
-                f"question {text!r}: answer_type belongs to input_type='form', which needs one"
+                f"question {text!r}: answer_type is required for input_type='form', and not allowed otherwise"
             )
         given = {
             "default": default,
@@ -147,7 +147,7 @@ class Question:
                 raise RegistrationError(f"question {text!r}: {name} belongs to {' and '.join(kinds)}")
         if other is not None and not other.strip():
             raise RegistrationError(
-                f"question {text!r}: other is the label of a text of one's own, and is empty"
+                f"question {text!r}: other must not be empty: it labels the free-text option"
             )
         _check_range(text, "length", min_length, max_length)
         _check_range(text, "choices", min_choices, max_choices, inf if other else len(options))
@@ -195,7 +195,7 @@ class Question:
 
     @classmethod
     def from_json(cls, text: str) -> Question:
-        """Read a question as ``to_json`` wrote it."""
+        """Read the result of ``to_json``."""
         parts = json.loads(unpacked(text))
         parts.pop("policy", None)
         del parts["digest"]
@@ -203,16 +203,16 @@ class Question:
 
     @classmethod
     def of(cls, question: Promise) -> Question:
-        """Read what a question's row asks.
+        """Read a question from its row.
 
         Raises:
-            UnreadableRecord: It is not a question that any version has written.
-            QuestionTooNew: A newer version has written it.
+            UnreadableRecord: It is not a known format.
+            QuestionTooNew: A newer version wrote it.
         """
         try:
             parts = read_kept(unpacked(question.data or "null"))
         except ValueError as error:
-            raise UnreadableRecord("question", question.id, f"data: it is no JSON: {error}") from None
+            raise UnreadableRecord("question", question.id, f"data: invalid JSON: {error}") from None
         wrong = wrong_in(parts)
         if wrong is not None:
             raise UnreadableRecord("question", question.id, f"data: {wrong}")
@@ -223,18 +223,18 @@ class Question:
         return cls(**parts)
 
     def to_json(self, policy: Policy | None = None) -> str:
-        """Write the question, with its digest and what holds of it beside its form."""
+        """Write the question with its digest and policy."""
         rules = "" if policy is None or policy.is_plain else f',"policy":{policy.to_json()}'
         return packed(f'{self._text[:-1]},"digest":"{self.digest}"{rules}}}')
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all that is asked and shown. An answer may say which digest it saw."""
+        """Hash of everything asked and shown. An answer may carry the digest that its user saw."""
         return codec.digest(self._text)
 
     @property
     def proposal_schema(self) -> dict[str, Any]:
-        """The JSON Schema of what may be approved instead of the proposal, a schema of its own."""
+        """The JSON Schema of values that may be approved instead of the proposal."""
         return self.answer_schema["properties"]["edited"]
 
     @cached_property
@@ -249,7 +249,7 @@ class Question:
         }
         later = {name: getattr(self, name) for name in _LATER}
         parts |= {name: part for name, part in later.items() if part is not None and part != ()}
-        # an action's arguments are its proposal: they count once
+        # an action's arguments equal its proposal, and count once
         again = (
             0 if self.action is None or self.proposal is None else len(codec.encode(self.proposal).encode())
         )
@@ -260,16 +260,16 @@ _PARTS: Final = frozenset(each.name for each in fields(Question)) - {"proposed"}
 
 
 def digest_of(question: Promise) -> str | None:
-    """Return the digest that a question came with, by which an answer says what its answerer saw.
+    """Return the digest stored with a question.
 
-    It is that of the question as it is kept: a server may have hidden something of what is shown.
+    It is the digest of the unredacted question: a server may have hidden parts of what users see.
     """
     return read_object(question.data).get("digest")
 
 
 def _check_text(text: str) -> None:
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise RegistrationError(f"a question is text, not {type(text).__name__}")
+        raise RegistrationError(f"a question must be a text, not {type(text).__name__}")
     if not text.strip():
         raise RegistrationError("a question needs a text")
     if "\0" in text:
@@ -279,14 +279,14 @@ def _check_text(text: str) -> None:
 
 
 def _check_range(text: str, what: str, low: int | None, high: int | None, most: float = inf) -> None:
-    """Refuse bounds that are no whole numbers, or that nothing is within."""
+    """Refuse bounds that are not whole numbers, or that leave no valid answer."""
     for name, bound in ((f"min_{what}", low), (f"max_{what}", high)):
         if bound is not None and (isinstance(bound, bool) or not isinstance(cast("object", bound), int)):
-            raise RegistrationError(f"question {text!r}: {name} is a whole number, not {bound!r}")
+            raise RegistrationError(f"question {text!r}: {name} must be a whole number, not {bound!r}")
     first = low or 0
     if first < 0 or first > most or (high is not None and high < max(first, 1)):
         raise RegistrationError(
-            f"question {text!r}: no answer is between min_{what}={low} and max_{what}={high}"
+            f"question {text!r}: no answer fits between min_{what}={low} and max_{what}={high}"
         )
 
 
@@ -294,7 +294,9 @@ def _check_kinds(text: str, options: object, metadata: object, action: object) -
     if isinstance(options, str | Mapping):
         raise RegistrationError(f"question {text!r}: pass a list of options, such as ['yes', 'later']")
     if not isinstance(metadata, Mapping | None):
-        raise RegistrationError(f"question {text!r}: metadata is an object, such as {{'customer': 'bob'}}")
+        raise RegistrationError(
+            f"question {text!r}: metadata must be an object such as {{'customer': 'bob'}}"
+        )
     if not isinstance(action, Action | None):
         raise RegistrationError(
             f"question {text!r}: pass an Action, such as Action('send_mail', {{'to': 'bob'}})"
@@ -304,7 +306,7 @@ def _check_kinds(text: str, options: object, metadata: object, action: object) -
 def _check_words(text: str, **said: object) -> None:
     for name, words in said.items():
         if not isinstance(words, str | None):
-            raise RegistrationError(f"question {text!r}: {name} is a text, not {words!r}")
+            raise RegistrationError(f"question {text!r}: {name} must be a text, not {words!r}")
 
 
 def _choices(text: str, options: Sequence[str | dict[str, Any]]) -> list[dict[str, Any]]:
@@ -319,7 +321,7 @@ def _choice(text: str, option: object) -> dict[str, Any]:
     choice = {"value": option} if isinstance(option, str) else given
     if not isinstance(choice.get("value"), str):
         raise RegistrationError(
-            f"question {text!r}: an option is a text or has a text 'value', not {option!r}"
+            f"question {text!r}: an option must be a text, or have a text 'value', not {option!r}"
         )
     if not choice["value"].strip():
         raise RegistrationError(
@@ -330,16 +332,16 @@ def _choice(text: str, option: object) -> dict[str, Any]:
     for name in ("label", "help"):
         if not isinstance(choice.get(name, ""), str):
             raise RegistrationError(
-                f"question {text!r}: the {name!r} of option {choice['value']!r} is no text"
+                f"question {text!r}: the {name!r} of option {choice['value']!r} must be a text"
             )
     return choice
 
 
 def _proposed(text: str, proposal: Any, proposal_type: Any) -> tuple[Proposal | None, dict[str, Any]]:
-    """Return a proposal, and the form of an approval of it."""
+    """Return the proposal and the form of its approval."""
     if proposal is None:
         if proposal_type is not None:
-            raise RegistrationError(f"question {text!r}: there is a proposal_type, but no proposal")
+            raise RegistrationError(f"question {text!r}: proposal_type needs a proposal")
         return None, answer_schemas.approval_form()
     schema = (
         {}
@@ -350,29 +352,29 @@ def _proposed(text: str, proposal: Any, proposal_type: Any) -> tuple[Proposal | 
         proposed = Proposal.of(proposal, proposal_type)
     except InvalidValue as error:
         wrong = problems(schema, _plain(proposal, "proposal"))
-        problem = f"its proposal does not fit: {listed(wrong, 'proposal')}" if wrong else str(error)
+        problem = f"the proposal does not fit: {listed(wrong, 'proposal')}" if wrong else str(error)
         raise RegistrationError(f"question {text!r}: {problem}") from None
     _fitting(text, "proposal", proposed.shown, schema)
     return proposed, answer_schemas.approval_form(schema)
 
 
 def _same_as_done(text: str, proposal: Any, action: dict[str, Any] | None) -> Any:
-    """Return a proposal unless something else is done than it says."""
+    """Return the proposal. Refuse one that differs from the action's arguments."""
     if action is None or proposal is None or is_same(proposal, action["arguments"]):
         return proposal
     raise RegistrationError(
-        f"question {text!r}: what is proposed is not what is done: an action's proposal is its arguments"
+        f"question {text!r}: the proposal differs from the action's arguments; they must be equal"
     )
 
 
 def _fitting(text: str, what: str, value: Any, schema: dict[str, Any]) -> Any:
-    """Return a value as plain data, if it fits."""
+    """Return a value as plain data, if it fits the schema. Raises RegistrationError."""
     if value is None:
         return None
     plain = json.loads(written(value, codec.encode(value, path=what), what))
     wrong = problems(schema, plain)
     if wrong:
-        raise RegistrationError(f"question {text!r}: its {what} does not fit: {listed(wrong, what)}")
+        raise RegistrationError(f"question {text!r}: the {what} does not fit: {listed(wrong, what)}")
     return plain
 
 

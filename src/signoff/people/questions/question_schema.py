@@ -1,6 +1,6 @@
-"""What a question asks: the ``data`` of a promise that is one, as JSON. Readers check rows against it.
+"""Schema of a question: the JSON in ``data`` of a question's promise. Readers validate rows against it.
 
-Rows of earlier versions may hold anything, so the API's description does not promise this shape to all ``data``.
+Rows of earlier versions may differ, so the API description does not promise this shape for all ``data``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class AskedOption(TypedDict):
-    """What can be selected."""
+    """An option of a question."""
 
     value: str
     label: NotRequired[str]
@@ -25,7 +25,7 @@ class AskedOption(TypedDict):
 
 
 class AskedAttachment(TypedDict):
-    """What people may look at beside a question, by its address."""
+    """A file to look at, by URL."""
 
     name: str
     url: str
@@ -33,7 +33,7 @@ class AskedAttachment(TypedDict):
 
 
 class AskedAction(TypedDict):
-    """What is done once a question is approved."""
+    """The tool call that runs if the question is approved."""
 
     tool: str
     arguments: Any
@@ -41,14 +41,14 @@ class AskedAction(TypedDict):
 
 
 class AskedQuorum(TypedDict):
-    """How many must approve, of so many who vote at most."""
+    """The number of approvals needed, and the maximum number of votes."""
 
     approvals: int
     of: int
 
 
 class AskedEscalation(TypedDict):
-    """Others who are asked, too, or instead, when nobody has answered for so long."""
+    """Additional or replacement assignees if nobody has answered for some time."""
 
     after_seconds: Seconds
     to: list[str]
@@ -56,7 +56,7 @@ class AskedEscalation(TypedDict):
 
 
 class AskedPolicy(TypedDict):
-    """What holds of a question beside its form. Seconds count from when it was asked."""
+    """The rules of a question beside its form. Seconds count from when it was asked."""
 
     asked_at: NotRequired[Seconds]
     excluded: NotRequired[Annotated[list[str], Field(description="Users who may not answer")]]
@@ -71,7 +71,7 @@ class AskedPolicy(TypedDict):
 
 
 class Asked(TypedDict):
-    """What a question asks."""
+    """A question."""
 
     text: str
     input_type: Annotated[
@@ -104,7 +104,7 @@ PROMISED: Final = Annotated[
 
 
 def wrong_in(data: object) -> str | None:
-    """Say what keeps readers from reading ``data`` as a question, with the field; None: nothing."""
+    """Return why ``data`` is not a readable question, with the field; None: it is readable."""
     try:
         asked = _asked().validate_python(data, strict=True)
     except ValidationError as error:
@@ -113,18 +113,18 @@ def wrong_in(data: object) -> str | None:
         form: Any = asked["answer_schema"].get("properties")
         edited: Any = cast("dict[str, Any]", form).get("edited") if isinstance(form, dict) else None
         if not isinstance(edited, dict):
-            return "answer_schema.properties.edited: a question with a proposal says there what may be approved instead"
+            return "answer_schema.properties.edited: a question with a proposal needs a schema for edited values there"
     return None
 
 
 def wrong_in_policy(data: object) -> str | None:
-    """Say what keeps readers from reading ``data`` as a question's policy, likewise."""
+    """Return why ``data`` is not a readable policy, with the field; None: it is readable."""
     try:
         policy = _policies().validate_python(data, strict=True)
     except ValidationError as error:
         return _first(error)
     if policy.get("remind_every", 1.0) <= 0:
-        return "remind_every: it is not above 0"
+        return "remind_every: must be above 0"
     return None
 
 

@@ -47,19 +47,19 @@ from signoff.records.origins import TIMER
 from signoff.records.responders import Responder, check_names
 
 TIMEOUT: Final = "signoff:timeout"
-"""Who answers where nobody did until the deadline. No person is called so."""
+"""The user id of an answer that the deadline gave. It cannot be the name of a user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What one of several people has said.
+    """One vote on a question with a quorum.
 
     Attributes:
-        user_id: Who.
+        user_id: The voter.
         approved: Whether they approve.
-        note: What they added in words.
-        at: When, in unix seconds.
-        request_id: By which a repetition is known.
+        note: Their note.
+        at: Time of the vote, in unix seconds.
+        request_id: Identifies a repeated request.
     """
 
     user_id: str
@@ -70,7 +70,7 @@ class Vote:
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Vote:
-        """Make a vote of JSON; what a newer version has added to it is passed over."""
+        """Read a vote from JSON. Ignores fields added by newer versions."""
         return cls(**{name: value for name, value in data.items() if name in cls.__slots__})
 
 
@@ -100,15 +100,15 @@ def _progress() -> TypeAdapter[_WrittenProgress]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a question has come.
+    """Progress of a question.
 
     Attributes:
-        votes: What was said so far, where several must agree.
-        claimed_by: Who has said that they will answer; nobody else may meanwhile.
-        escalated: How many of the policy's escalations have happened.
-        reminders: How often people were reminded.
-        looked: Whether it was looked for a rule that approves it.
-        deadline: After how many seconds the ``timeout_answer`` is taken, if that was moved.
+        votes: Votes so far, on a question with a quorum.
+        claimed_by: The claimant. Nobody else can answer meanwhile.
+        escalated: Number of escalations so far.
+        reminders: Number of reminders so far.
+        looked: Whether standing approvals were searched.
+        deadline: Seconds until the ``timeout_answer`` applies, if the deadline was moved.
     """
 
     votes: tuple[Vote, ...] = ()
@@ -120,11 +120,11 @@ class Progress:
 
     @classmethod
     def from_json(cls, question_id: str, text: str | None) -> Progress:
-        """Read what ``to_json`` wrote.
+        """Read the result of ``to_json``.
 
         Raises:
-            QuestionTooNew: A newer version has written it.
-            UnreadableRecord: No version has written it.
+            QuestionTooNew: A newer version wrote it.
+            UnreadableRecord: It is not a known format.
         """
         if text is None:
             return cls()
@@ -137,27 +137,27 @@ class Progress:
             where = ".".join(map(str, ("progress", *first["loc"])))
             raise UnreadableRecord("question", question_id, f"{where}: {first['msg']}") from None
         except ValueError as error:
-            raise UnreadableRecord("question", question_id, f"progress: it is no JSON: {error}") from None
+            raise UnreadableRecord("question", question_id, f"progress: invalid JSON: {error}") from None
         facts: dict[str, Any] = dict(read)
         votes: list[dict[str, Any]] = facts.pop("votes", [])
         return cls(tuple(Vote.of({"note": None, **vote}) for vote in votes), **facts)
 
     def to_json(self) -> str:
-        """Write what there is to say, and nothing else: an older version reads it as long as it can."""
+        """Write the fields that are set. Older versions can then read it as long as it has no new fields."""
         known = {name: value for name, value in asdict(self).items() if value}
         return json.dumps(known)
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionState:
-    """A question as it was read at some moment.
+    """A question as read at a certain time.
 
     Attributes:
         question: The question, pending or not.
-        policy: What holds of it.
-        progress: How far it has come.
-        now: The moment, in unix seconds.
-        has_action: Whether it says what is done once it is approved.
+        policy: Its policy.
+        progress: Its progress.
+        now: The time, in unix seconds.
+        has_action: Whether the question has an action.
     """
 
     question: Promise
@@ -168,25 +168,25 @@ class QuestionState:
 
     @classmethod
     def of(cls, question: Promise, now: float) -> QuestionState:
-        """Read what a question's row says.
+        """Read the state from a question's row.
 
         Raises:
-            QuestionTooNew: A newer version has written it.
-            UnreadableRecord: No version has written it.
+            QuestionTooNew: A newer version wrote it.
+            UnreadableRecord: It is not a known format.
         """
         try:
             data: Any = read_kept(question.data or "{}")
         except ValueError as error:
-            raise UnreadableRecord("question", question.id, f"data: it is no JSON: {error}") from None
+            raise UnreadableRecord("question", question.id, f"data: invalid JSON: {error}") from None
         if not isinstance(data, dict):
-            raise UnreadableRecord("question", question.id, "data: it is not an object")
+            raise UnreadableRecord("question", question.id, "data: must be an object")
         policy = Policy.from_data(question.id, cast("dict[str, Any]", data).get("policy", {}))
         progress = Progress.from_json(question.id, question.progress)
         return cls(question, policy, progress, now, cast("dict[str, Any]", data).get("action") is not None)
 
     @classmethod
     def readable(cls, question: Promise, now: float) -> QuestionState | None:
-        """Read what a question's row says; None if this Signoff cannot, so that it keeps nobody from the others."""
+        """Read the state from a question's row; None if this version cannot: one row must not block the others."""
         try:
             return cls.of(question, now)
         except (QuestionTooNew, UnreadableRecord):
@@ -194,23 +194,23 @@ class QuestionState:
 
     @property
     def awaits_rules(self) -> bool:
-        """Whether a rule may approve it, and nobody has looked for one yet."""
+        """Whether a standing approval may answer it, and they have not been searched yet."""
         return self.has_action and self.policy.quorum is None and not self.progress.looked
 
     @property
     def may_be_answered_any_moment(self) -> bool:
-        """Whether rules are about to be looked through for it; where that has failed, people answer meanwhile."""
+        """Whether the search for standing approvals is imminent. If that search has failed, people answer meanwhile."""
         return self.awaits_rules and self.question.act_at == self._asked_at
 
     @property
     def deadline_at(self) -> float | None:
-        """When it is closed if nobody has answered, in unix seconds."""
+        """When it closes if nobody has answered, in unix seconds."""
         deadline = self._deadline
         return self.question.due_at if deadline is None else self._asked_at + deadline
 
     @property
     def _deadline(self) -> float | None:
-        """After how many seconds the ``timeout_answer`` is taken, if there is one."""
+        """Seconds until the ``timeout_answer`` applies, if there is one."""
         return self.policy.deadline if self.progress.deadline is None else self.progress.deadline
 
     @property
@@ -218,12 +218,12 @@ class QuestionState:
         asked_at = self.policy.asked_at
         return self.question.created_at if asked_at is None else asked_at
 
-    # What time brings
+    # Effects of time
 
     def overdue(self) -> Amendment | None:
-        """Return what should have happened by now: escalations, a reminder, the answer that the deadline brings.
+        """Return what is due by now: escalations, a reminder, the timeout answer.
 
-        Several reminders that nobody was there to send are one.
+        Several missed reminders become one.
         """
         if self.question.act_at is None or self.question.act_at > self.now:
             return None
@@ -258,11 +258,11 @@ class QuestionState:
             told = {"number": due, "to": state.still_asked()}
             events.append(self._event(AuditKind.REMINDED, None, told, TIMER))
         if self.awaits_rules and not events:
-            return None  # it is due for that
+            return None  # the search for rules is what is due
         return state._amend(*events)
 
     def _lose(self, events: Sequence[NewAuditEvent]) -> Amendment:
-        """Return the end of a vote that nobody can win any more, in the name of the last voter."""
+        """Return the rejection of a vote that can no longer reach its quorum, in the last voter's name."""
         votes = self.progress.votes
         decided = {"approved": False, "votes": [asdict(each) for each in votes]}
         settlement = Settlement(
@@ -271,14 +271,14 @@ class QuestionState:
         return self._amend(*events, settlement=settlement)
 
     def answer_by(self, rule: Rule, value: str) -> Amendment:
-        """Return the end that a rule brings, in the name of who made it."""
+        """Return the answer given by a standing approval, in its creator's name."""
         origin = Origin(OriginWay.RULE, rule.id)
         settlement = Settlement(PromiseState.RESOLVED, value, rule.by, origin=origin)
         used = self._event(AuditKind.RULE_USED, rule.by, {"rule": rule.id}, origin)
         return replace(self._with_looked()._amend(used, settlement=settlement), by_rule=rule.id)
 
     def without_rules(self) -> Amendment:
-        """Return what follows from it that no rule approves it: people are asked."""
+        """Return the change after a search that found no standing approval: people are asked."""
         state = self._with_looked()
         return state.overdue() or state._amend()
 
@@ -298,28 +298,28 @@ class QuestionState:
         return count if self._has_come(every * count) else count - 1
 
     def _has_come(self, seconds: float) -> bool:
-        """Whether it is so long ago that it was asked: by the very numbers that ``act_at`` is made of."""
+        """Whether this many seconds have passed since it was asked (same arithmetic as ``act_at``)."""
         return self._asked_at + seconds <= self.now
 
-    # Who may still answer
+    # Who may answer
 
     def still_asked(self) -> tuple[str, ...]:
-        """Return the assignees who may still answer: only the claimant of a claimed question."""
+        """Return the assignees who may answer now: of a claimed question, only the claimant."""
         claimed_by = self.progress.claimed_by
         if claimed_by is not None:
             return (claimed_by,)
         return tuple(each for each in self.question.assignees if self.why_not_asked(each) is None)
 
     def why_not_asked(self, assignee: str) -> str | None:
-        """Return why an assignee may not answer any more; None if they may.
+        """Return why an assignee may not answer now; None if they may.
 
-        A group or a role may as long as nobody has claimed the question: which people are in it is not known here.
+        A group or a role may as long as nobody has claimed the question: its members are not known here.
         """
         claimed_by = self.progress.claimed_by
         if self.is_excluded(assignee):
             return "they requested it and may not answer it (four eyes)"
         if self.question.assignees and assignee not in (*self.question.assignees, claimed_by):
-            return "others are asked meanwhile"
+            return "it is assigned to others now"
         if claimed_by is not None and claimed_by != assignee:
             return f"{claimed_by} has claimed it"
         if any(is_same_user(vote.user_id, assignee) for vote in self.progress.votes):
@@ -327,27 +327,27 @@ class QuestionState:
         return None
 
     def is_excluded(self, assignee: str | None) -> bool:
-        """Whether a user may not answer, whatever groups they are in."""
+        """Whether a user may not answer, regardless of their groups."""
         return assignee is not None and any(is_same_user(each, assignee) for each in self.policy.excluded)
 
-    # What people do
+    # Changes by people
 
     def check_responder(self, responder: Responder) -> None:
-        """Raise NotAllowed or QuestionClaimed unless a person may answer."""
+        """Raise NotAllowed or QuestionClaimed unless the user may answer."""
         self.check_asked(responder)
         claimed_by = self.progress.claimed_by
         if claimed_by is not None and claimed_by != responder.user:
             raise QuestionClaimed(self.question.id, claimed_by)
 
     def check_asked(self, responder: Responder) -> None:
-        """Raise NotAllowed unless a question is, or was, for a person to answer."""
+        """Raise NotAllowed unless the user is, or was, asked."""
         id, user = self.question.id, responder.user
         is_anybodys = not self.question.assignees and not self.policy.excluded and self.policy.quorum is None
         if is_anybodys:
             return
         self._check_known(responder)
         if self.is_excluded(user):
-            raise NotAllowed(id, user, "whoever asks for something does not approve it (four eyes)")
+            raise NotAllowed(id, user, "the requester may not approve their own request (four eyes)")
         if self.question.assignees and responder.names.isdisjoint(self.question.assignees):
             raise NotAllowed(id, user, "it is assigned to others")
 
@@ -360,25 +360,25 @@ class QuestionState:
         rule: NewRule | None = None,
         signal: NewSignal | None = None,
     ) -> Amendment | None:
-        """Return what an answer changes, which fits the question's form: a vote, or the end.
+        """Return the change made by an answer that fits the question's form: a vote, or the settlement.
 
         Args:
-            responder: Who answers.
-            value: JSON.
-            note: What they add in words.
-            request_id: By which a repetition is known.
-            rule: What is made with it; never where several decide.
-            signal: What is left for a run with it.
+            responder: The user who answers.
+            value: The answer as JSON.
+            note: The user's note.
+            request_id: Identifies a repeated request.
+            rule: Standing approval to create with it; never with a quorum.
+            signal: Signal to leave for a run with it.
 
         Returns:
-            None if this very vote was counted before.
+            None if the same vote was counted before.
 
         Raises:
-            NotAllowed: They are not asked, or excluded, or nobody knows who they are.
-            QuestionClaimed: Somebody else has claimed it.
-            AlreadyVoted: They have voted otherwise.
-            RequestConflict: They have, with this very request id.
-            WrongAnswer: They have edited what several decide on.
+            NotAllowed: The user is not an assignee, is excluded, or is unknown.
+            QuestionClaimed: Another user has claimed it.
+            AlreadyVoted: The user has voted differently.
+            RequestConflict: The user has voted differently with the same request id.
+            WrongAnswer: The user edited the proposal of a question with a quorum.
         """
         self.check_responder(responder)
         if self.policy.quorum is None:
@@ -392,7 +392,7 @@ class QuestionState:
         assert responder.user is not None
         decision: dict[str, Any] = json.loads(value)
         if decision.get("edits"):
-            raise WrongAnswer(self.question.id, [("edited", "several decide on what is proposed: as it is")])
+            raise WrongAnswer(self.question.id, [("edited", "with a quorum the proposal cannot be edited")])
         vote = Vote(responder.user_id, decision["approved"], note, self.now, request_id)
         known = self.vote_of(responder)
         if known is not None:
@@ -404,7 +404,7 @@ class QuestionState:
         return replace(self._count(vote, decision), signal=signal)
 
     def vote_of(self, responder: Responder) -> Vote | None:
-        """Return what a person has said already."""
+        """Return the user's earlier vote."""
         if responder.user is None:
             return None
         votes = self.progress.votes
@@ -429,7 +429,7 @@ class QuestionState:
         return state._amend(event, settlement=settlement)
 
     def _has_too_few_voters(self) -> bool:
-        """Whether those who have not voted are too few to approve it, and nobody else will be asked."""
+        """Whether the remaining voters cannot reach the quorum, and no escalation will add any."""
         if self.policy.quorum is None:
             return False
         votes = self.progress.votes
@@ -441,36 +441,34 @@ class QuestionState:
         return is_final and left is not None and approvals + left < self.policy.quorum.approvals
 
     def claim(self, responder: Responder) -> Amendment | None:
-        """Have a person be the one who answers; None if they are already. Raises NotAllowed, QuestionClaimed."""
+        """Make the user the only one who can answer; None if they are already. Raises NotAllowed, QuestionClaimed."""
         self._check_known(responder)
         self.check_responder(responder)
         if self.policy.quorum is not None:
-            raise NotAllowed(self.question.id, responder.user, "several decide on it, so nobody can claim it")
+            raise NotAllowed(self.question.id, responder.user, "a question with a quorum cannot be claimed")
         if self.progress.claimed_by == responder.user:
             return None
         state = replace(self, progress=replace(self.progress, claimed_by=responder.user))
         return state._amend(self._event(AuditKind.CLAIMED, responder.user_id, {}))
 
     def release(self, responder: Responder) -> Amendment | None:
-        """Have everybody answer again who is asked; None if nobody has claimed it. Raises NotAllowed."""
+        """End the claim; None if nobody has claimed it. Raises NotAllowed."""
         self._check_known(responder)
         if self.progress.claimed_by is None:
             return None
         if self.progress.claimed_by != responder.user:
-            raise NotAllowed(
-                self.question.id, responder.user, f"{self.progress.claimed_by} has claimed it, not they"
-            )
+            raise NotAllowed(self.question.id, responder.user, f"{self.progress.claimed_by} has claimed it")
         state = replace(self, progress=replace(self.progress, claimed_by=None))
         return state._amend(self._event(AuditKind.RELEASED, responder.user_id, {}))
 
     def delegate(self, responder: Responder, to: tuple[str, ...], note: str | None) -> Amendment | None:
-        """Have others answer instead of those who are asked now; None if it is so already.
+        """Replace the assignees; None if they stay the same.
 
-        Where several must agree, somebody who is asked by name gives their own vote away, and nobody else's.
+        With a quorum, a user who is assigned by name hands over their own vote only.
 
         Raises:
-            NotAllowed, QuestionClaimed: Who delegates may not answer, or has no vote of their own to give away.
-            InvalidValue: There is nobody to delegate to, a name is none, or one is excluded.
+            NotAllowed, QuestionClaimed: The user may not answer, or has no vote to hand over.
+            InvalidValue: ``to`` is empty, or a name is invalid or excluded.
         """
         self._check_known(responder)
         self.check_responder(responder)
@@ -485,10 +483,10 @@ class QuestionState:
         return state._amend(self._event(AuditKind.DELEGATED, responder.user_id, told))
 
     def reassign(self, by: str | None, to: tuple[str, ...], reason: str | None) -> Amendment | None:
-        """Have others answer, whoever is asked now; None if it is so already. A claim ends, votes stay.
+        """Replace the assignees; None if they stay the same. A claim ends, votes stay.
 
         Raises:
-            InvalidValue: Nobody is named, a name is none or excluded, or they are too few to agree.
+            InvalidValue: ``to`` is empty, a name is invalid or excluded, or there are too few users for the quorum.
         """
         names = self._check_successors(to)
         votes = self.progress.votes
@@ -498,7 +496,7 @@ class QuestionState:
         if able is not None and able < needed:
             people = "1 person" if able == 1 else f"{able} people"
             missing = "1 approval" if needed == 1 else f"{needed} approvals"
-            raise InvalidValue("to", f"{people} who may still vote cannot give the {missing} that it needs")
+            raise InvalidValue("to", f"{people} who may still vote cannot give the {missing} needed")
         if names == self.question.assignees:
             return None
         question = replace(self.question, assignees=names)
@@ -507,48 +505,48 @@ class QuestionState:
         return state._amend(self._event(AuditKind.REASSIGNED, by, told))
 
     def move_deadline(self, by: str | None, seconds: float, reason: str | None) -> Amendment:
-        """Have people answer until so many seconds from now, and no longer.
+        """Set the deadline to this many seconds from now.
 
         Raises:
-            InvalidValue: It has no deadline: its workflow does not reckon with one.
+            InvalidValue: The question has no deadline, so its workflow does not expect one.
         """
         before, at = self.deadline_at, self.now + seconds
         if before is None:
-            raise InvalidValue(
-                "timeout_seconds", f"question {self.question.id!r} has no deadline to be moved"
-            )
+            raise InvalidValue("timeout_seconds", f"question {self.question.id!r} has no deadline")
         moved = self._event(AuditKind.DEADLINE_MOVED, by, {"to": at, "from": before, "reason": reason})
         if self._deadline is None:
             return replace(self._amend(moved), due_at=at)
         return replace(self, progress=replace(self.progress, deadline=at - self._asked_at))._amend(moved)
 
     def _check_successors(self, to: tuple[str, ...]) -> tuple[str, ...]:
-        """Return who may answer from now on. Raises InvalidValue."""
+        """Return the new assignees, checked. Raises InvalidValue."""
         names = check_names("to", to)
         if not names:
-            raise InvalidValue("to", "name somebody who answers it")
+            raise InvalidValue("to", "name at least one assignee")
         for name in names:
             if self.is_excluded(name):
-                raise InvalidValue("to", f"{name} must not answer this question: they asked for it")
+                raise InvalidValue("to", f"{name} may not answer this question: they requested it")
         return names
 
     def _with_vote_given_away(self, responder: Responder, names: tuple[str, ...]) -> tuple[str, ...]:
         id, user, assignees = self.question.id, responder.user, self.question.assignees
         if self.vote_of(responder) is not None:
-            raise NotAllowed(id, user, "they have voted, so there is no vote to give away")
+            raise NotAllowed(id, user, "they have voted, so they have no vote to delegate")
         if user not in assignees:
-            raise NotAllowed(id, user, "several decide on it: only who is asked by name gives a vote away")
+            raise NotAllowed(id, user, "with a quorum only users assigned by name can delegate their vote")
         if len(names) != 1 or not names[0].startswith("user:") or names[0] in assignees:
-            raise InvalidValue("to", "several decide on it: name one user who is not asked yet")
+            raise InvalidValue(
+                "to", "with a quorum a vote goes to exactly one user who is not yet an assignee"
+            )
         if any(is_same_user(vote.user_id, names[0]) for vote in self.progress.votes):
-            raise InvalidValue("to", f"{names[0]} has voted, so a vote cannot be given to them")
+            raise InvalidValue("to", f"{names[0]} has voted, and cannot vote twice")
         return tuple(names[0] if name == user else name for name in assignees)
 
     def _check_known(self, responder: Responder) -> None:
         if responder.user is None:
-            raise NotAllowed(self.question.id, None, "say who they are, such as user_id='ana'")
+            raise NotAllowed(self.question.id, None, "the user is unknown; pass for example user_id='ana'")
 
-    # Inside
+    # Amendments
 
     def _amend(self, *events: NewAuditEvent, settlement: Settlement | None = None) -> Amendment:
         return Amendment(
@@ -575,10 +573,10 @@ class QuestionState:
 
 
 def is_same_user(one: str, other: str) -> bool:
-    """Whether two names may be one person: nobody gets past four eyes, or votes twice, by another spelling."""
+    """Whether two names may be the same person. Another spelling must not get around four eyes or vote twice."""
     return person_key(one) == person_key(other)
 
 
 def excluded_users(requester: str | None) -> tuple[str, ...]:
-    """Return who may not answer what ``requester`` has asked for."""
+    """Return the users who may not answer a question requested by ``requester``."""
     return () if requester is None else (user_name(requester),)

@@ -1,4 +1,4 @@
-"""Whether a question's row can be read, for lists and messages that show one that cannot, and go on."""
+"""Whether a question's row can be read. Lists and messages show unreadable rows and go on."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from signoff.records import Promise, PromiseKind
 
 
 def why_unreadable(promise: Promise) -> str | None:
-    """Return why a question cannot be read, with the field; None for one that can be, and for plain promises.
+    """Return why a question cannot be read, with the field; None for readable questions and for other promises.
 
-    One that a newer version has asked is not unreadable: that version reads it.
+    A question of a newer version is not unreadable: that version reads it.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""Answers to what was shown without what is hidden: they mean the very values, and their refusals quote none."""
+"""Answers to redacted questions: restores the values behind placeholders, and keeps them out of refusals."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from signoff.stores.contract.store import Store
 async def meaning(
     redactor: Redactor, store: Store, question: Promise, value: Any, responder: Responder
 ) -> AsyncGenerator[Any]:
-    """Give an answer with what its placeholders stand for. A refusal of it meanwhile quotes nothing that is hidden.
+    """Yield an answer with its placeholders restored. Removes hidden values from refusals raised in the block.
 
     Args:
-        redactor: What has shown the question to the answerer.
-        store: Where the question is; a refusal is recorded there.
-        question: The question as it is kept.
-        value: What they answered.
-        responder: Who answers.
+        redactor: The redactor that showed the question to the user.
+        store: The question's store. A refusal is recorded there.
+        question: The question as stored.
+        value: The answer.
+        responder: The user who answers.
 
     Raises:
-        WrongAnswer: A placeholder stands for nothing where it is.
-        NotAllowed, QuestionClaimed: It does, and they may not answer at all.
+        WrongAnswer: A placeholder is in a place where nothing was hidden.
+        NotAllowed, QuestionClaimed: The same, and the user may not answer at all.
     """
     if redactor.is_empty:
         yield value
@@ -63,11 +63,11 @@ async def _meant(
     secrets: frozenset[str],
 ) -> Any:
     if question.state is not PromiseState.PENDING:
-        return value  # a late answer is refused as one
+        return value  # a late answer is refused as late
     try:
         plain = read_value(Question.of(question), value)
     except SignoffError:
-        return value  # it is refused, and that is recorded, where answers are checked
+        return value  # the check of answers refuses it, and records that
     asked: dict[str, Any] = read_object(question.data)
     work = partial(redactor.redaction.shown, question, secrets)
     shown: dict[str, Any] = read_object((await beside(work, question, secrets)).data)

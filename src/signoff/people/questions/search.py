@@ -1,4 +1,4 @@
-"""Looking for open questions: by what stores know of them, and by words, which are looked for above the stores."""
+"""Search of open questions: stores filter by their columns, words are matched here."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class ReadPage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QuestionSearch:
-    """Which open questions are looked for; None means any.
+    """Filter of open questions; None means any.
 
     Attributes:
         run_id: The run that asks.
         names: Assignees, one of whom may answer.
         workflow: The workflow of the run that asks.
         group: The group of the run that asks.
-        text: Words, all of which are in its text, its id, its run's id or its tool, in either case.
+        text: Words that all occur in its text, its id, its run's id or its tool, in upper or lower case.
     """
 
     run_id: str | None = None
@@ -42,7 +42,7 @@ class QuestionSearch:
 
     @property
     def listed(self) -> PromiseFilter:
-        """What a store lists of it. Raises InvalidValue if no store could."""
+        """The part of the filter that a store applies. Raises InvalidValue if a value is invalid."""
         names = self.names if self.run_id is None else None
         which = PromiseFilter(
             PromiseKind.QUESTION, PromiseState.PENDING, self.run_id, names, self.workflow, self.group
@@ -52,7 +52,7 @@ class QuestionSearch:
         return which
 
     def finds(self, question: Promise) -> bool:
-        """Whether a question that a store lists is looked for."""
+        """Whether a question from the store's list matches."""
         names = None if self.run_id is None else self.names
         if names is not None and question.assignees and names.isdisjoint(question.assignees):
             return False
@@ -71,19 +71,19 @@ async def look_for(
     limit: int,
     is_seen: Callable[[Promise], bool] = lambda _: True,
 ) -> Page[Promise]:
-    """Return a page of what is looked for: it may be short, or empty, and have a ``next``.
+    """Return a page of matching questions. It may be short, or empty, and still have a ``next``.
 
-    Words are looked for in no more questions a page than ``LOOKED_THROUGH``, or ``MOST_PAGES`` times ``limit``.
+    One page matches words in at most ``LOOKED_THROUGH`` questions, or ``MOST_PAGES`` times ``limit``.
 
     Args:
-        search: What is looked for.
-        read: Reads a page, of which nothing is hidden any more that whoever asks may not know.
-        after: A former page's ``next``.
-        limit: How many at most.
-        is_seen: Whether whoever asks may see a question.
+        search: The filter.
+        read: Reads a page, already without the runs that the caller may not know.
+        after: ``next`` of the previous page.
+        limit: Maximum number of questions.
+        is_seen: Whether the caller may see a question.
 
     Raises:
-        InvalidValue: No store could list it.
+        InvalidValue: A value of the filter is invalid.
     """
     which = search.listed
     found: list[Promise] = []

@@ -1,8 +1,8 @@
-"""Rules: what a person has approved in their name for some time, "all like this".
+"""Standing approvals ("all like this"), stored as rules.
 
-A rule is made by who approves a question, with that very answer. It says nothing but what that question's action
-says: its tool, what it is about, and what of its arguments must be the same. A question that it fits is answered as if
-its maker did, so whatever keeps them from answering keeps it, too.
+A user makes a rule with an approval. The rule copies the question's action: its tool, its ``about``, and those
+arguments that must be equal. A matching question is answered in the user's name, so anything that would keep the user
+from answering applies to the rule, too.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from signoff.stores.contract.store import Store
 log = own_logger("signoff.people")
 
 LONGEST_SECONDS: Final = 24 * 3600.0
-"""How long a rule is in force at most."""
+"""Maximum lifetime of a rule."""
 
 MOST_POINTERS: Final = 100
 
 ABOUT: Final = "/~0about"
-"""Under which pointer a rule has what an action is about, which is no argument. An older version finds nothing there,
-so that such a rule approves nothing for it."""
+"""Pointer under which a rule stores an action's ``about``, which is not an argument. An older version finds nothing
+there, so such a rule approves nothing for it."""
 
 _AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Has all questions like the one that is approved be approved, for some time.
+    """Approves all similar questions for some time.
 
     Attributes:
-        seconds: How long, up to a day. May be left out with ``session``: it is then approved until the rule is revoked
-            or was used ``max_uses`` times.
-        same: What of the arguments must be the same, as JSON Pointers, such as ``["/to"]``. None: all of them. What is
-            not named may be anything.
-        any_arguments: Whether nothing of the arguments need be the same; ``same`` must then be left out.
-        everywhere: Whether it is for all runs of the namespace, instead of the one that asks.
-        max_uses: How often at most.
-        session: Whether it is for all runs of the session of the run that asks, later ones too.
+        seconds: Lifetime, up to a day. May be left out with ``session``: the rule then stays until it is revoked or was
+            used ``max_uses`` times.
+        same: JSON Pointers to the arguments that must be equal, such as ``["/to"]``; None: all of them. Other arguments
+            may have any value.
+        any_arguments: Whether the arguments may have any values; ``same`` must then be left out.
+        everywhere: Whether it applies to all runs of the namespace instead of the run that asks.
+        max_uses: Maximum number of uses.
+        session: Whether it applies to all runs of the asking run's session, including later ones.
 
     Raises:
-        InvalidValue: A part is none.
+        InvalidValue: A part is invalid.
 
     Example::
 
@@ -70,33 +70,35 @@ class Alike:
 
     def __post_init__(self) -> None:
         if self.session and self.everywhere:
-            raise InvalidValue("session", "it is either for a session or for all runs (everywhere)")
+            raise InvalidValue("session", "pass either session or everywhere")
         if self.seconds is None:
             if not self.session:
-                raise InvalidValue("seconds", "say for how long; only what is for a session may go without")
+                raise InvalidValue("seconds", "seconds is required unless session is set")
         elif not math.isfinite(self.seconds) or not 0 < self.seconds <= LONGEST_SECONDS:
-            raise InvalidValue("seconds", f"{self.seconds} is no time up to {LONGEST_SECONDS:g} seconds")
+            raise InvalidValue(
+                "seconds", f"{self.seconds} is not a lifetime up to {LONGEST_SECONDS:g} seconds"
+            )
         if self.max_uses is not None and not 0 < self.max_uses < 2**31:
-            raise InvalidValue("max_uses", f"{self.max_uses} is no number of times")
+            raise InvalidValue("max_uses", f"{self.max_uses} is not a number of uses")
         if self.any_arguments and self.same is not None:
-            raise InvalidValue("any_arguments", "nothing need be the same, and same says what must be")
+            raise InvalidValue("any_arguments", "pass either any_arguments or same")
         if isinstance(self.same, str) or (self.same is not None and not 0 < len(self.same) <= MOST_POINTERS):
             raise InvalidValue(
-                "same", f"name 1 to {MOST_POINTERS} JSON Pointers; any_arguments=True is for none"
+                "same", f"name 1 to {MOST_POINTERS} JSON Pointers; use any_arguments=True for none"
             )
 
     def pattern(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return what must be where in the arguments of a question like this one.
+        """Return the values that a similar question's arguments must have, by JSON Pointer.
 
         Raises:
-            InvalidValue: A pointer is none, or points to nothing.
+            InvalidValue: A pointer is invalid, or points to nothing.
         """
         if self.any_arguments:
             return {}
         try:
             return {pointer: found_at(arguments, pointer) for pointer in self.same or [""]}
         except LookupError as error:
-            raise InvalidValue("same", f"there is nothing of that name in the arguments: {error}") from None
+            raise InvalidValue("same", f"the arguments have no such value: {error}") from None
 
 
 def new_rule(
@@ -108,34 +110,34 @@ def new_rule(
     now: float,
     session_id: str | None,
 ) -> NewRule:
-    """Return the rule that is made with an answer.
+    """Return the rule that is created with an answer.
 
     Args:
-        question: What is answered.
-        asked: What it says.
-        value: The answer, as ``read_value`` returned it; it fits the question.
-        responder: Who answers.
-        alike: What else they approve.
-        now: When, in unix seconds.
+        question: The question's promise.
+        asked: The question.
+        value: A valid answer, as returned by ``read_value``.
+        responder: The user who answers.
+        alike: The other questions to approve.
+        now: The time, in unix seconds.
         session_id: The session of the run that asks.
 
     Raises:
-        InvalidValue: The question has no action, is not approved as it is, several decide on it, or it is of no run or
-            session while the rule is to be for that.
-        NotAllowed: Nobody says who answers.
+        InvalidValue: The question has no action, is not approved unchanged, has a quorum, or has no run or session
+            although the rule would be limited to it.
+        NotAllowed: The user is unknown.
     """
     if asked.action is None:
-        raise InvalidValue("alike", f"question {question.id!r} has no action that others could be like")
+        raise InvalidValue("alike", f"question {question.id!r} has no action that a rule could match")
     if value is None or value.get("approved") is not True or "edited" in value:
-        raise InvalidValue("alike", "it goes with an approval of what is asked, as it is")
+        raise InvalidValue("alike", "a rule is made only with an approval without edits")
     if QuestionState.of(question, now).policy.quorum is not None:
-        raise InvalidValue("alike", "several decide on it: nobody approves others like it alone")
+        raise InvalidValue("alike", "a question with a quorum cannot be approved by a rule")
     if responder.user_id is None:
-        raise NotAllowed(question.id, None, "say who answers: a rule is somebody's")
+        raise NotAllowed(question.id, None, "the user is unknown: a rule needs an owner")
     if alike.session and session_id is None:
-        raise InvalidValue("alike", f"question {question.id!r} is of no run that belongs to a session")
+        raise InvalidValue("alike", f"question {question.id!r} has no run in a session")
     if not alike.everywhere and question.run_id is None:
-        raise InvalidValue("alike", "the question is of no run; say that it is for all (everywhere)")
+        raise InvalidValue("alike", "the question has no run; pass everywhere=True")
     return NewRule(
         id=uuid.uuid4().hex,
         by=responder.user_id.removeprefix("user:"),
@@ -158,7 +160,7 @@ def _pattern(action: dict[str, Any], alike: Alike) -> dict[str, Any]:
 
 
 async def session_of(store: Store, question: Promise) -> str | None:
-    """Return the session of the run that asks a question, if it belongs to one."""
+    """Return the session of the run that asks a question, if it has one."""
     if question.run_id is None:
         return None
     try:
@@ -168,7 +170,7 @@ async def session_of(store: Store, question: Promise) -> str | None:
 
 
 async def look_for_rules(store: Store, state: QuestionState) -> Amendment:
-    """Return what a question's rules have to say: an answer in the name of one's maker, or that none fits."""
+    """Search the standing approvals. Return the answer in the name of a matching rule's owner, or that none matches."""
     asked = Question.of(state.question)
     assert asked.action is not None
     session_id = await session_of(store, state.question)
@@ -181,7 +183,7 @@ async def look_for_rules(store: Store, state: QuestionState) -> Amendment:
 
 
 async def _in_force(store: Store, tool: str, session_id: str) -> AsyncIterator[Rule]:
-    """The rules about a tool that are for a session, or for none if it is empty."""
+    """Yield the rules in force for a tool and a session; with an empty session, those without one."""
     which, after = RuleFilter(tool=tool, in_force=True, session_id=session_id), None
     while True:
         page = await store.list_rules(which, after=after, limit=_AT_ONCE)
@@ -193,12 +195,12 @@ async def _in_force(store: Store, tool: str, session_id: str) -> AsyncIterator[R
 
 
 def _is_for(rule: Rule, state: QuestionState, action: dict[str, Any]) -> bool:
-    """Whether a rule fits; one that cannot be read fits nothing, and keeps no other from it."""
+    """Whether a rule matches. An unreadable rule matches nothing, and does not block the others."""
     try:
         return _fits(rule, state, action)
     except Exception as error:
         log.warning(
-            "rule %s of namespace %s cannot be read, and approves nothing: %s", rule.id, rule.namespace, error
+            "rule %s of namespace %s cannot be read and is ignored: %s", rule.id, rule.namespace, error
         )
         return False
 
@@ -225,17 +227,17 @@ def _fits(rule: Rule, state: QuestionState, action: dict[str, Any]) -> bool:
 
 
 async def revoke(store: Store, rule_id: str, by: str | None = None, reason: str | None = None) -> Rule:
-    """Have a rule approve nothing more; what it has approved stays.
+    """Revoke a rule. Questions that it has approved stay approved.
 
     Args:
-        store: Where it is.
-        rule_id: The rule.
-        by: Who revokes it.
-        reason: Why.
+        store: The rule's store.
+        rule_id: The rule's id.
+        by: The user who revokes it.
+        reason: The reason.
 
     Raises:
         NotFound: There is no such rule.
-        InvalidValue: A name or a text is none.
+        InvalidValue: A name or a text is invalid.
     """
     check_texts(reason=reason)
     rule = await store.get_rule(rule_id)
