@@ -202,7 +202,7 @@ async def test_what_is_no_text_is_not_said_to_a_running_turn(tmp_path: Path) -> 
         first = await chat.run("rm a")
         assert isinstance(first, Paused)
         for wrong in (5, None, ["be brief"], b"be brief"):
-            with pytest.raises(InvalidValue, match="^text: expected a text"):
+            with pytest.raises(InvalidValue, match="^text: expected a string"):
                 await chat.steer(wrong)  # pyright: ignore[reportArgumentType]
         turn = await chat.respond(first.pending[0].id, Approve())
     assert isinstance(turn, Finished)

@@ -37,7 +37,7 @@ def paused(**options: Any) -> Callable[[], Any]:
         (asks_by_pause, TypeError, "unexpected keyword argument 'assignee'"),
         (asks_by_ask_user, TypeError, "unexpected keyword argument 'assignee'"),
         (paused(assignees=["ana"]), InvalidValue, "assignees: 'ana' is not written as user:ana"),
-        (paused(timeout="5"), InvalidValue, "timeout: '5' is no number of seconds"),
+        (paused(timeout="5"), InvalidValue, "timeout: '5' is not a number of seconds"),
         (paused(hours="9-17"), InvalidValue, "hours: pass BusinessHours"),
         (paused(exclude_requester="no"), InvalidValue, "exclude_requester: 'no' is neither True nor False"),
         (paused(prompt=" "), RegistrationError, "prompt is a text that is not empty, not ' '"),

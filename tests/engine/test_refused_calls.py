@@ -289,14 +289,14 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"non_retryable": ("ValueError",)}, "non_retryable is a tuple of exception classes"),
     ({"non_retryable": "ValueError"}, "non_retryable is a tuple of exception classes"),
     ({"non_retryable": 5}, "non_retryable is a tuple of exception classes"),
-    ({"key": 5}, "key: expected a text, not 5"),
+    ({"key": 5}, "key: expected a string, not 5"),
     ({"key": "a\0b"}, "key: has a NUL character"),
     ({"operators": "group:ops", "effect": "once"}, "operators: pass a list of names, such as ['group:ops']"),
     ({"operators": 5, "effect": "once"}, "operators: expected a list of names"),
     ({"metadata": 5, "effect": "once"}, "metadata is a dict, not 5"),
     ({"on_failure": 5}, "on_failure is a function, not 5"),
-    ({"timeout": timedelta(seconds=5)}, "is no number of seconds; pass its total_seconds()"),
-    ({"timeout": float("inf")}, "timeout: inf is no number of seconds"),
+    ({"timeout": timedelta(seconds=5)}, "is not a number of seconds; pass its total_seconds()"),
+    ({"timeout": float("inf")}, "timeout: inf is not a number of seconds"),
 ]
 
 
@@ -391,7 +391,7 @@ async def test_a_sleep_takes_a_number_of_seconds(seconds: Any) -> None:
         await ctx.sleep(seconds)
 
     async with running(app) as client:
-        with pytest.raises(InvalidValue, match="seconds: .* is no number of seconds"):
+        with pytest.raises(InvalidValue, match="seconds: .* is not a number of seconds"):
             await (await client.start(flow)).result(60)
 
 

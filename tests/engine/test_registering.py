@@ -182,10 +182,10 @@ async def test_a_wrapper_that_returns_no_coroutine_fails_its_run_at_once() -> No
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"name": 3}, "workflow name: expected a text, not 3"),
+        ({"name": 3}, "workflow name: expected a string, not 3"),
         ({"name": "a\0b"}, "workflow name: has a NUL character"),
-        ({"name": "a\ud800"}, "workflow name: has half of a surrogate pair"),
-        ({"version": 2}, "version of workflow 'body': expected a text, not 2"),
+        ({"name": "a\ud800"}, "workflow name: has a lone surrogate"),
+        ({"version": 2}, "version of workflow 'body': expected a string, not 2"),
         ({"version": "2\0"}, "version of workflow 'body': has a NUL character"),
     ],
 )

@@ -104,7 +104,7 @@ def test_a_blank_name_is_refused_in_python_too(tmp_path: Path) -> None:
     app = Signoff(MemoryStore())
     with Client(app) as client:
         for which in cast("list[dict[str, Any]]", [{"workflow": ""}, {"group": " "}]):
-            with pytest.raises(InvalidValue, match="it is empty, and nothing has an empty one"):
+            with pytest.raises(InvalidValue, match="it is empty, so it matches nothing"):
                 client.list(**which)
         with pytest.raises(InvalidValue, match="workflow: it is empty"):
             client.questions(workflow="")

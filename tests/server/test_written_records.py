@@ -43,7 +43,7 @@ def test_a_payload_that_is_no_json_is_null_whatever_its_size(size: int, text: st
         assert said[field] is None
         [wrong] = said.pop("unreadable")
         assert wrong["field"] == field
-        assert wrong["message"].startswith("it is no JSON")
+        assert wrong["message"].startswith("invalid JSON")
         whole = written(record)
         assert whole.pop("unreadable")[0]["field"] == field
         assert said == json.loads(to_json(whole))

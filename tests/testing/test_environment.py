@@ -172,18 +172,18 @@ async def test_an_answer_of_the_script_that_was_refused_is_said_when_nothing_com
 async def test_what_makes_no_sense_is_refused_at_once() -> None:
     async with environment(Signoff(MemoryStore())) as env:
         for wrong, why in (
-            ({"by": ""}, "by: '' is nobody's name"),
-            ({"by": "group:finance"}, "by: 'group:finance' is nobody's name"),
+            ({"by": ""}, "by: '' is not a valid user name"),
+            ({"by": "group:finance"}, "by: 'group:finance' is not a valid user name"),
             ({"times": 0}, "times: 0 is not a number of questions"),
-            ({"after": "5"}, "after: '5' is no number of seconds"),
-            ({"after": float("nan")}, "after: nan is no number of seconds"),
+            ({"after": "5"}, "after: '5' is not a number of seconds"),
+            ({"after": float("nan")}, "after: nan is not a number of seconds"),
         ):
             with pytest.raises(InvalidValue, match=why):
                 env.people.answer("*", True, **wrong)  # type: ignore[arg-type]
-        with pytest.raises(InvalidValue, match="by: '' is nobody's name"):
+        with pytest.raises(InvalidValue, match="by: '' is not a valid user name"):
             env.people.race("*", ("", True))
         for odd in ("5", float("nan"), float("inf"), None):
-            with pytest.raises(InvalidValue, match="duration: .* is no number of seconds"):
+            with pytest.raises(InvalidValue, match="duration: .* is not a number of seconds"):
                 await env.sleep(odd)  # type: ignore[arg-type]
 
 

@@ -112,7 +112,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
     Raises:
         RegistrationError: ``approvals`` is no policy.
-        InvalidValue: An operator is nobody's name, or ``barrier`` or ``stream`` is neither true nor false.
+        InvalidValue: An operator is not a valid user name, or ``barrier`` or ``stream`` is neither true nor false.
 
     Example::
 

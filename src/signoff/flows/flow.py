@@ -300,7 +300,7 @@ class Flow:
         try:
             data = json.loads(text)
         except ValueError as error:
-            raise InvalidValue("graph", f"it is no JSON: {error}") from None
+            raise InvalidValue("graph", f"invalid JSON: {error}") from None
         return self._take(data)
 
     def to_yaml(self) -> str:

@@ -1,4 +1,4 @@
-"""What leaves for people and other systems: deliveries of a channel, as the outbox keeps them."""
+"""Deliveries: notifications in the outbox, one for each recipient of a channel."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from signoff.records.audit import AuditKind
 
 
 class DeliveryState(StrEnum):
-    """Where a delivery is. It leaves ``pending`` once, unless somebody has it sent again."""
+    """State of a delivery. It leaves ``pending`` once, unless an operator sends it again."""
 
     PENDING = "pending"
     DELIVERED = "delivered"
-    DROPPED = "dropped"  # there was no point in it any more
-    DEAD = "dead"  # given up
+    DROPPED = "dropped"  # no longer needed
+    DEAD = "dead"  # all attempts failed
 
 
 @dataclass(frozen=True, slots=True)
 class NewDelivery:
-    """What a channel is to tell somebody of an audit event.
+    """A notification of an audit event, to be put into the outbox.
 
     Attributes:
-        id: The same over all attempts, and for whoever makes this delivery of this event.
-        recipient: To whom, as the channel knows them; empty: the channel has one place for all.
-        seq: The event's place in the chain.
+        id: Stable over all attempts, and the same in every process that creates this delivery.
+        recipient: The recipient's address in the channel; empty if the channel has a single destination.
+        seq: The event's position in the chain.
     """
 
     id: str
@@ -38,13 +38,13 @@ class NewDelivery:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Something that a channel tells somebody. Times are unix seconds.
+    """A notification in the outbox. Times are unix seconds.
 
     Attributes:
-        due_at: When it is sent (again), or its lease runs out; None if an earlier one to the same recipient about the
-            same question is pending, or it has ended.
-        attempts: How often somebody took it to send it.
-        error: Why the last attempt failed, or it was dropped.
+        due_at: When the next attempt is due, or the lease of the current one expires. None if it has ended, or if an
+            earlier delivery to the same recipient about the same question is pending.
+        attempts: How many attempts were started.
+        error: Why the last attempt failed, or why it was dropped.
     """
 
     namespace: str
@@ -66,7 +66,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of an attempt: an end, or ``pending`` with when to try again."""
+    """The outcome of an attempt: a final state, or ``pending`` with the time of the next attempt."""
 
     state: DeliveryState
     due_at: float | None = None

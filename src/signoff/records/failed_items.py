@@ -1,4 +1,4 @@
-"""Items of periodic jobs that failed, and of lists that cannot be read: records that say so."""
+"""Failed items: those of lists that cannot be read, and those of periodic jobs that were set aside."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from signoff.records.record import record
 
 @record
 class Unreadable:
-    """An item of a list that cannot be read, in its place: its row is damaged, or its key is missing.
+    """Takes the place of a list item that cannot be read: its row is damaged, or its encryption key is missing.
 
     Attributes:
-        namespace: Where it is.
-        id: Its id.
+        namespace: The item's namespace.
+        id: The item's id.
         reason: Why it cannot be read.
     """
 
@@ -22,16 +22,16 @@ class Unreadable:
 
 @record
 class SetAsideItem:
-    """An item of a periodic job that failed. The others go on; it is tried again.
+    """A failed item of a periodic job. It is retried; the job continues with its other items.
 
     Attributes:
-        job: What it is an item of, such as ``schedule`` or ``timer``.
-        namespace: Where it is.
-        id: Of the schedule, the question, the run ...
-        failures: How often it has failed in a row.
-        error: Why, the last time.
-        first_at: When it failed for the first time, in unix seconds.
-        next_at: When it is tried again, in unix seconds.
+        job: The job, such as ``schedule`` or ``timer``.
+        namespace: The item's namespace.
+        id: The id of the schedule, question, run ...
+        failures: The number of consecutive failures.
+        error: The last error.
+        first_at: When it first failed, in unix seconds.
+        next_at: When it is retried, in unix seconds.
     """
 
     job: str

@@ -1,4 +1,4 @@
-"""Names and ids: what every store can keep, and how people are written as assignees."""
+"""Names, ids and other short texts: which of them every store can keep, and how assignees are written."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from signoff.errors import InvalidValue
 
 LONGEST_NAME = 256  # characters
 
-# In bytes of UTF-8. Postgres keeps at most 2,704 bytes in a row of an index, over all of its columns. The largest are
+# In bytes of UTF-8. A row of a Postgres index has at most 2,704 bytes over all columns. The largest rows are
 # those of waiters (three ids, namespace) and of the inbox (two ids, a person, namespace).
 LONGEST_NAME_BYTES = 500
-"""Of the name of a workflow or a group, a version, a worker's id."""
+"""Limit of workflow and group names, versions and worker ids."""
 LONGEST_NAMESPACE_BYTES = 256
-"""Of a namespace or a channel's name."""
+"""Limit of namespaces and channel names."""
 LONGEST_ID_BYTES = 770
-"""Of an id, also one that is made of others, such as that of a child's child."""
+"""Limit of ids, including derived ones such as that of a child's child."""
 LONGEST_CHOSEN_BYTES = 640
-"""Of an id that a caller chooses: what is made of it still fits."""
+"""Limit of ids that callers choose. It leaves room for the ids derived from them."""
 LONGEST_PERSON_BYTES = 800
-"""Of a person, a group or a role, as assignees and recipients are written."""
+"""Limit of users, groups and roles, as assignees and recipients are written."""
 LONGEST_REQUEST_BYTES = 1040
-"""Of a request id: 256 characters, and how Signoff's own begin."""
-_UNSEEN = re.compile(
+"""Limit of request ids: 256 characters and a prefix of Signoff's own."""
+_INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-"""Printable characters that nobody sees: fillers, joiners and variation selectors."""
+"""Characters that Python counts as printable, but that are invisible: fillers, joiners and variation selectors."""
 
 _PAIRS = (
     "\u0430a \u0435e \u043eo \u0440p \u0441c \u0443y \u0445x \u0456i \u0458j \u0455s \u04bbh \u0501d "  # Cyrillic
@@ -42,32 +42,44 @@ _PAIRS = (
     "\u1d22z "
 )
 _LOOKALIKES = str.maketrans({pair[0]: pair[1] for pair in _PAIRS.split()})
-"""Letters that look like a Latin one, in the usual fonts."""
+"""Letters that look like a Latin letter in common fonts."""
 
-_NOBODYS = ("user:", "group:", "role:", "signoff:")
+_RESERVED = ("user:", "group:", "role:", "signoff:")
 
 
 def check_text(path: str, text: object) -> str:
-    """Return a text that every store can keep.
+    """Return a string that every store can keep.
 
     Raises:
-        InvalidValue: It is not a text, or has a NUL character or half of a surrogate pair.
+        InvalidValue: It is not a string, or has a NUL character or a lone surrogate.
     """
     if not isinstance(text, str):
-        raise InvalidValue(path, f"expected a text, not {reprlib.repr(text)}")
+        raise InvalidValue(path, f"expected a string, not {reprlib.repr(text)}")
     if "\0" in text:
         raise InvalidValue(path, "has a NUL character, which Postgres cannot keep; leave it out")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise InvalidValue(path, "has half of a surrogate pair, which is no Unicode text") from None
+            raise InvalidValue(path, "has a lone surrogate, which is not valid Unicode") from None
     return text
 
 
+def check_optional_text(path: str, text: object) -> None:
+    """Raise InvalidValue for anything but None and a string that every store can keep."""
+    if text is not None:
+        check_text(path, text)
+
+
+def check_filter(path: str, text: object) -> None:
+    """Raise InvalidValue if nothing in a store can match this field of a list's filter. None matches everything."""
+    if text is not None and not check_text(path, text).strip():
+        raise InvalidValue(path, "it is empty, so it matches nothing; leave it out to list all")
+
+
 def check_size(path: str, text: str | None, most: int = LONGEST_NAME_BYTES) -> None:
-    """Raise InvalidValue for a text of more bytes than an index can hold."""
-    # A character takes 4 bytes at most: nearly all texts are short enough without a look at them.
+    """Raise InvalidValue for a string of more bytes than an index can hold."""
+    # A character has 4 bytes at most, so the length alone clears nearly all strings.
     if not isinstance(text, str) or len(text) * 4 <= most:
         return
     size = len(text.encode(errors="replace"))
@@ -91,7 +103,7 @@ def check_named(path: str, name: object) -> str:
 
 
 def check_by(by: object) -> None:
-    """Raise InvalidValue for an empty or overlong name of the user who acts. None: the user is not stated."""
+    """Raise InvalidValue if the name of the acting user is empty or too long. None means unknown."""
     if by is None:
         return
     name = check_text("by", by)
@@ -103,16 +115,18 @@ def check_by(by: object) -> None:
 
 
 def check_user(path: str, user_id: str) -> str:
-    """Return who somebody is said to be, ``ana`` or ``user:ana``, if it can be a person.
+    """Return a user id, ``ana`` or ``user:ana``.
 
     Raises:
-        InvalidValue: It is empty or too long, has spaces around it or characters that nobody sees, or begins as
-            groups, roles and Signoff's own names do. So one person has no two names that look the same.
+        InvalidValue: It is empty or too long, has surrounding spaces or invisible characters (two names could look
+            the same), or has the prefix of a group, a role or one of Signoff's own names.
     """
     check_text(path, user_id)
     name = user_id.removeprefix("user:")
-    if not _is_name(name) or name.casefold().startswith(_NOBODYS):
-        raise InvalidValue(path, f"{user_id[:LONGEST_NAME]!r} is nobody's name; write ana or user:ana")
+    if not _is_name(name) or name.casefold().startswith(_RESERVED):
+        raise InvalidValue(
+            path, f"{user_id[:LONGEST_NAME]!r} is not a valid user name; write ana or user:ana"
+        )
     return user_id
 
 
@@ -120,7 +134,7 @@ def check_part(path: str, name: str) -> str:
     """Return the name of a group or a role, without ``group:`` or ``role:``. Raises InvalidValue."""
     check_text(path, name)
     if not _is_name(name):
-        raise InvalidValue(path, f"{name[:LONGEST_NAME]!r} is no name of a group or a role")
+        raise InvalidValue(path, f"{name[:LONGEST_NAME]!r} is not a valid name of a group or a role")
     return name
 
 
@@ -135,15 +149,15 @@ def check_assignee(path: str, name: str) -> str:
 
 
 def user_name(user_id: str) -> str:
-    """Write a user as an assignee: ``ana`` and ``user:ana`` are the same person."""
+    """Return a user id as an assignee: ``user:ana`` for both ``ana`` and ``user:ana``."""
     return user_id if user_id.startswith("user:") else f"user:{user_id}"
 
 
 def person_key(user_id: str) -> str:
-    """Return the same text for all spellings of a name that may be one person, ``user:`` included or not.
+    """Return a key that is equal for all spellings of a user's name, with or without ``user:``.
 
-    Letter case, width and style do not count. A letter of another alphabet counts as the Latin one that it looks like.
-    So nobody gets past four eyes, or votes twice, by another spelling of their name.
+    It ignores letter case, width and style, and maps a letter of another alphabet to the Latin letter that it looks
+    like. So another spelling lets no user approve their own request, or vote twice.
     """
     name = user_id.removeprefix("user:")
     if name.isascii():
@@ -154,6 +168,6 @@ def person_key(user_id: str) -> str:
 
 def _is_name(name: str) -> bool:
     is_visible = name == name.strip() and name.isprintable() and unicodedata.is_normalized("NFC", name)
-    is_visible = is_visible and (name.isascii() or _UNSEEN.search(name) is None)
+    is_visible = is_visible and (name.isascii() or _INVISIBLE.search(name) is None)
     is_short = len(name) <= LONGEST_NAME and len(name.encode()) <= LONGEST_PERSON_BYTES - len("group:")
     return len(name) > 0 and is_short and is_visible

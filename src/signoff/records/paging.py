@@ -1,4 +1,4 @@
-"""Lists and their pages: what is listed, and where a page begins."""
+"""Lists: their filters, their pages and the cursors between pages."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, Generic, TypeVar
 
 from signoff.errors import InvalidValue
 from signoff.records.deliveries import DeliveryState
+from signoff.records.names import check_filter, check_optional_text, check_text
 from signoff.records.promises import PromiseKind, PromiseState
 from signoff.records.runs import RunState
-from signoff.records.texts import check_chosen, check_text
 from signoff.records.tokens import TokenKind
 
 T = TypeVar("T")
 
 MAX_NAMES = 200
 LOOKED_THROUGH = 1000
-"""How many questions one page is looked for in, where their runs say whether they are on it."""
+"""How many questions are examined for one page, if the filter depends on their runs."""
 LAST_NUMBER = 2**63 - 1
 
 
@@ -37,18 +37,22 @@ class RunFilter:
     def check(self) -> None:
         """Raises InvalidValue: a text is blank, or none that a store could keep."""
         for name in ("workflow", "group", "parent_id", "session_id"):
-            check_chosen(name, getattr(self, name))
+            check_filter(name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)
 class PromiseFilter:
     """Which promises to list; None means any.
 
-    ``answerable_by`` lists what is asked of people: with ``kind`` question and ``state`` pending, the questions that
-    one of these names is an assignee of, and those that have no assignees, since anybody may answer them.
-
-    ``workflow`` and ``group`` list pending questions, too: those that runs of such ones ask. A page of them is made of
-    the next ``LOOKED_THROUGH`` questions, so it may be short, or empty, and have a ``next``.
+    Attributes:
+        kind: Their kind.
+        state: Their state.
+        run_id: The run that waits for them.
+        answerable_by: Questions with one of these assignees, and questions without assignees. Needs ``kind`` question
+            and ``state`` pending.
+        workflow: Questions that runs of this workflow ask; needs the same. One page examines ``LOOKED_THROUGH``
+            questions, so a page with a ``next`` may be short or empty.
+        group: Questions that runs of this group ask, likewise.
     """
 
     kind: PromiseKind | None = None
@@ -60,29 +64,31 @@ class PromiseFilter:
 
     @property
     def is_of_runs(self) -> bool:
-        """Whether it depends on the run that asks."""
+        """Whether it depends on the questions' runs."""
         return self.workflow is not None or self.group is not None
 
     def check(self) -> None:
-        """Raise InvalidValue if ``answerable_by`` is asked of anything but pending questions of all runs.
+        """Check the filter.
 
-        Or ``workflow`` or ``group`` of anything but pending questions; or if there are more than ``MAX_NAMES`` names,
-        or a text is blank, or none that a store could keep.
+        Raises:
+            InvalidValue: ``answerable_by`` is combined with anything but pending questions of all runs, or has more
+                than ``MAX_NAMES`` names; ``workflow`` or ``group`` is combined with anything but pending questions;
+                or a string is blank or cannot be stored.
         """
-        check_chosen("run_id", self.run_id)
-        check_chosen("workflow", self.workflow)
-        check_chosen("group", self.group)
+        check_filter("run_id", self.run_id)
+        check_filter("workflow", self.workflow)
+        check_filter("group", self.group)
         names = self.answerable_by or ()
         if len(names) > MAX_NAMES:
             raise InvalidValue("answerable_by", f"{len(names)} names are more than {MAX_NAMES}")
         for name in names:
-            check_chosen("answerable_by", name)
+            check_filter("answerable_by", name)
         asked = (self.kind, self.state, self.run_id)
         if self.answerable_by is not None and asked != (PromiseKind.QUESTION, PromiseState.PENDING, None):
-            raise InvalidValue("answerable_by", "it lists pending questions, and those of all runs")
+            raise InvalidValue("answerable_by", "it applies to pending questions of all runs only")
         if self.is_of_runs and asked[:2] != (PromiseKind.QUESTION, PromiseState.PENDING):
             raise InvalidValue(
-                "workflow" if self.workflow is not None else "group", "it lists pending questions"
+                "workflow" if self.workflow is not None else "group", "it applies to pending questions only"
             )
 
 
@@ -95,8 +101,8 @@ class AuditFilter:
 
     def check(self) -> None:
         """Raises InvalidValue: a text is blank, or none that a store could keep."""
-        check_chosen("question_id", self.question_id)
-        check_chosen("run_id", self.run_id)
+        check_filter("question_id", self.question_id)
+        check_filter("run_id", self.run_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +115,8 @@ class TokenFilter:
 
     def check(self) -> None:
         """Raises InvalidValue: a text is blank, or none that a store could keep."""
-        check_chosen("subject", self.subject)
-        check_chosen("question_id", self.question_id)
+        check_filter("subject", self.subject)
+        check_filter("question_id", self.question_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +129,8 @@ class DeliveryFilter:
 
     def check(self) -> None:
         """Raises InvalidValue: a text is blank, or none that a store could keep."""
-        check_chosen("channel", self.channel)
-        check_chosen("question_id", self.question_id)
+        check_filter("channel", self.channel)
+        check_filter("question_id", self.question_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +138,10 @@ class RuleFilter:
     """Which rules to list; None means any.
 
     Attributes:
-        by: Who made them, without ``user:``.
-        tool: What they are about.
-        in_force: Only those that are in force now.
-        session_id: Only those for this session; empty: only those for none.
+        by: Their creator, without ``user:``.
+        tool: Their tool.
+        in_force: Only rules that are in force now.
+        session_id: Only rules for this session; empty: only rules without a session.
     """
 
     by: str | None = None
@@ -145,9 +151,9 @@ class RuleFilter:
 
     def check(self) -> None:
         """Raises InvalidValue: a text is blank, or none that a store could keep."""
-        check_chosen("by", self.by)
-        check_chosen("tool", self.tool)
-        check_text("session_id", self.session_id)
+        check_filter("by", self.by)
+        check_filter("tool", self.tool)
+        check_optional_text("session_id", self.session_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,47 +165,47 @@ class WorkflowFilter:
 
     def check(self) -> None:
         """Raises InvalidValue: a text is blank, or none that a store could keep."""
-        check_chosen("name", self.name)
-        check_chosen("group", self.group)
+        check_filter("name", self.name)
+        check_filter("group", self.group)
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Part of a list, and where the next part begins (None at the end)."""
+    """Part of a list, and the cursor of the next part (None at the end)."""
 
     items: tuple[T, ...] = field(default_factory=tuple)
     next: str | None = None
 
 
 def check_page(after: object, limit: object) -> None:
-    """Raise InvalidValue for what is not a page's ``next``, or not a number of items."""
+    """Raise InvalidValue if ``after`` cannot be a page's ``next``, or ``limit`` is not a positive integer."""
     if after is not None and not isinstance(after, str):
-        raise InvalidValue("after", f"expected a former page's `next`, not {after!r}")
+        raise InvalidValue("after", f"expected the `next` of an earlier page, not {after!r}")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise InvalidValue("limit", f"expected a whole number from 1 on, not {limit!r}")
+        raise InvalidValue("limit", f"expected a positive integer, not {limit!r}")
 
 
 def page_number(after: str | None, otherwise: int) -> int:
-    """Return where a page begins: the number of the last row of the page before it."""
+    """Return the number of the last row of the page before, from a cursor."""
     if after is None:
         return otherwise
     if re.fullmatch("[0-9]{1,18}", after) is None:
-        raise InvalidValue("after", f"{after!r} is no page of this list; pass a page's `next`")
+        raise InvalidValue("after", f"{after!r} is not a cursor of this list; pass a page's `next`")
     return int(after)
 
 
-def page_looked_for(
+def searched_page(
     rows: Sequence[tuple[Any, ...]], more: bool, to_item: Callable[[tuple[Any, ...]], T]
 ) -> Page[T]:
-    """Return a page of what was looked for among the next ``LOOKED_THROUGH``.
+    """Return a page of the matches among the next ``LOOKED_THROUGH`` items.
 
     Args:
-        rows: The number of the last one looked at, how many were, and a found one with its number at the end; if
-            there is none, a row without it.
-        more: Whether more were found than these.
-        to_item: Makes one of the columns between.
+        rows: One row a match: the number of the last item examined, how many were examined, the match's columns, its
+            number. One row with nulls for the match if there was none.
+        more: Whether there were more matches than these.
+        to_item: Makes an item of the match's columns.
     """
-    if not rows:  # a page of none was asked for
+    if not rows:  # the limit was 0
         return Page()
     last, looked = rows[0][:2]
     found = [row[2:] for row in rows if row[-1] is not None]
@@ -210,7 +216,7 @@ def page_looked_for(
 
 
 def page_place(after: str | None) -> tuple[str, str, str]:
-    """Return where a page of workflows begins: name, group and version of the last one of the page before it."""
+    """Return the name, group and version of the last workflow of the page before, from a cursor."""
     if after is None:
         return "", "", ""
     try:
@@ -223,9 +229,9 @@ def page_place(after: str | None) -> tuple[str, str, str]:
                 check_text("after", text)
             return name, group, version
         case _:
-            raise InvalidValue("after", "it is no page of this list; pass a page's `next`")
+            raise InvalidValue("after", "it is not a cursor of this list; pass a page's `next`")
 
 
 def place_of(name: str, group: str, version: str) -> str:
-    """Return where the page after such a workflow begins, for ``page_place``."""
+    """Return the cursor of the page after this workflow, for ``page_place``."""
     return json.dumps([name, group, version])

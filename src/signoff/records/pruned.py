@@ -1,4 +1,4 @@
-"""What was deleted since it ended, or was last announced, long ago."""
+"""Counts of what retention deleted."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """How much was deleted.
+    """How many rows retention deleted.
 
     Attributes:
-        runs: Runs, with their journals and promises.
-        tokens: Links, keys and logins that expired or were revoked.
-        deliveries: Notifications that arrived or were given up.
-        workflows: Versions of workflows on the register that no worker has announced of late.
+        runs: Ended runs, with their journals and promises.
+        tokens: Expired or revoked links, keys and logins.
+        deliveries: Ended deliveries.
+        workflows: Registered workflow versions that no worker has announced recently.
     """
 
     runs: int

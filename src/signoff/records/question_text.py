@@ -1,4 +1,4 @@
-"""How a question's JSON is kept: what is done, if it is what is proposed, is written once."""
+"""Storage format of a question's JSON: the arguments of its action are omitted if its proposal repeats them."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 SHORTEST: Final = 4_096
-"""From how many characters on a question is written so."""
+"""Questions with fewer characters are stored as they are."""
 
 _MARK: Final = ',"action_as_proposed":1}'
-"""How such a text ends."""
+"""The end of a packed text."""
 
 
 def packed(text: str) -> str:
-    """Return a question's JSON without the arguments of its action, where its proposal has them."""
+    """Return a question's JSON without the arguments of its action, if its proposal has them."""
     if len(text) < SHORTEST:
         return text
     parts = cast("dict[str, Any]", json.loads(text))
     action = cast("dict[str, Any] | None", parts.get("action"))
-    if action is None or parts.get("proposal") is None:  # an action's proposal is its arguments
+    if action is None or parts.get("proposal") is None:  # a proposal equals the action's arguments
         return text
     del action["arguments"]
     return f"{_written(parts)[:-1]}{_MARK}"
 
 
 def unpacked(text: str) -> str:
-    """Return a question's whole JSON; any other text as it is, also one that only ends as such a text does."""
+    """Return a question's full JSON. Any other text is returned unchanged, even if it ends like a packed one."""
     if not text.endswith(_MARK):
         return text
     try:
@@ -35,7 +35,7 @@ def unpacked(text: str) -> str:
         action = cast("dict[str, Any]", parts["action"])
         parts["action"] = {"tool": action.pop("tool"), "arguments": parts["proposal"], **action}
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        return text  # its readers say what is wrong with it
+        return text  # its readers report the error
     return _written(parts)
 
 

@@ -1,4 +1,4 @@
-"""Request ids: how long one is, and which are Signoff's own."""
+"""Request ids: their length, and the reserved ones."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 from signoff.errors import InvalidValue
 from signoff.records.names import check_text
 
-LONGEST_REQUEST_ID: Final = 256  # characters: the audit trail keeps those of refused answers for ever
+LONGEST_REQUEST_ID: Final = 256  # characters: the audit trail keeps those of refused answers permanently
 
-_OWN: Final = ("link:", "slack:", "callback:", "resume:")
-"""How those begin that say from where an answer came."""
+_RESERVED: Final = ("link:", "slack:", "callback:", "resume:")
+"""Prefixes of the request ids that Signoff makes for answers of these ways."""
 
 
 def check_length(request_id: str | None) -> None:
@@ -28,8 +28,6 @@ def check_length(request_id: str | None) -> None:
 
 
 def check_free(request_id: str | None) -> None:
-    """Raise InvalidValue if a request id that a caller says for a question is not theirs to say."""
-    if request_id is not None and check_text("request_id", request_id).lower().startswith(_OWN):
-        raise InvalidValue(
-            "request_id", f"{', '.join(_OWN)} are what Signoff's own begin with; begin it otherwise"
-        )
+    """Raise InvalidValue if a caller's request id for a question has a reserved prefix."""
+    if request_id is not None and check_text("request_id", request_id).lower().startswith(_RESERVED):
+        raise InvalidValue("request_id", f"the prefixes {', '.join(_RESERVED)} are reserved; use another one")

@@ -1,4 +1,4 @@
-"""Who answers: a person, with the groups and roles that they are known to have."""
+"""Responders: users who answer questions, with their groups and roles."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from signoff.errors import InvalidValue
 from signoff.records.names import check_assignee, check_part, check_user, user_name
 
 SERVICE: Final = "service:"
-"""How the names of services begin. No person is called so."""
+"""Prefix of the names of services. No user name has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Responder:
-    """A person who wants to answer; whoever vouches for them says what they are.
+    """A user who answers, with groups and roles as stated by the authenticated caller.
 
     Attributes:
-        user_id: Who they are; None if nobody has said so.
-        groups: The groups they are in, without ``group:``.
-        roles: The roles they have, without ``role:``.
+        user_id: The user; None if unknown.
+        groups: Their groups, without ``group:``.
+        roles: Their roles, without ``role:``.
 
     Raises:
-        InvalidValue: A name is none.
+        InvalidValue: A name is not valid.
     """
 
     user_id: str | None = None
@@ -39,17 +39,17 @@ class Responder:
 
     @classmethod
     def of(cls, user_id: str | None, groups: Iterable[str], roles: Iterable[str]) -> Responder:
-        """Make one of what a caller says. Raises InvalidValue, also for one name instead of a list."""
-        return cls(user_id, frozenset(_listed("groups", groups)), frozenset(_listed("roles", roles)))
+        """Make one from the arguments of a call. Raises InvalidValue, also for a single name instead of a list."""
+        return cls(user_id, frozenset(_check_list("groups", groups)), frozenset(_check_list("roles", roles)))
 
     @property
     def user(self) -> str | None:
-        """Who they are as an assignee is written: ``user:ana``."""
+        """The user as an assignee: ``user:ana``."""
         return None if self.user_id is None else user_name(self.user_id)
 
     @property
     def names(self) -> frozenset[str]:
-        """Every assignee that they are."""
+        """All assignees that the user stands for: the user, the groups and the roles."""
         user = self.user
         return frozenset(
             [
@@ -61,16 +61,16 @@ class Responder:
 
 
 def check_names(path: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return assignees without repetitions.
+    """Return assignees without duplicates.
 
     Raises:
         InvalidValue: One is not written as ``user:...``, ``group:...`` or ``role:...``.
     """
-    return tuple(dict.fromkeys(check_assignee(path, name) for name in _listed(path, names)))
+    return tuple(dict.fromkeys(check_assignee(path, name) for name in _check_list(path, names)))
 
 
-def _listed(path: str, names: Iterable[str]) -> Iterable[str]:
-    """Return names unless they are one text, of which each letter would be a name. Raises InvalidValue."""
+def _check_list(path: str, names: Iterable[str]) -> Iterable[str]:
+    """Return names. Raises InvalidValue for a string, each letter of which would become a name."""
     if isinstance(names, str):
         raise InvalidValue(path, f"pass a list of names, such as [{names!r}]")
     if not isinstance(cast("object", names), Iterable):

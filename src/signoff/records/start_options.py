@@ -1,4 +1,4 @@
-"""What a caller may say of a run that it starts, checked before it reaches a store."""
+"""Checks of the options with which a run is started."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ HIGHEST_PRIORITY = 2**31 - 1
 LOWEST_PRIORITY = -(2**31)
 
 LONGEST_DELAY = 1e15
-"""Seconds: 30 million years. More than that is a mistake, such as nanoseconds."""
+"""In seconds: 30 million years. A longer delay is a mistake, such as nanoseconds."""
 
 
 def check_id(id: str) -> str:
-    """Return a chosen id if it can be one. Raises InvalidValue."""
+    """Return an id that the caller chose. Raises InvalidValue."""
     return _check("id", id)
 
 
 def check_session(session_id: str | None) -> str | None:
-    """Return the id of a session if it can be one. Raises InvalidValue."""
+    """Return the id of a session. Raises InvalidValue."""
     return None if session_id is None else _check("session_id", session_id)
 
 
 def check_priority(priority: int) -> int:
-    """Return a priority if it can be one. Raises InvalidValue."""
+    """Return a priority. Raises InvalidValue."""
     is_whole = isinstance(priority, int) and not isinstance(priority, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
     if not is_whole or not LOWEST_PRIORITY <= priority <= HIGHEST_PRIORITY:
         raise InvalidValue(
-            "priority", f"{priority!r} is no whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}"
+            "priority", f"expected an integer from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}, not {priority!r}"
         )
     return priority
 
 
 def check_seconds(path: str, seconds: object) -> float | None:
-    """Return a number of seconds, or None for none. Raises InvalidValue."""
+    """Return a finite number of seconds, or None. Raises InvalidValue."""
     return None if seconds is None else seconds_of(path, seconds)
 
 
@@ -45,19 +45,19 @@ def seconds_of(path: str, seconds: object) -> float:
     """Return a finite number of seconds. Raises InvalidValue."""
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
         remedy = "; pass its total_seconds()" if isinstance(seconds, timedelta) else ""
-        raise InvalidValue(path, f"{seconds!r} is no number of seconds{remedy}")
+        raise InvalidValue(path, f"{seconds!r} is not a number of seconds{remedy}")
     return seconds
 
 
 def check_flag(path: str, flag: object) -> bool:
-    """Return what is True or False. Raises InvalidValue for anything else: the text ``false`` would be true."""
+    """Return a bool. Raises InvalidValue for any other type: the string ``false`` would count as true."""
     if not isinstance(flag, bool):
         raise InvalidValue(path, f"{flag!r} is neither True nor False")
     return flag
 
 
 def check_delay(path: str, seconds: object) -> float | None:
-    """Return a number of seconds after which something begins, or None. Raises InvalidValue."""
+    """Return a delay in seconds, or None. Raises InvalidValue."""
     given = check_seconds(path, seconds)
     if given is not None and given > LONGEST_DELAY:
         raise InvalidValue(path, f"{seconds!r} seconds are more than 30 million years")
@@ -65,10 +65,10 @@ def check_delay(path: str, seconds: object) -> float | None:
 
 
 def check_timeout(path: str, seconds: object) -> float | None:
-    """Return a number of seconds after which something times out, or None. Raises InvalidValue if it is below 0."""
+    """Return a timeout in seconds, or None. Raises InvalidValue, also if it is negative."""
     given = check_delay(path, seconds)
     if given is not None and given < 0:
-        raise InvalidValue(path, f"{seconds!r} is no number of seconds from 0 on")
+        raise InvalidValue(path, f"expected 0 or more seconds, not {seconds!r}")
     return given
 
 
@@ -76,12 +76,12 @@ def positive_seconds(path: str, seconds: object) -> float:
     """Return a number of seconds above 0. Raises InvalidValue."""
     given = seconds_of(path, seconds)
     if given <= 0:
-        raise InvalidValue(path, f"{seconds!r} is no number of seconds above 0")
+        raise InvalidValue(path, f"expected more than 0 seconds, not {seconds!r}")
     return given
 
 
 def unix_time(moment: datetime | None) -> float | None:
-    """Return a moment in unix seconds. Raises InvalidValue if it has no time zone."""
+    """Return a datetime in unix seconds. Raises InvalidValue if it has no time zone."""
     if moment is None:
         return None
     if not isinstance(cast("object", moment), datetime):

@@ -91,7 +91,7 @@ def _with_text_ids(backend: type[B]) -> type[B]:
         async def call(self: B, *args: Any, **kwargs: Any) -> Any:
             id: object = args[0] if args else kwargs.get(path)
             if not isinstance(id, str):
-                raise InvalidValue(path, f"expected a text, not {reprlib.repr(id)}")
+                raise InvalidValue(path, f"expected a string, not {reprlib.repr(id)}")
             check_by(kwargs.get("by"))
             return await method(self, *args, **kwargs)
 

@@ -17,7 +17,7 @@ from signoff.codec.strict_json import read_kept
 from signoff.errors import InvalidValue
 from signoff.people.questions.callback_terms import veiled
 from signoff.records import AuditKind, NewAuditEvent, PromiseState, Run
-from signoff.records.texts import check_text
+from signoff.records.names import check_optional_text
 from signoff.stores.contract.snapshots import Saved, SavedRun, check_whole
 from signoff.stores.contract.store import Store
 from signoff.stores.contract.validation import HIGHEST_LIMIT
@@ -132,7 +132,7 @@ def _check_plain(snapshot: Snapshot) -> None:
     while left:
         path, value = left.pop()
         if isinstance(value, str):
-            check_text(path, value)
+            check_optional_text(path, value)
         elif isinstance(value, int) and not isinstance(value, bool) and not -1 <= value <= HIGHEST_LIMIT:
             if not path.endswith("_at") and not path.endswith(".at"):
                 raise InvalidValue(path, f"{value} is out of range")

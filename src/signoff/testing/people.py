@@ -117,7 +117,7 @@ class People:
             times: How many questions they answer like this; by default all. The next instruction is for the rest.
 
         Raises:
-            InvalidValue: ``by`` is nobody's name, ``after`` is no time, or ``times`` is below 1.
+            InvalidValue: ``by`` is not a valid user name, ``after`` is no time, or ``times`` is below 1.
 
         Example::
 

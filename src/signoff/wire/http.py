@@ -12,37 +12,39 @@ from signoff.errors import InvalidValue
 
 CONNECT_SECONDS = 5.0
 KEPT_SECONDS = 30.0
-"""How long an idle connection is kept: less than servers keep theirs."""
-SILENT_SECONDS = 60.0  # a stream says something every 15 s, if only a comment
+"""How long an idle connection is kept open: shorter than servers keep theirs, so that none is closed in use."""
+SILENT_SECONDS = 60.0  # a stream sends at least a comment every 15 s
 
 
 def server_url(url: str) -> httpx.URL:
-    """Return the URL of a server, parsed. Raises InvalidValue."""
+    """Parse the URL of a server. Raises InvalidValue."""
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, ValueError) as error:
         raise InvalidValue("url", f"{url!r}: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise InvalidValue("url", f"{url!r} is no URL of a server, such as http://127.0.0.1:8000")
+        raise InvalidValue(
+            "url", f"{url!r} is not a valid server URL; expected http://127.0.0.1:8000 or similar"
+        )
     return parsed
 
 
 def shown_url(url: str) -> str:
-    """Return a server's URL for messages and logs: without a user and a password for a proxy on the way."""
+    """Return a server's URL for messages and logs, without credentials."""
     parsed = server_url(url)
     return str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else url
 
 
 def key_headers(key: str | None) -> Mapping[str, str]:
-    """Return what a request proves itself by, without a line's end from the file that the key was in.
+    """Return the headers that authenticate a request, empty without a key. Surrounding white space is removed.
 
     Raises:
-        InvalidValue: It can be no key. The message does not say it.
+        InvalidValue: The key has characters that no key has. The message does not quote it.
     """
     stripped = (key or "").strip()
     if not re.fullmatch(r"[!-~]*", stripped):
         raise InvalidValue(
-            "key", "neither an API key nor a worker key has spaces, line ends or special characters in it"
+            "key", "an API key or worker key has no spaces, line breaks or non-ASCII characters in it"
         )
     return {"authorization": f"Bearer {stripped}"} if stripped else {}
 
@@ -54,10 +56,10 @@ def new_client(
 
     Args:
         base: The server.
-        answer_seconds: How long it may be silent.
-        headers: What every request carries.
+        answer_seconds: How long the server may send nothing.
+        headers: Headers of every request.
     """
-    # httpx logs each request's URL, so no password stays in it. A key goes before it: there is one such header.
+    # httpx logs each request's URL, so the password must not stay in it. A key has precedence: both use one header.
     auth = httpx.BasicAuth(base.username, base.password) if base.userinfo and not headers else None
     return httpx.AsyncClient(
         base_url=base.copy_with(userinfo=b"") if base.userinfo else base,
@@ -67,13 +69,13 @@ def new_client(
         limits=httpx.Limits(
             max_connections=None, max_keepalive_connections=100, keepalive_expiry=KEPT_SECONDS
         ),
-        verify=base.scheme == "https",  # or each client reads all certificates, for nothing
-        trust_env=not is_loopback(base.host),  # no proxy leads back here
+        verify=base.scheme == "https",  # loading all certificates is slow, and http needs none
+        trust_env=not is_loopback(base.host),  # a proxy cannot reach this machine's loopback
     )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or name is this machine itself."""
+    """Whether a host is a loopback address or ``localhost``."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where a server is reached from outside: its public URL, and the host in it."""
+"""The public URL of a server, and its host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/?#@\[\]]+)(:[0-9]*)?")
 
 
 def checked_public_url(url: str) -> tuple[str, str]:
-    """Return where people reach a server, and the host in it. Raises InvalidValue."""
+    """Return a public URL and its host. Raises InvalidValue."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -23,6 +23,6 @@ def checked_public_url(url: str) -> tuple[str, str]:
 
 
 def host_of(netloc: str) -> str | None:
-    """Return the name of a host without its port, or None if it is none."""
+    """Return a host without its port, or None if it is malformed."""
     match = _HOST.fullmatch(netloc.lower())
     return None if match is None else match[1]

@@ -1,7 +1,7 @@
-"""Records and errors as the HTTP API writes them. Server and client both use this.
+"""The JSON format of records and errors in the HTTP API, for server and client.
 
-What a record keeps as JSON text is JSON on the wire. A field without a value is left out, so ``"value": null``
-is a value that is null.
+A field that holds JSON text in the record is embedded JSON on the wire. Fields that are None are omitted, so
+``"value": null`` is a value that is null.
 """
 
 from __future__ import annotations
@@ -143,58 +143,58 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
 }
 
 UNREADABLE = "unreadable"
-"""The member that says what of a record cannot be read: a list of ``{"field", "message"}``."""
+"""The member that lists the unreadable parts of a record, as ``{"field", "message"}``."""
 
-_LARGE: Final = 64 * 1024  # characters, from which on payloads are written one by one
-_LARGEST: Final = 1024 * 1024  # from which on they are written as they are kept, such as the state of a flow
+_LARGE: Final = 64 * 1024  # characters; longer payloads are converted one at a time
+_LARGEST: Final = 1024 * 1024  # longer ones, such as the state of a flow, are copied as stored
 _LINE_ENDS: Final = bytes.maketrans(b"\r\n", b"  ")
 
 UNSAID: Mapping[type, Mapping[str, Any]] = {Token: {"hash": ""}}
-"""What no client is told, and what it reads instead."""
+"""Fields that are never sent, with the values that clients read instead."""
 
 
 def to_wire(record: Record, unreadable: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
     """Return a record as plain JSON data.
 
-    A field whose text is no JSON is null, and ``unreadable`` says why: an earlier version, or a program past
-    Signoff, has written it. So one record keeps no list from being read.
+    A field whose text is not valid JSON (another program wrote to the database) is null, with the reason in
+    ``unreadable``. So one damaged record does not make a list unreadable.
 
     Args:
         record: The record.
-        unreadable: ``(field, message)`` of what else its readers cannot read.
+        unreadable: ``(field, message)`` of further unreadable parts.
     """
-    written, problems = _written(record)
+    written, problems = _to_plain(record)
     return written | _problems(problems, unreadable)
 
 
 def to_wire_json(record: Record, unreadable: Iterable[tuple[str, str]] = ()) -> bytes:
-    """Return a record as JSON, as ``to_wire`` makes it. A number that JSON does not have, such as NaN, is null.
+    """Return the result of ``to_wire`` as JSON text. NaN and infinities become null.
 
-    Its payloads are read and written one by one: what a payload is made into takes twenty times as much as its text.
+    Large payloads are parsed one at a time: a parsed payload takes about twenty times the memory of its text.
     """
     texts = JSON_FIELDS[type(record)]
     large = [name for name in texts if len(getattr(record, name) or "") > _LARGE]
     if not large:
         return _json(to_wire(record, unreadable))
     gone: dict[str, Any] = dict.fromkeys(large, "null")
-    written, problems = _written(replace(cast("Any", record), **gone))
+    written, problems = _to_plain(replace(cast("Any", record), **gone))
     members: list[bytes] = []
     for name, value in written.items():
         text = _json(value)
         if name in large:
             try:
-                text = _plain(getattr(record, name))
+                text = _payload(getattr(record, name))
             except ValueError as error:
                 problems.append((name, _why(error)))
         members.append(b"%b:%b" % (_json(name), text))
     members += [
-        b"%b:%b" % (_json(name), _json(said)) for name, said in _problems(problems, unreadable).items()
+        b"%b:%b" % (_json(name), _json(value)) for name, value in _problems(problems, unreadable).items()
     ]
     return b"{%b}" % b",".join(members)
 
 
-def _written(record: Record) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return a record as plain JSON data, and what of it is no JSON."""
+def _to_plain(record: Record) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return a record as plain JSON data, and ``(field, message)`` of each field that is not valid JSON."""
     texts = JSON_FIELDS[type(record)]
     gone = {*UNSAID.get(type(record), ()), *(getattr(record, "left_out", None) or ())}
     written: dict[str, Any] = {}
@@ -215,31 +215,31 @@ def _written(record: Record) -> tuple[dict[str, Any], list[tuple[str, str]]]:
 
 
 def _problems(found: list[tuple[str, str]], others: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Return the member that says what cannot be read, if anything. That a field is no JSON goes before others."""
+    """Return the ``unreadable`` member, if there is anything to report. A field has one reason: ``found`` wins."""
     reasons = dict([*others, *found])
     return {UNREADABLE: _fields(list(reasons.items()))} if reasons else {}
 
 
 def _why(error: ValueError) -> str:
-    return f"it is no JSON: {error}"
+    return f"invalid JSON: {error}"
 
 
 def _json(value: object) -> bytes:
     return to_json(value, inf_nan_mode="null")
 
 
-def _plain(text: str) -> bytes:
-    """Return a payload as JSON. Raises ValueError if it is not valid JSON."""
+def _payload(text: str) -> bytes:
+    """Return a payload as JSON. Raises ValueError if invalid JSON."""
     value = read_kept(text)
     if len(text) <= _LARGEST:
         return to_json(value)
-    # It is not made anew. Line ends are spaces in it, and ends of fields in a stream of events.
+    # Copied as stored. In JSON a line end is white space, but it would end a field of a server-sent event.
     del value
     return text.encode().translate(_LINE_ENDS)
 
 
 def from_wire(kind: type[R], data: Mapping[str, Any]) -> R:
-    """Read a record back. Fields that this version does not know are passed over."""
+    """Return the record that ``to_wire`` described. Fields of newer versions are ignored."""
     texts, parsed = JSON_FIELDS[kind], _PARSED[kind]
     read: dict[str, Any] = dict(UNSAID.get(kind, {}))
     for field in fields(kind):
@@ -255,7 +255,7 @@ def from_wire(kind: type[R], data: Mapping[str, Any]) -> R:
     return kind(**read)
 
 
-# Errors: problem details (RFC 9457), with what the exception carries as further members
+# Errors: problem details (RFC 9457), with the exception's attributes as further members
 
 URN = "urn:signoff:"
 
@@ -296,7 +296,7 @@ _ERRORS: Mapping[str, type[SignoffError]] = {
 
 
 def to_problem(error: SignoffError) -> dict[str, Any]:
-    """Describe an error, so that ``from_problem`` can make it again."""
+    """Return the problem details of an error, from which ``from_problem`` restores it."""
     kind = type(error)
     problem: dict[str, Any] = {
         "type": URN + kind.__name__,
@@ -314,7 +314,7 @@ def to_problem(error: SignoffError) -> dict[str, Any]:
 
 
 def from_problem(problem: Mapping[str, Any]) -> SignoffError | None:
-    """Make the error again that a problem describes, or return None if it is none of ours."""
+    """Return the error that a problem describes, or None if it is not one of Signoff's."""
     kind = _ERRORS.get(problem.get("type", ""))
     if kind is None:
         return None

@@ -1,4 +1,4 @@
-"""Reading server-sent events. (httpx's own lines also end at characters that JSON text may hold as they are.)"""
+"""Reader of server-sent events. httpx's ``aiter_lines`` also splits at characters that JSON strings may contain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Event(NamedTuple):
 
 
 async def read_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Event]:
-    """Yield the events of a stream. Comments are passed over."""
+    """Yield the events of a stream, without comments."""
     name, data, id = "message", "", None
     async for line in read_lines(chunks):
         field, _, value = line.decode().partition(": ")
@@ -31,8 +31,8 @@ async def read_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Event]:
 
 
 async def read_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield whole lines. What follows the last line's end is dropped."""
-    parts: list[bytes] = []  # of a line whose end has not come
+    """Yield complete lines. An incomplete last line is dropped."""
+    parts: list[bytes] = []  # of the incomplete line
     async for chunk in chunks:
         *lines, rest = chunk.split(b"\n")
         for line in lines:

@@ -1,4 +1,4 @@
-"""Unix times as dates, also those that no calendar of Python holds."""
+"""Unix times as dates, including times outside of Python's calendar."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 def utc(at: float) -> datetime:
-    """Return a time as a datetime. What is before the year 1 or after 9999 is the first or the last moment there is."""
+    """Return a time as a datetime. Times before the year 1 or after 9999 become the first or last datetime."""
     try:
         return datetime.fromtimestamp(at, UTC)
     except (OverflowError, ValueError, OSError):
@@ -18,25 +18,25 @@ def utc(at: float) -> datetime:
 
 
 def is_far(at: float) -> bool:
-    """Whether a time is too far away for a date."""
+    """Whether a time is outside of Python's calendar."""
     return utc(at) in (_FIRST, _LAST)
 
 
 def spell(at: float, form: str, *, local: bool = False) -> str:
-    """Spell a time for people.
+    """Format a time for people.
 
     Args:
         at: Unix seconds.
-        form: As ``strftime`` takes it.
-        local: Whether in local time; else in UTC.
+        form: The format, as for ``strftime``.
+        local: Use local time instead of UTC.
 
     Returns:
-        The date, or words for one that is too far away.
+        The date, or a description of a time outside of Python's calendar.
     """
     if is_far(at):
         return "before the year 1" if at < 0 else "after the year 9999"
     moment = utc(at)
     try:
         return (moment.astimezone() if local else moment).strftime(form)
-    except (OverflowError, ValueError, OSError):  # the local time is in the year before or after
+    except (OverflowError, ValueError, OSError):  # only the local time is outside of the calendar
         return moment.strftime(form)

@@ -302,7 +302,7 @@ class Conversation:
             RequestConflict: The request id was used for another request of the conversation.
         """
         if not isinstance(cast("object", text), str):
-            raise InvalidValue("text", f"expected a text, not {reprlib.repr(text)}")
+            raise InvalidValue("text", f"expected a string, not {reprlib.repr(text)}")
         await self._open()
         kept = None if request_id is None else await self._requests.find(request_id, "steer", "", text)
         if kept is not None and kept.done_with is not None:

@@ -33,9 +33,8 @@ from signoff.records import (
     PromiseState,
     Run,
 )
-from signoff.records.names import LONGEST_ID_BYTES, check_size
+from signoff.records.names import LONGEST_ID_BYTES, check_optional_text, check_size
 from signoff.records.start_options import check_id, check_seconds
-from signoff.records.texts import check_text
 
 if TYPE_CHECKING:
     from signoff.engine.run.execution import Execution
@@ -351,4 +350,4 @@ def check_name(what: str, name: object) -> None:
     """
     if not isinstance(name, str):
         raise InvalidValue(what, f"it is text, not {type(name).__name__}")
-    check_text(what, name)
+    check_optional_text(what, name)

@@ -144,7 +144,7 @@ async def create_resumption(
         lifetime_seconds: How long it is good.
 
     Raises:
-        InvalidValue: The lifetime is no number of seconds above 0.
+        InvalidValue: The lifetime is not a number of seconds above 0.
     """
     positive_seconds("lifetime_seconds", lifetime_seconds)
     shown = {each.id: digest_of(each) for each in questions}

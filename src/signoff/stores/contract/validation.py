@@ -37,12 +37,12 @@ from signoff.records.names import (
     LONGEST_NAMESPACE_BYTES,
     LONGEST_PERSON_BYTES,
     LONGEST_REQUEST_BYTES,
+    check_optional_text,
     check_part,
     check_size,
     check_user,
 )
 from signoff.records.origins import facts_of
-from signoff.records.texts import check_text
 from signoff.stores.contract.snapshots import Saved
 
 HIGHEST_LIMIT = 2**31 - 1
@@ -136,7 +136,7 @@ def check_limits(max_running: int | None, starts_per: Rate | None) -> None:
     if starts_per.count > HIGHEST_LIMIT:
         raise InvalidValue("starts_per.count", f"it is more than {HIGHEST_LIMIT}; leave it out for no limit")
     if not 0 < starts_per.seconds < math.inf:
-        raise InvalidValue("starts_per.seconds", f"{starts_per.seconds} is no number of seconds above 0")
+        raise InvalidValue("starts_per.seconds", f"{starts_per.seconds} is not a number of seconds above 0")
 
 
 def check_run(new: NewRun) -> None:
@@ -153,7 +153,7 @@ def check_run(new: NewRun) -> None:
         raise InvalidValue("concurrency_limit", f"it is more than {HIGHEST_LIMIT}; leave it out for no limit")
     if new.started_by is not None:
         check_user("started_by", new.started_by)
-    check_text("session_id", new.session_id)
+    check_optional_text("session_id", new.session_id)
     if new.traceparent is not None and not is_traceparent(new.traceparent):
         raise InvalidValue("traceparent", f"{new.traceparent[:60]!r} is no trace context as W3C writes it")
 
@@ -196,17 +196,17 @@ def check_amendment(amendment: Amendment) -> None:
         raise InvalidValue("rule", "what a rule approves makes no other rule")
     if amendment.rule is not None:
         check_rule(amendment.rule)
-    check_text("by_rule", amendment.by_rule)
+    check_optional_text("by_rule", amendment.by_rule)
     if amendment.signal is not None:
         for field in ("run_id", "name", "value", "by"):
-            check_text(f"signal.{field}", getattr(amendment.signal, field))
+            check_optional_text(f"signal.{field}", getattr(amendment.signal, field))
     check_events(amendment.events)
 
 
 def check_rule(new: NewRule) -> None:
     """Raise InvalidValue for a rule that not every store could keep, or that would never be in force."""
     for field in ("id", "tool", "question_id", "run_id", "session_id"):
-        check_text(f"rule.{field}", getattr(new, field))
+        check_optional_text(f"rule.{field}", getattr(new, field))
         if field != "tool":
             check_size(f"rule.{field}", getattr(new, field), LONGEST_ID_BYTES)
     if check_user("rule.by", new.by).startswith("user:"):
@@ -232,32 +232,32 @@ def check_events(events: Sequence[NewAuditEvent]) -> None:
         if event.kind not in _RECORDED:
             raise InvalidValue("kind", f"{event.kind.value!r} is not recorded by callers")
         check_ids(id=event.id, question_id=event.question_id, run_id=event.run_id)
-        check_text("id", event.id)
-        check_text("question_id", event.question_id)
-        check_text("run_id", event.run_id)
-        check_text("by", event.by)
+        check_optional_text("id", event.id)
+        check_optional_text("question_id", event.question_id)
+        check_optional_text("run_id", event.run_id)
+        check_optional_text("by", event.by)
         check_size("by", event.by, LONGEST_PERSON_BYTES)
         if event.details is not None:
             check_object("details", event.details)
         if event.origin is not None:
             for name, said in facts_of(event.origin).items():
-                check_text(f"origin.{name}", said)
+                check_optional_text(f"origin.{name}", said)
 
 
 def check_deliveries(channel: str, deliveries: Sequence[NewDelivery]) -> None:
     """Raise InvalidValue for a channel or deliveries that not every store could keep."""
-    check_text("channel", channel)
+    check_optional_text("channel", channel)
     check_size("channel", channel, LONGEST_NAMESPACE_BYTES)
     for new in deliveries:
         check_ids(id=new.id, event_id=new.event_id, question_id=new.question_id, run_id=new.run_id)
         _check_people("recipient", (new.recipient,))
         for field in ("id", "recipient", "event_id", "question_id", "run_id"):
-            check_text(field, getattr(new, field))
+            check_optional_text(field, getattr(new, field))
 
 
 def check_report(report: Report) -> None:
     """Raise InvalidValue for a report that says neither an end nor when to try again, or cannot be kept."""
-    check_text("error", report.error)
+    check_optional_text("error", report.error)
     if report.state is DeliveryState.PENDING and (report.due_at is None or not math.isfinite(report.due_at)):
         raise InvalidValue("due_at", "say when to try again")
 
@@ -265,11 +265,11 @@ def check_report(report: Report) -> None:
 def check_worker(worker: WorkerInfo) -> None:
     """Raise InvalidValue for a worker that not every store could keep."""
     for field in ("id", "host", "group"):
-        check_text(field, getattr(worker, field))
+        check_optional_text(field, getattr(worker, field))
         check_size(field, getattr(worker, field))
     for field in ("signoff_version", "python_version", "build"):
         text: str | None = getattr(worker, field)
-        check_text(field, text)
+        check_optional_text(field, text)
         if text is not None and not 0 < len(text) <= LONGEST_BUILD:
             raise InvalidValue(field, f"{text[:60]!r} is not 1 to {LONGEST_BUILD} characters long")
 
@@ -279,10 +279,10 @@ def check_workflows(workflows: Sequence[WorkflowInfo]) -> None:
     for each in workflows:
         for field in ("group", "name", "version"):
             text: str = getattr(each, field)
-            check_text(field, text)
+            check_optional_text(field, text)
             if not 0 < len(text.encode()) <= LONGEST_NAME:
                 raise InvalidValue(field, f"{text[:60]!r} is not 1 to {LONGEST_NAME} bytes long")
-        check_text("description", each.description)
+        check_optional_text("description", each.description)
         if len(each.description or "") > _ENCRYPTED * LONGEST_DESCRIPTION:
             raise InvalidValue("description", f"it is longer than {LONGEST_DESCRIPTION} characters")
         if each.parameters is not None:
@@ -297,14 +297,14 @@ def check_live(pieces: Sequence[LiveText]) -> None:
     """Raise InvalidValue for live text that not every store could keep."""
     for piece in pieces:
         for field in ("run_id", "name", "kind", "text"):
-            check_text(field, getattr(piece, field))
+            check_optional_text(field, getattr(piece, field))
 
 
 def check_token(new: NewToken) -> None:
     """Raise InvalidValue for a token that not every store could keep, or whose hash is none."""
     for field in ("id", "subject", "question_id", "label", "created_by"):
-        check_text(field, getattr(new, field))
-    check_text("kind", new.kind.value)
+        check_optional_text(field, getattr(new, field))
+    check_optional_text("kind", new.kind.value)
     check_ids(id=new.id, question_id=new.question_id)
     check_size("subject", new.subject, LONGEST_PERSON_BYTES)
     check_size("created_by", new.created_by, LONGEST_PERSON_BYTES)
@@ -324,7 +324,7 @@ def check_hash(field: str, hash: str) -> None:
 
 def check_object(field: str, text: str) -> None:
     """Raise InvalidValue for text that is not the JSON of an object, or is too large or too deep."""
-    check_text(field, text)
+    check_optional_text(field, text)
     size = len(text.encode())
     if size > MAX_DETAILS:
         raise InvalidValue(field, f"{size} bytes are more than {MAX_DETAILS}")

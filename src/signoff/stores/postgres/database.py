@@ -362,7 +362,7 @@ class Database:
                 return done
             except UnicodeEncodeError as error:
                 raise InvalidValue(
-                    "id", f"{error.object!a:.100} has half of a surrogate pair, which is no Unicode text"
+                    "id", f"{error.object!a:.100} has a lone surrogate, which is not valid Unicode"
                 ) from None
             except psycopg.Error as error:
                 may_come_back = is_gone(error) or is_conflict(error) or is_shared(error)

@@ -8,7 +8,7 @@ from typing import Any
 from signoff.codec import encode_error
 from signoff.errors import InvalidState, LeaseLost, NotFound, RunCancelled, RunTerminated
 from signoff.records import NewAuditEvent, Run, RunState
-from signoff.records.texts import check_text
+from signoff.records.names import check_optional_text
 from signoff.stores.contract import retries
 from signoff.stores.contract.validation import check_events
 from signoff.stores.postgres.rows import from_event, run_of
@@ -53,7 +53,7 @@ def suspend(
     namespace: str, run_id: str, event: NewAuditEvent, reason: str | None, epoch: int | None
 ) -> Request[Run]:
     """Have a run wait for an operator."""
-    check_text("reason", reason)
+    check_optional_text("reason", reason)
 
     def read(reply: Reply, touched: TouchedRuns) -> Run:
         if "lost" in reply and epoch is not None:

@@ -16,8 +16,8 @@ from signoff.records.paging import (
     Page,
     PromiseFilter,
     RunFilter,
-    page_looked_for,
     page_number,
+    searched_page,
 )
 from signoff.stores.postgres.rows import (
     ENTRY_COLUMNS,
@@ -243,7 +243,7 @@ def list_promises(
         )
         rows = _all(db, statement, values)
         more = bool(rows) and rows[0][-2] is not None and min(limit, len(rows)) < rows[0][-2]
-        return page_looked_for(
+        return searched_page(
             [row[:-2] for row in rows[:limit]], more, lambda row: PROMISES.read(row, to_promise)
         )
     if which.answerable_by is not None:

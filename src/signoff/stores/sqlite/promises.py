@@ -11,7 +11,7 @@ from signoff.codec import encode_error
 from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, RequestConflict
 from signoff.records import MessageKind, NewPromise, Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.origins import TIMER, text_of
-from signoff.records.paging import LOOKED_THROUGH, Page, PromiseFilter, page_looked_for, page_number
+from signoff.records.paging import LOOKED_THROUGH, Page, PromiseFilter, page_number, searched_page
 from signoff.stores.contract.tokens import callback_token
 from signoff.stores.contract.validation import check_promise
 from signoff.stores.shared.equality import may_join, refusal_of, same_json
@@ -277,7 +277,7 @@ def list_promises(
     if which.is_of_runs:
         statement = of_runs_statement(None if names is None else len(names), of_run=which.run_id is not None)
         rows, more = read_page(db.execute(statement, values), limit, _bytes_found)
-        return page_looked_for(rows, more, lambda row: LISTING.read(row, to_promise))
+        return searched_page(rows, more, lambda row: LISTING.read(row, to_promise))
     if names is not None:
         statement = inbox_statement(len(names))
     else:

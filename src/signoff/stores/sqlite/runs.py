@@ -22,8 +22,8 @@ from signoff.errors import (
     SignoffError,
 )
 from signoff.records import Entry, EntryKind, MessageKind, NewAuditEvent, NewRun, Run, RunState
+from signoff.records.names import check_optional_text
 from signoff.records.paging import LAST_NUMBER, Page, RunFilter, page_number
-from signoff.records.texts import check_text
 from signoff.stores.contract import retries
 from signoff.stores.contract.store import Outcome
 from signoff.stores.contract.validation import check_events
@@ -231,7 +231,7 @@ def suspend(
 ) -> Run:
     """Have a run wait for an operator."""
     check_events([event])
-    check_text("reason", reason)
+    check_optional_text("reason", reason)
     before = get_run(tx.db, namespace, run_id)
     if epoch is not None and (before.epoch, before.state) != (epoch, RunState.RUNNING):
         if before.epoch == epoch and before.is_suspended:

@@ -830,4 +830,4 @@ class _File:
 
 
 def _no_text(error: UnicodeEncodeError) -> InvalidValue:
-    return InvalidValue("id", f"{error.object!a:.100} has half of a surrogate pair, which is no Unicode text")
+    return InvalidValue("id", f"{error.object!a:.100} has a lone surrogate, which is not valid Unicode")

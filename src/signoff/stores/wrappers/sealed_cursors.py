@@ -113,7 +113,7 @@ def _opened(cursor: str, name: str, key: bytes) -> str:
         number = str(int.from_bytes(plain, "big"))
         if hmac.compare_digest(_sealed(number, name, key), cursor):
             return number
-    raise InvalidValue("after", f"{cursor!r} is no page of this list; pass a page's `next`")
+    raise InvalidValue("after", f"{cursor!r} is not a cursor of this list; pass a page's `next`")
 
 
 def _hidden(text: bytes, tag: bytes, key: bytes) -> bytes:

@@ -146,7 +146,7 @@ class Channel:
             raise InvalidValue("begin", "to tell of what is open it needs the event 'asked'")
         if not 0 < self.answer_link_seconds < math.inf:
             raise InvalidValue(
-                "answer_link_seconds", f"{self.answer_link_seconds} is no number of seconds above 0"
+                "answer_link_seconds", f"{self.answer_link_seconds} is not a number of seconds above 0"
             )
         if self.answer_links and not self.sender.is_mailbox:
             raise InvalidValue(

@@ -38,7 +38,7 @@ from signoff.people.notifications.notices import LONGEST_TEXT, settled_in_words,
 from signoff.people.questions.answers import answer, get_question
 from signoff.people.questions.question import Question
 from signoff.records import Origin, OriginWay, Promise, PromiseState
-from signoff.records.texts import check_text
+from signoff.records.names import check_optional_text
 from signoff.redaction import Redaction, Redactor
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.store import Store
@@ -148,7 +148,7 @@ def read_click(body: bytes) -> Click | None:
             return None
         action = clicked[0]
         value = _Value.model_validate(read_exactly(action.value))
-        check_text("id", value.id)
+        check_optional_text("id", value.id)
     except (ValueError, KeyError, RecursionError):
         raise InvalidValue("payload", "it is none that Slack sends of our buttons") from None
     user = payload.user
