@@ -749,6 +749,7 @@ class MissingKey(StoreUnavailable):
         super().__init__(
             store, f"a value cannot be decrypted, {reason}; give this process all keys of the store"
         )
+        self.undecrypted = reason
 
 
 class SchemaTooNew(StoreError):

@@ -10,6 +10,9 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
+UNDECRYPTED: Final = "it cannot be decrypted: "
+"""A list has this text, with the reason, in place of a payload that cannot be decrypted. It is never valid JSON."""
+
 
 def read_exactly(text: str | bytes | bytearray) -> Any:
     """Read JSON in which no object has one key twice: who passed it on may have read another one.
@@ -28,10 +31,18 @@ def read_kept(text: str | bytes) -> Any:
         ValueError: It is not JSON, is nested too deep, or has a number that no float holds, such as ``1e999``: readers
             take that for infinity, which no JSON they write can say.
     """
+    if isinstance(text, str) and text.startswith(UNDECRYPTED):
+        raise ValueError(text)
     value = from_json(text, allow_inf_nan=False)
     if _may_be_infinite(text if isinstance(text, str) else text.decode()) and not _is_finite(value):
         raise ValueError("it has a number that is too large")
     return value
+
+
+def why_unreadable_json(error: ValueError) -> str:
+    """Return the reason that ``read_kept`` has raised an error, for people."""
+    reason = str(error)
+    return reason if reason.startswith(UNDECRYPTED) else f"invalid JSON: {reason}"
 
 
 def _may_be_infinite(text: str) -> bool:

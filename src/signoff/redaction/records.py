@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 from pydantic_core import from_json, to_json
 
 from signoff.codec.signatures import signature
+from signoff.codec.strict_json import UNDECRYPTED
 from signoff.engine.run.call_inputs import KEY as INPUTS
 from signoff.records import (
     AuditEvent,
@@ -448,6 +449,8 @@ def _of_text(
         is_masked: Whether ``show`` looks for what is hidden elsewhere, too.
     """
     if not text:  # it is not there, or left out of a list
+        return text
+    if text.startswith(UNDECRYPTED):
         return text
     try:
         plain = from_json(text)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-from signoff.errors import NotFound
+from signoff.errors import MissingKey, NotFound
 from signoff.records import AuditEvent, CallKind, EntryKind, Promise, Rule, Run, RunState
 from signoff.records.paging import Page, RunFilter
 from signoff.redaction.cache import Known
@@ -20,6 +20,7 @@ from signoff.redaction.hidden_values import PLACEHOLDER
 from signoff.redaction.hiding_thread import beside
 from signoff.redaction.records import Redaction
 from signoff.stores.contract.store import Store
+from signoff.stores.wrappers.encrypted import is_incomplete, withheld
 
 T = TypeVar("T")
 
@@ -54,7 +55,10 @@ class Redactor:
         run_id = _run_of(record)
         if run_id is None:
             return await beside(partial(self.redaction.shown, record), record)
-        secrets = await self.secrets(run_id, record if isinstance(record, Run) else None)
+        try:
+            secrets = await self.secrets(run_id, record if isinstance(record, Run) else None)
+        except MissingKey as error:
+            return withheld(record, f"what is hidden of its run is unknown: {error.undecrypted}")
         if secrets is None:
             return await beside(partial(self._of_a_deleted_run, record), record)
         return await beside(partial(self.redaction.shown, record, secrets), record, secrets)
@@ -121,7 +125,11 @@ class Redactor:
         known = remembered.get(namespace, run_id)
         try:
             # What a list has left out has secrets, too.
-            run = await self._store.get_run(run_id) if run is None or run.left_out else run
+            run = (
+                await self._store.get_run(run_id)
+                if run is None or run.left_out or is_incomplete(run)
+                else run
+            )
         except NotFound:
             return None
         if known is None or known.created_at != run.created_at:

@@ -75,6 +75,7 @@ from signoff.service.follow_limit import LARGE_PAGE_BYTES, FollowRoom
 from signoff.service.snapshots import Snapshot, load, save
 from signoff.stores.contract.store import Store
 from signoff.stores.shared.listed_payloads import bytes_of, may_be_cut
+from signoff.stores.wrappers.encrypted import showing
 from signoff.stores.wrappers.origin_stamping import origin_stamped
 from signoff.stores.wrappers.view import unwrapped
 
@@ -170,9 +171,9 @@ class LocalBackend:
         self, run_id: str, *, after: int = -1, limit: int | None = None
     ) -> Sequence[Entry]:
         """Return journal entries from ``after`` on. Raises NotFound."""
-        entries = await self._store.read_journal(run_id, after=after, limit=limit)
+        entries = await showing(self._store).read_journal(run_id, after=after, limit=limit)
         if not entries:
-            await self._store.get_run(run_id)
+            await showing(self._store).get_run(run_id)
         return [veiled(entry) for entry in entries]
 
     async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
@@ -194,7 +195,7 @@ class LocalBackend:
     async def _has_ended(self, run_id: str) -> bool:
         """Return whether a run has ended. Raises NotFound."""
         async with self._reading():
-            return (await self._store.get_run(run_id)).state.is_final
+            return (await showing(self._store).get_run(run_id)).state.is_final
 
     @asynccontextmanager
     async def _page(
@@ -221,7 +222,7 @@ class LocalBackend:
 
     async def _entries(self, run_id: str, after: int, limit: int) -> tuple[deque[Entry], bool]:
         async with self._reading():
-            entries = await self._store.read_journal(run_id, after=after, limit=limit)
+            entries = await showing(self._store).read_journal(run_id, after=after, limit=limit)
         return deque(map(veiled, entries)), may_be_cut(entries, limit)
 
     def _reading(self) -> AbstractAsyncContextManager[object]:
@@ -235,7 +236,11 @@ class LocalBackend:
                 is_final = await self._has_ended(run_id)
                 # Read live text before the journal, so that no piece precedes the entries that led to it. While more
                 # entries follow, do not read it at all: the pieces would stay in memory.
-                pieces = () if is_behind else await self._store.read_live(run_id, epoch=epoch, after=heard)
+                pieces = (
+                    ()
+                    if is_behind
+                    else await showing(self._store).read_live(run_id, epoch=epoch, after=heard)
+                )
                 async with self._page(run_id, after, after_large=is_large) as (entries, is_cut, is_large):
                     going_on = [
                         piece for piece in pieces if not any(_ends(entry, piece) for entry in entries)

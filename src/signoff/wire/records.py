@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast
 
 from pydantic_core import to_json
 
-from signoff.codec.strict_json import read_kept
+from signoff.codec.strict_json import read_kept, why_unreadable_json
 from signoff.errors import (
     AccessDenied,
     AlreadySettled,
@@ -185,7 +185,7 @@ def to_wire_json(record: Record, unreadable: Iterable[tuple[str, str]] = ()) -> 
             try:
                 text = _payload(getattr(record, name))
             except ValueError as error:
-                problems.append((name, _why(error)))
+                problems.append((name, why_unreadable_json(error)))
         members.append(b"%b:%b" % (_json(name), text))
     members += [
         b"%b:%b" % (_json(name), _json(value)) for name, value in _problems(problems, unreadable).items()
@@ -206,7 +206,7 @@ def _to_plain(record: Record) -> tuple[dict[str, Any], list[tuple[str, str]]]:
                 try:
                     value = read_kept(value)
                 except ValueError as error:
-                    problems.append((field.name, _why(error)))
+                    problems.append((field.name, why_unreadable_json(error)))
                     value = None
             if isinstance(value, Origin):
                 value = facts_of(value)
@@ -218,10 +218,6 @@ def _problems(found: list[tuple[str, str]], others: Iterable[tuple[str, str]]) -
     """Return the ``unreadable`` member, if there is anything to report. A field has one reason: ``found`` wins."""
     reasons = dict([*others, *found])
     return {UNREADABLE: _fields(list(reasons.items()))} if reasons else {}
-
-
-def _why(error: ValueError) -> str:
-    return f"invalid JSON: {error}"
 
 
 def _json(value: object) -> bytes:
@@ -239,14 +235,19 @@ def _payload(text: str) -> bytes:
 
 
 def from_wire(kind: type[R], data: Mapping[str, Any]) -> R:
-    """Return the record that ``to_wire`` described. Fields of newer versions are ignored."""
+    """Return the record that ``to_wire`` described. Fields of newer versions are ignored.
+
+    An unreadable payload is the reason, which is not JSON: null would be taken for a value.
+    """
     texts, parsed = JSON_FIELDS[kind], _PARSED[kind]
+    reasons = {each["field"]: each["message"] for each in data.get(UNREADABLE, ())}
     read: dict[str, Any] = dict(UNSAID.get(kind, {}))
     for field in fields(kind):
         if field.name in data:
             value = data[field.name]
             if field.name in texts:
-                value = to_json(value).decode()
+                is_lost = value is None and field.name in reasons
+                value = reasons[field.name] if is_lost else to_json(value).decode()
             elif field.name in parsed:
                 value = parsed[field.name](value)
             read[field.name] = value

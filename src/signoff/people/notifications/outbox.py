@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from signoff.codec.strict_json import read_object
-from signoff.errors import InvalidValue, NotFound, StoreError
+from signoff.errors import InvalidValue, MissingKey, NotFound, StoreError
 from signoff.observability import events
 from signoff.observability.events import DeliveryAttempted
 from signoff.people.notifications.channels.channel import CALLS, Channel, Undelivered
@@ -166,6 +166,9 @@ class Dispatcher:
         try:
             made = await self._made(line, event, seq)
             check_deliveries(line.channel.name, made)
+        except MissingKey as error:  # of this event's question alone
+            log.error("channel %s left out event %s: %s", line.channel.name, event.id, error.undecrypted)
+            return []
         except StoreError:
             raise
         except Exception as error:
@@ -299,6 +302,8 @@ class Dispatcher:
         except TimeoutError:
             slow = Undelivered(f"it took more than {channel.timeout_seconds:g} s")
             return self._failed(line, delivery, slow)
+        except MissingKey as error:  # of this delivery's question alone
+            return self._failed(line, delivery, Undelivered(error.undecrypted))
         except StoreError:
             raise
         except Exception as error:  # its text may have an address with a secret

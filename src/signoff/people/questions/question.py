@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, Final, cast, get_args
 
 from signoff import codec
-from signoff.codec.strict_json import read_kept, read_object
+from signoff.codec.strict_json import read_kept, read_object, why_unreadable_json
 from signoff.errors import InvalidValue, QuestionTooNew, RegistrationError, UnreadableRecord
 from signoff.people.questions.actions import Action, is_same
 from signoff.people.questions.attachments import Attachment, check_attachments
@@ -212,7 +212,7 @@ class Question:
         try:
             parts = read_kept(unpacked(question.data or "null"))
         except ValueError as error:
-            raise UnreadableRecord("question", question.id, f"data: invalid JSON: {error}") from None
+            raise UnreadableRecord("question", question.id, f"data: {why_unreadable_json(error)}") from None
         wrong = wrong_in(parts)
         if wrong is not None:
             raise UnreadableRecord("question", question.id, f"data: {wrong}")

@@ -16,7 +16,7 @@ from typing import Any, Final, NotRequired, cast
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from signoff.codec.strict_json import read_kept
+from signoff.codec.strict_json import read_kept, why_unreadable_json
 from signoff.errors import (
     AlreadyVoted,
     InvalidValue,
@@ -137,7 +137,9 @@ class Progress:
             where = ".".join(map(str, ("progress", *first["loc"])))
             raise UnreadableRecord("question", question_id, f"{where}: {first['msg']}") from None
         except ValueError as error:
-            raise UnreadableRecord("question", question_id, f"progress: invalid JSON: {error}") from None
+            raise UnreadableRecord(
+                "question", question_id, f"progress: {why_unreadable_json(error)}"
+            ) from None
         facts: dict[str, Any] = dict(read)
         votes: list[dict[str, Any]] = facts.pop("votes", [])
         return cls(tuple(Vote.of({"note": None, **vote}) for vote in votes), **facts)
@@ -177,7 +179,7 @@ class QuestionState:
         try:
             data: Any = read_kept(question.data or "{}")
         except ValueError as error:
-            raise UnreadableRecord("question", question.id, f"data: invalid JSON: {error}") from None
+            raise UnreadableRecord("question", question.id, f"data: {why_unreadable_json(error)}") from None
         if not isinstance(data, dict):
             raise UnreadableRecord("question", question.id, "data: must be an object")
         policy = Policy.from_data(question.id, cast("dict[str, Any]", data).get("policy", {}))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -178,7 +178,7 @@ class Inbox:
             self._is_open = True
 
     async def _read_on(self) -> None:
-        while (links := await self._links()) is not None:
+        while links := await self._store.read_chain(after=self._end, limit=AT_ONCE):
             for seal, event in links:
                 happening = None if event is None else await self._happening(seal, event)
                 if happening is not None:
@@ -187,17 +187,6 @@ class Inbox:
                 self._forget()
             for reader in self._readers:
                 reader.set()
-
-    async def _links(self) -> Sequence[tuple[Seal, AuditEvent | None]] | None:
-        """Return the next links of the chain; None: there are no more. A link that cannot be decrypted is skipped."""
-        with suppress(MissingKey):
-            return await self._store.read_chain(after=self._end, limit=AT_ONCE) or None
-        try:  # one by one, to find the link
-            return await self._store.read_chain(after=self._end, limit=1) or None
-        except MissingKey as error:
-            self._end += 1
-            log.error("audit event %d cannot be decrypted: no stream reports it: %s", self._end, error)
-            return []
 
     def _forget(self) -> None:
         size = sum(len(happening.message) for happening in self._kept)

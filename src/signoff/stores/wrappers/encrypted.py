@@ -18,6 +18,7 @@ from inspect import iscoroutinefunction, signature
 from typing import Any, Final, TypeVar, cast
 
 from signoff.codec.ciphers import MARK, CannotDecrypt, Ciphers, is_encrypted
+from signoff.codec.strict_json import UNDECRYPTED
 from signoff.errors import IdConflict, InvalidValue, MissingKey, RequestConflict
 from signoff.records import (
     Amendment,
@@ -142,6 +143,20 @@ _RECORDED_BY_STORE: Final = {AuditKind.ASKED, *(AuditKind(state.value) for state
 _LEAVING_OUT: Final = ("claim", "read_messages")
 """Operations that leave out what cannot be decrypted, so that it stops nothing else."""
 
+_SHOWING: Final = frozenset(
+    [
+        "read_chain",
+        "get_rule",
+        "revoke_rule",
+        "pause_schedule",
+        "resume_schedule",
+        "suspend",
+        "resume",
+        "terminate",
+    ]
+)
+"""Operations besides lists that show what cannot be decrypted as such, see ``showing``: what they did is done."""
+
 _WHOLE: Final = "encrypted"
 _PARTS: Final = ("data", "value", "note")
 
@@ -168,13 +183,49 @@ def encrypted(store: Store, ciphers: Ciphers, *, refuses_plaintext: bool = False
     return cast("Store", _EncryptedStore(store, ciphers, refuses_plaintext))
 
 
+def showing(store: Store) -> Store:
+    """Return the store as people read it: a payload that cannot be decrypted is a text that says so.
+
+    Lists always are as they are here: one row whose key was lost hides no other. Any other read raises MissingKey, so
+    that no run continues with a payload that it does not have.
+    """
+    view: object = store
+    while isinstance(view, View):
+        if isinstance(view, _EncryptedStore):
+            return cast("Store", view.showing)
+        view = view.inner
+    return store
+
+
+def is_incomplete(record: object) -> bool:
+    """Whether a record has a text in place of a payload that cannot be decrypted."""
+    parts = [getattr(record, name) for name in _payloads_of(record) or ()]
+    return any(isinstance(part, str) and part.startswith(UNDECRYPTED) for part in parts)
+
+
+def withheld(record: S, reason: str) -> S:
+    """Return a record with a reason in place of each of its payloads."""
+    parts = _payloads_of(record)
+    if parts is None:
+        return record
+
+    def reason_for(_: str, how: _Part, part: Any) -> Any:
+        return withheld(part, reason) if how is _Part.RECORDS else f"{UNDECRYPTED}{reason}"
+
+    return _changed(record, parts, reason_for)
+
+
 class _EncryptedStore(View):
     """Passes every operation on, with what goes in encrypted and what comes out decrypted."""
 
-    def __init__(self, inner: Store, ciphers: Ciphers, refuses_plaintext: bool) -> None:
+    def __init__(
+        self, inner: Store, ciphers: Ciphers, refuses_plaintext: bool, *, shows: bool = False
+    ) -> None:
         super().__init__(inner)
         self._ciphers = ciphers
         self._refuses_plaintext = refuses_plaintext
+        self._shows = shows
+        self.showing = self if shows else _EncryptedStore(inner, ciphers, refuses_plaintext, shows=True)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.inner, name)
@@ -196,7 +247,10 @@ class _EncryptedStore(View):
             sealed = [self._seal(each, place) for each in args]
             sealed_named = {each: self._seal(value, place) for each, value in named.items()}
             found = await operation(*sealed, **sealed_named)
-            return self._readable(found) if name in _LEAVING_OUT else self._open(found, place)
+            if name in _LEAVING_OUT:
+                return self._readable(found)
+            shows = name in _SHOWING or name.startswith("list_")
+            return (self.showing if shows else self)._open(found, place)
 
         return passed_on
 
@@ -234,7 +288,7 @@ class _EncryptedStore(View):
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         if reason is not None and reason.startswith(MARK):
             raise InvalidValue("reason", f"it begins with {MARK!r}, as encrypted values do")
-        return self._open(await self.inner.cancel(run_id, reason=reason, by=by), run_id)
+        return self.showing._open(await self.inner.cancel(run_id, reason=reason, by=by), run_id)
 
     # Encrypting
 
@@ -335,11 +389,16 @@ class _EncryptedStore(View):
 
     def _plain(self, text: str, bound_to: str, strict: bool) -> str:
         if strict and not text.startswith(MARK):
-            raise MissingKey(self.inner.location, "it is not encrypted, and so somebody else's")
+            return self._undecrypted("it is not encrypted, and so somebody else's")
         try:
             return self._ciphers.decrypt(text, bound_to=bound_to)
         except CannotDecrypt as error:
-            raise MissingKey(self.inner.location, str(error)) from None
+            return self._undecrypted(str(error))
+
+    def _undecrypted(self, reason: str) -> str:
+        if self._shows:
+            return f"{UNDECRYPTED}{reason}"
+        raise MissingKey(self.inner.location, reason) from None
 
     def _plain_json(self, text: str, bound_to: str, strict: bool) -> str:
         if not is_encrypted(text):
