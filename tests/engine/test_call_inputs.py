@@ -178,6 +178,27 @@ class Frozen:
         return pay(self.order)
 
 
+class Gateway:
+    @classmethod
+    def pay(cls) -> str:
+        return pay(cls.__name__)
+
+    @classmethod
+    async def pay_there(cls) -> str:
+        return pay(cls.__name__)
+
+
+GATEWAYS = {name: type(name, (Gateway,), {"__module__": __name__}) for name in "ab"}
+
+
+async def by_class_method(ctx: Context, order: Any) -> Any:
+    return await ctx.step("pay", GATEWAYS[order].pay)
+
+
+async def by_async_class_method(ctx: Context, order: Any) -> Any:
+    return await ctx.step("pay", GATEWAYS[order].pay_there)
+
+
 async def by_compare(ctx: Context, order: Any) -> Any:
     return await ctx.step("pay", lambda: "paid", compare={"order": order})
 
@@ -276,6 +297,8 @@ KINDS = [
     by_lfc,
     by_local_function,
     by_method,
+    by_class_method,
+    by_async_class_method,
     by_compare,
     by_child,
     by_named_child,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from signoff import codec
 from signoff.engine.run.current_step import current_attempt
-from signoff.engine.run.fatal_exceptions import as_failure, ends_task
+from signoff.engine.run.fatal_exceptions import as_failure, ends_task, is_stop
 from signoff.engine.run.step_call import StepCall
 from signoff.engine.steps.live_stream import Voice
 from signoff.engine.steps.own_tasks import OwnTask
@@ -33,8 +33,11 @@ from signoff.observability.events import (
     RunInfo,
     ThreadAwaited,
 )
+from signoff.runtime.loggers import own_logger
 
 T = TypeVar("T")
+
+log = own_logger("signoff.worker")
 
 DEFAULT_RETRY = RetryPolicy()
 
@@ -256,7 +259,17 @@ async def _invoke(call: StepCall, threads: StepThreads) -> Any:
     try:
         return await _call(call, given, threads)
     finally:
-        call.given.warn_of_changes(call.name, given, call.shared)
+        _look_for_changes(call, call.given, given)
+
+
+def _look_for_changes(call: StepCall, given: Given, called: Given) -> None:
+    """Warn of what a step has changed. If the check fails, the step does not: a retry would repeat its effect."""
+    try:
+        given.warn_of_changes(call.name, called, call.shared)
+    except BaseException as error:
+        if is_stop(error):
+            raise
+        log.warning("step %r: cannot say whether it changed its arguments or variables: %r", call.name, error)
 
 
 async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:

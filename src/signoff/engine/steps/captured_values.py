@@ -363,21 +363,26 @@ def changed_variables(function: Function, before: Function) -> list[str]:
         function: The function, after it was called.
         before: One that was detached in the same way, and was not called.
     """
+    return list(_changed_variables(function, before, set()))
+
+
+def _changed_variables(function: Function, before: Function | None, seen: set[int]) -> Iterator[str]:
     while isinstance(function, functools.partial) and isinstance(before, functools.partial):
         function = cast("functools.partial[Any]", function).func
         before = cast("functools.partial[Any]", before).func
     if function is before or not isinstance(function, FunctionType) or not isinstance(before, FunctionType):
-        return []
-    changed: list[str] = []
+        return
+    if id(function) in seen:  # it calls itself, or two call each other
+        return
+    seen.add(id(function))
     old = dict(_cells(before))
     for name, value in _cells(function):
         if name not in _owned_by(function):
             continue
         if isinstance(value, FunctionType):
-            changed += changed_variables(value, cast("Function", old.get(name)))
+            yield from _changed_variables(value, cast("Function | None", old.get(name)), seen)
         elif not is_equal(value, old.get(name)):
-            changed.append(name)
-    return changed
+            yield name
 
 
 def is_equal(one: object, other: object) -> bool:

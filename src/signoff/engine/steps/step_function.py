@@ -78,7 +78,7 @@ class Callee:
         self._home, _, self._name = (identity_of(function) or "").partition(":")
         self._tail = _tail(function)
         self._kind: weakref.ref[type] | None = (
-            None  # of a method, the class whose object it was called on last
+            None  # of a method, the class, or that of the object, that it was called on last
         )
         self._names = names = code.co_varnames[int(is_bound) : code.co_argcount]
         self._heads = [f"{json.dumps(name)}:" for name in names]
@@ -100,7 +100,8 @@ class Callee:
         """
         if not self.is_bound:
             return None if name == self._name and home == self._home else self._tail
-        kind = type(cast("MethodType", function).__self__)
+        bound = cast("object", cast("MethodType", function).__self__)
+        kind = bound if isinstance(bound, type) else type(bound)  # a class method's object is its class
         if self._kind is None or self._kind() is not kind:
             self._kind = weakref.ref(kind)
             self._tail = _tail(function)
