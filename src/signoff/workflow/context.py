@@ -23,7 +23,7 @@ from signoff.engine.steps.options import UNSAID, Effect, StepOptions, unknown_op
 from signoff.engine.steps.retry import RetryPolicy
 from signoff.engine.steps.step_function import callee_of
 from signoff.errors import CannotRunHere, ContinueAsNew, OutsideWorkflow, RegistrationError
-from signoff.observability.current_run import current_attempt
+from signoff.observability.current_run import current_attempt, refused
 from signoff.observability.logs import RunLogger
 from signoff.people.questions.actions import Action
 from signoff.people.questions.answer_checks import checked_default
@@ -696,6 +696,20 @@ def current_context() -> Context:
 def run_as(context: Context) -> None:
     """Make ``context`` the current context of the calling code."""
     _running.set(context)
+
+
+def refuse_here(error: OutsideWorkflow) -> OutsideWorkflow:
+    """Note that code asks people where nobody can be asked, and return the error that it is about to get.
+
+    A step then fails, and a run stops retryably, even if the code catches the error.
+    """
+    context = _running.get(None)
+    if context is None or current_attempt.get(None) is not None:
+        return refused(error)
+    execution = context._execution  # pyright: ignore[reportPrivateUsage]
+    if execution.loop.is_running_here():
+        execution.refuse(error)
+    return error
 
 
 def own_step(context: Context, name: str, function: Callable[[], Any], options: StepOptions) -> OwnStepCall:

@@ -10,12 +10,12 @@ from pydantic_ai import ModelRetry, Tool
 
 from signoff.agents.approvals.approval_policy import check_timeout
 from signoff.agents.steps.in_workflow import in_workflow
-from signoff.errors import QuestionCancelled, SignalTimeout
+from signoff.errors import OutsideWorkflow, QuestionCancelled, SignalTimeout
 from signoff.people.questions.business_hours import BusinessHours
 from signoff.people.questions.policies import Escalation
 from signoff.people.questions.policy_options import PolicyOptions, check_policy_options
 from signoff.records.responders import check_names
-from signoff.workflow.context import current_context
+from signoff.workflow.context import Context, current_context, refuse_here
 
 _TYPES: dict[str, dict[str, Any]] = {
     "text": {"type": "string", "minLength": 1},
@@ -109,7 +109,7 @@ def _asking(policy: PolicyOptions) -> Callable[[str, list[AskedField]], Awaitabl
             "additionalProperties": False,
         }
         try:
-            answer = await current_context().wait_for_user(
+            answer = await _context_here().wait_for_user(
                 message,
                 input_type="form",
                 answer_type=form,
@@ -123,6 +123,13 @@ def _asking(policy: PolicyOptions) -> Callable[[str, list[AskedField]], Awaitabl
         return "They did not want to answer." if answer.skipped else answer.value
 
     return ask_user
+
+
+def _context_here() -> Context:
+    try:
+        return current_context()
+    except OutsideWorkflow as error:
+        raise refuse_here(error) from None
 
 
 ask_user = in_workflow(_asking({}))

@@ -21,7 +21,6 @@ from signoff.codec.annotations import readable
 from signoff.engine.run.unawaited_context_calls import Awaited
 from signoff.engine.run.user_code_lines import calling_line
 from signoff.errors import NotAwaited, OutsideWorkflow, RegistrationError
-from signoff.observability.current_run import refused
 from signoff.people.questions.actions import Action
 from signoff.people.questions.answers import Answer
 from signoff.people.questions.business_hours import BusinessHours
@@ -30,7 +29,7 @@ from signoff.people.questions.policy_options import check_policy_options, plain_
 from signoff.people.questions.question import Question
 from signoff.records.responders import check_names
 from signoff.runtime.private_names import agent_run_here
-from signoff.workflow.context import Context
+from signoff.workflow.context import Context, refuse_here
 
 Reason = Literal["approval_required", "await_input", "external_event", "constraints_conflict"]
 Then = Literal["tool", "model"]
@@ -273,10 +272,10 @@ def pause(
     """
     call = _call.get(None)
     if not isinstance(call, _Call):
-        raise refused(OutsideWorkflow("pause(...)", why=call or _place_here()))
+        raise refuse_here(OutsideWorkflow("pause(...)", why=call or _place_here()))
     if agent_run_here() != call.run:
         why = f"{PLACE}, and this is an agent that runs inside such a tool. {INSTEAD}"
-        raise refused(OutsideWorkflow("pause(...)", why=why))
+        raise refuse_here(OutsideWorkflow("pause(...)", why=why))
     if reason not in REASONS:
         raise RegistrationError(f"pause: there is no reason {reason!r}: {', '.join(REASONS)}")
     if then not in get_args(Then):
