@@ -100,7 +100,7 @@ class Callee:
         """
         if not self.is_bound:
             return None if name == self._name and home == self._home else self._tail
-        bound = cast("MethodType", function).__self__
+        bound: object = cast("MethodType", function).__self__
         kind = bound if isinstance(bound, type) else type(bound)  # a class method's object is its class
         if self._kind is None or self._kind() is not kind:
             self._kind = weakref.ref(kind)
