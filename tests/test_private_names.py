@@ -16,7 +16,7 @@ from typing import Any
 import pydantic_ai
 import pytest
 from pydantic import BaseModel, TypeAdapter
-from pydantic_ai import Agent, ModelRetry, RunContext
+from pydantic_ai import Agent, RunContext
 from pydantic_ai._utils import run_in_executor
 from pydantic_ai.durable_exec import BaseDurabilityCapability
 from pydantic_ai.models.test import TestModel
@@ -209,18 +209,6 @@ private_names.before_threads_end(lambda: print(pool.submit(str, 1).result()))
         [sys.executable, "-c", program], check=False, cwd=tmp_path, capture_output=True, text=True
     )
     assert done.stdout == "1\n", f"a process hangs if it does not leave its worker: {done.stderr}"
-
-
-@in_asyncio
-async def test_what_comes_of_a_tool_is_data() -> None:
-    async def refused() -> None:
-        raise ModelRetry("say which")
-
-    async def fine() -> int:
-        return 3
-
-    assert (await private_names.tool_outcome(fine())).result == 3
-    assert (await private_names.tool_outcome(refused())).message == "say which"
 
 
 def test_streams_have_the_profile_of_their_model() -> None:

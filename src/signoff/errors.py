@@ -670,6 +670,30 @@ class NotAsApproved(CannotRunHere):
         self.found = found
 
 
+class ToolCodeMissing(CannotRunHere):
+    """An agent's tool has begun to run, and this code lacks it. Workers with other code try first.
+
+    Nothing is lost: deploy the tool again, then retry the run.
+
+    Attributes:
+        agent: The agent's name.
+        tool: The tool.
+        call_id: The id of the model's call.
+    """
+
+    may_run_elsewhere = True
+
+    def __init__(self, agent: str, tool: str, call_id: str, became: str) -> None:
+        super().__init__(
+            f"{agent} has begun to run the tool {tool!r} (call {call_id!r}), which {became} in this code. Only its own "
+            "code can continue it: deploy that again, with the name and the parameters that the tool had, then retry "
+            "the run. Nothing is lost meanwhile"
+        )
+        self.agent = agent
+        self.tool = tool
+        self.call_id = call_id
+
+
 class UnknownWorkflow(WorkflowError):
     """A run's workflow is not registered in this process."""
 

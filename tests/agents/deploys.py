@@ -14,11 +14,12 @@ from pydantic_ai.toolsets import ExternalToolset
 
 import signoff
 from signoff import AsyncClient, Context, Signoff
-from signoff.agents import Durable, in_workflow, pause
+from signoff.agents import Durable, in_workflow, pause, tool_options
 from signoff.records import Promise
 from signoff.stores.sqlite.store import SqliteStore
 from tests.agents.scripts import Script, returns
 from tests.agents.test_histories import check, is_accepted
+from tests.places import NewStore
 from tests.support import until
 
 Act = Callable[[], str]
@@ -33,20 +34,21 @@ class Deploy:
     """A process with the code of its time.
 
     Args:
+        place: The folder of its store, or the function that opens it.
         parts: Returns the tools or toolsets of the agent, which note what they do.
         given: A history that ends in calls.
     """
 
     def __init__(
         self,
-        folder: Path,
+        place: Path | NewStore,
         script: Script,
         parts: Parts,
         *,
         given: Sequence[ModelMessage] = (),
         **options: Any,
     ) -> None:
-        self.app = Signoff(SqliteStore(folder / "signoff.db"))
+        self.app = Signoff(SqliteStore(place / "signoff.db") if isinstance(place, Path) else place())
         self.done: list[str] = []
         self.messages: list[ModelMessage] = []
         durable = Durable(operators=["user:olga"], **options)
@@ -91,7 +93,7 @@ class Kind:
         answer: What is answered.
         is_external: Whether somebody else runs it.
         is_inline: Whether its body is workflow code.
-        is_run: Whether the answer is for the tool, which runs then.
+        is_run: Whether the tool runs after the answer.
         tool: Options of the tool.
         options: Options of ``Durable``.
     """
@@ -177,14 +179,21 @@ KINDS = {
     "in the body, barrier": Kind(requires, options={"barrier": True}),
     "deferred": Kind(defers, **FROM_OUTSIDE),
     "external": Kind(acts, is_external=True, **FROM_OUTSIDE),
-    "pause": Kind(leaves_for_itself),
     "pause for the model": Kind(leaves_for_the_model, "x", is_run=False),
 }
+BEGUN = {
+    "pause": Kind(leaves_for_itself),
+    "pause of a tool that writes": Kind(
+        leaves_for_itself, tool={"metadata": tool_options(side_effects="external")}
+    ),
+    "workflow code": Kind(waits, is_inline=True),
+}
+"""How a call comes to have a question open after its body has begun."""
 
 
-async def asked_before_a_deploy(folder: Path, script: Script, old: Kind, **options: Any) -> None:
+async def asked_before_a_deploy(place: Path | NewStore, script: Script, old: Kind, **options: Any) -> None:
     """Ask with the old code, and answer while no worker is up."""
-    deploy = Deploy(folder, script, old.after("none"), **old.options, **options)
+    deploy = Deploy(place, script, old.after("none"), **old.options, **options)
     async with AsyncClient(deploy.app) as client:
         async with deploy.app.worker():
             await client.start(deploy.work, id="r")

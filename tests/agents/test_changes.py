@@ -1,7 +1,8 @@
-"""A tool that was renamed or takes other arguments since a person was asked: an operator says what to run."""
+"""A tool that has changed since its call, which has not begun: an operator decides what to run."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,12 @@ import pytest
 from pydantic import AfterValidator
 from pydantic_ai import RunContext, Tool
 from pydantic_ai.exceptions import ModelRetry
-from pydantic_ai.messages import ModelRequest, UserPromptPart
+from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
 from pydantic_ai.toolsets import FunctionToolset
 
-import signoff
 from signoff import AsyncClient
-from signoff.agents import ToolCall, in_workflow
-from signoff.agents.approvals.operator_questions import AS_BEFORE, NOTHING, RESULT
+from signoff.agents import ToolCall
+from signoff.agents.approvals.operator_questions import AS_BEFORE, NOTHING
 from signoff.records import Promise
 from tests.agents.deploys import (
     CHANGES,
@@ -31,13 +31,18 @@ from tests.agents.deploys import (
 )
 from tests.agents.scripts import Script, Turn, asked, calls, says
 from tests.halves import sample
-from tests.support import in_asyncio, until
+from tests.places import NewStore
+from tests.support import comes, doomed_worker, in_asyncio, rebuilt, until
+
+NOT_BEGUN = {name: kind for name, kind in KINDS.items() if kind.is_run}
+GONE = "no longer exists"
+OTHER = "takes other arguments now"
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("kind", sample(KINDS, every=4))
+@pytest.mark.parametrize("kind", sample(NOT_BEGUN, every=4))
 @in_asyncio
-async def test_an_answer_about_a_tool_that_has_changed_asks_an_operator_what_to_run(
+async def test_a_call_that_has_not_begun_asks_an_operator_what_to_run(
     tmp_path: Path, kind: str, change: str
 ) -> None:
     old = KINDS[kind]
@@ -47,35 +52,26 @@ async def test_an_answer_about_a_tool_that_has_changed_asks_an_operator_what_to_
     async with AsyncClient(new.app) as client, new.app.worker():
         question = await new.question(client)
         shown = asked(question)
-        gone = change in ("renamed", "removed")
-        assert ("is not there any more" if gone else "takes other arguments by now") in shown["text"]
+        assert (GONE if change in ("renamed", "removed") else OTHER) in shown["text"]
         fitting = {"renamed": ["delete"], "widened": ["remove"]}.get(change, [])
-        result = [] if old.is_run else [RESULT]
-        back = [AS_BEFORE] if old.is_run else []
-        assert [each["value"] for each in shown["options"]] == [*result, *fitting, *back, NOTHING]
-        assert (
-            change != "widened" or "force=true" in shown["options"][len(result)]["label"] or old.is_external
-        )
+        assert [each["value"] for each in shown["options"]] == [*fitting, AS_BEFORE, NOTHING]
+        assert change != "widened" or "force=true" in shown["options"][0]["label"]
         assert (shown["metadata"]["tool"], shown["metadata"]["arguments"]) == REMOVE
-        assert "ana" in str(shown["metadata"]), "who has answered"
+        assert shown["metadata"]["approved_by"] == "ana"
         assert question.assignees == ("user:olga",)
         assert new.done == [], "nothing runs before somebody has seen with which arguments"
         assert len(script.asked) == 1, "nothing goes to the model"
-        run = await client.get("r")
         await client.answer(question.id, (fitting or [NOTHING])[0], user_id="olga")
-        if fitting and not old.is_run:  # it asks anew
-            await client.answer((await new.question(client)).id, old.answer, user_id="ana")
-        ((name, content, outcome),) = await run.result(60)
+        ((name, content, outcome),) = await (await client.get("r")).result(60)
         assert name == "remove"
         ran = f"{(fitting or [''])[0]} a{' True' if change == 'widened' else ''}"
-        assert new.done == ([ran] if fitting and old.is_run else [])
+        assert new.done == ([ran] if fitting else [])
         returned = await new.checked()
         if not fitting:
             assert (outcome, new.told()) == ("denied", [])
             assert "was not run" in content
             return
-        assert outcome == "success"
-        assert content == (ran.replace("e a", "ed a") if old.is_run else "x")
+        assert (outcome, content) == ("success", ran.replace("e a", "ed a"))
         assert returned.metadata["signoff"] == {
             "arguments": {"path": "a"},
             "tool": fitting[0],
@@ -84,6 +80,120 @@ async def test_an_answer_about_a_tool_that_has_changed_asks_an_operator_what_to_
         assert fitting[0] in new.told()[0]
     await new.app.store.close()
     assert len(script.asked) == 2
+
+
+@pytest.mark.parametrize("choice", sample(["delete", AS_BEFORE, NOTHING]))
+@in_asyncio
+async def test_an_operator_decides_about_a_changed_call_in_every_store(
+    new_store: NewStore, choice: str
+) -> None:
+    old, script = KINDS["approval"], Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(new_store, script, old)
+    new = Deploy(new_store, script, old.after("renamed"))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await new.question(client)
+        await client.answer(question.id, choice, user_id="olga")
+        if choice == AS_BEFORE:
+            question = await until(new.app, lambda: asked_after(client, question.id))
+        else:
+            await (await client.get("r")).result(60)
+    await new.app.store.close()
+    assert new.done == (["delete a"] if choice == "delete" else [])
+    if choice == AS_BEFORE:
+        back = Deploy(new_store, script, old.after("none"))
+        async with AsyncClient(back.app) as client, back.app.worker():
+            await client.answer(question.id, AS_BEFORE, user_id="olga")
+            await (await client.get("r")).result(60)
+        await back.app.store.close()
+        assert back.done == ["remove a"]
+
+
+@pytest.mark.parametrize("choice", sample(["delete", AS_BEFORE, NOTHING]))
+@pytest.mark.parametrize("kind", sample([*NOT_BEGUN, "workflow code"]))
+@in_asyncio
+async def test_either_code_replays_any_length_of_an_operators_journal(
+    tmp_path: Path, kind: str, choice: str
+) -> None:
+    """So a process may crash, or be deployed and rolled back, at any time."""
+    old = KINDS.get(kind) or Kind(acts, is_inline=True, tool={"requires_approval": True})
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    new = Deploy(tmp_path, script, old.after("renamed"), **old.options)
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await new.question(client)
+        await client.answer(question.id, choice, user_id="olga")
+        if choice == AS_BEFORE:
+            again = await until(new.app, lambda: asked_after(client, question.id))
+            await client.answer(again.id, "delete", user_id="olga")
+        await (await client.get("r")).result(60)
+        assert new.done == ([] if choice == NOTHING else ["delete a"])
+        record, entries = await client.backend.get_run("r"), await new.app.store.read_journal("r")
+        deploys = [new]
+        if kind != "workflow code" or choice == NOTHING:
+            gone = Deploy(tmp_path, script, old.after("removed"), **old.options)
+            deploys += [gone, Deploy(tmp_path, script, old.after("none"), **old.options)]
+        for deploy in deploys:
+            for length in range(1, len(entries)):
+                async with rebuilt(deploy.app, record, entries[:length]) as execution:
+                    assert execution.failure is None, f"at {length}: {entries[length]}: {execution.failure}"
+            assert said_in(deploy.messages) == said_in(new.messages)
+    await new.app.store.close()
+
+
+def said_in(messages: list[ModelMessage]) -> list[tuple[Any, ...]]:
+    parts = [part for message in messages for part in message.parts]
+    return [
+        (part.part_kind, getattr(part, "content", None), getattr(part, "metadata", None)) for part in parts
+    ]
+
+
+@pytest.mark.parametrize("is_inline", [False, True], ids=["plain", "workflow code"])
+@in_asyncio
+async def test_workflow_code_that_waits_for_its_approval_has_not_begun(
+    tmp_path: Path, is_inline: bool
+) -> None:
+    """A tool that was plain, or is now, has changed."""
+    old = Kind(acts, is_inline=not is_inline, tool={"requires_approval": True})
+    new_kind = Kind(acts, is_inline=is_inline, tool={"requires_approval": True})
+    script = Script(calls(REMOVE), says("done"))
+    await asked_before_a_deploy(tmp_path, script, old)
+    new = Deploy(tmp_path, script, new_kind.after("none"))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await new.question(client)
+        assert (OTHER in asked(question)["text"], new.done) == (True, [])
+        await client.answer(question.id, "remove", user_id="olga")
+        assert await (await client.get("r")).result(60) == [["remove", "removed a", "success"]]
+    await new.app.store.close()
+    assert new.done == ["remove a"]
+
+
+@in_asyncio
+async def test_a_call_whose_worker_died_before_it_was_journaled_has_not_begun(tmp_path: Path) -> None:
+    """The tool may be repeated, so that what it has done counts no more than an attempt."""
+    script = Script(calls(REMOVE), says("done"))
+    begun: list[str] = []
+
+    async def hangs(ctx: RunContext[None], act: Callable[[], str]) -> str:
+        begun.append("begun")
+        return await asyncio.Event().wait()
+
+    old = Deploy(tmp_path, script, Kind(hangs).after("none"))
+    async with AsyncClient(old.app) as client, doomed_worker(old.app):
+        await client.start(old.work, id="r")
+        await comes(lambda: is_true(begun))
+    await old.app.store.close()
+    new = Deploy(tmp_path, script, Kind(acts).after("renamed"))
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await new.question(client)
+        assert "approved_by" not in asked(question)["metadata"]
+        await client.answer(question.id, "delete", user_id="olga")
+        assert await (await client.get("r")).result(60) == [["remove", "deleted a", "success"]]
+    await new.app.store.close()
+    assert new.done == ["delete a"]
+
+
+async def is_true(found: object) -> bool:
+    return bool(found)
 
 
 @pytest.mark.parametrize("kind", sample(KINDS, every=4))
@@ -131,24 +241,24 @@ async def asked_after(client: AsyncClient, id: str) -> Promise | None:
     return next((each for each in (await client.questions()).items if each.id != id), None)
 
 
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if not kind.is_run])
 @in_asyncio
-async def test_an_operator_may_let_the_model_have_a_result_that_has_come(tmp_path: Path, kind: str) -> None:
+async def test_a_result_from_outside_stands_whatever_became_of_its_tool(
+    tmp_path: Path, kind: str, change: str
+) -> None:
     old = KINDS[kind]
     script = Script(calls(REMOVE), says("done"))
     await asked_before_a_deploy(tmp_path, script, old)
-    new = Deploy(tmp_path, script, old.after("widened"), **old.options)
+    new = Deploy(tmp_path, script, old.after(change), **old.options)
     async with AsyncClient(new.app) as client, new.app.worker():
-        question = await new.question(client)
-        assert asked(question)["metadata"]["result"] == "x"
-        await client.answer(question.id, RESULT, user_id="olga")
         assert await (await client.get("r")).result(60) == [["remove", "x", "success"]]
         await new.checked()
     await new.app.store.close()
 
 
 @pytest.mark.parametrize("change", ["renamed", "removed", "widened"])
-@pytest.mark.parametrize("kind", sample(KINDS, every=4))
+@pytest.mark.parametrize("kind", sample(NOT_BEGUN, every=4))
 @in_asyncio
 async def test_an_operator_is_asked_about_the_calls_of_a_given_history_too(
     tmp_path: Path, kind: str, change: str
@@ -159,14 +269,13 @@ async def test_an_operator_is_asked_about_the_calls_of_a_given_history_too(
     new = Deploy(tmp_path, script, old.after(change), given=given, **old.options)
     async with AsyncClient(new.app) as client, new.app.worker():
         question = await new.question(client)
-        became = "takes other arguments by now" if change == "widened" else "is not there any more"
-        assert became in asked(question)["text"]
+        assert (OTHER if change == "widened" else GONE) in asked(question)["text"]
         assert new.done == []
         fitting = {"renamed": "delete", "widened": "remove"}.get(change)
-        await client.answer(question.id, (fitting or NOTHING) if old.is_run else RESULT, user_id="olga")
+        await client.answer(question.id, fitting or NOTHING, user_id="olga")
         await (await client.get("r")).result(60)
         ran = f"{fitting} a{' True' if change == 'widened' else ''}"
-        assert new.done == ([ran] if old.is_run and fitting else [])
+        assert new.done == ([ran] if fitting else [])
         await new.checked()
     await new.app.store.close()
 
@@ -195,36 +304,6 @@ async def test_what_was_shown_stays_what_was_shown_when_the_tool_is_gone(
         await client.answer(question.id, NOTHING, user_id="olga")
         ((_, _, outcome),) = await (await client.get("r")).result(60)
         assert outcome == "denied"
-    await new.app.store.close()
-
-
-# Workflow code
-
-
-@in_asyncio
-async def test_workflow_code_goes_on_whatever_is_said_of_what_it_takes(tmp_path: Path) -> None:
-    def parts(description: str) -> Parts:
-        async def remove(path: str) -> str:
-            await signoff.current_context().wait_for_user("Sure?")
-            return "removed"
-
-        def made(done: list[str]) -> dict[str, Any]:
-            remove.__doc__ = f"""Remove.
-
-            Args:
-                path: {description}
-            """
-            return {"tools": [Tool(in_workflow(remove))]}
-
-        return made
-
-    old = Kind(acts)
-    old.after = lambda change: parts("a file")  # type: ignore[method-assign]
-    script = Script(calls(REMOVE), says("done"))
-    await asked_before_a_deploy(tmp_path, script, old)
-    new = Deploy(tmp_path, script, parts("what is to go"))
-    async with AsyncClient(new.app) as client, new.app.worker():
-        assert await (await client.get("r")).result(60) == [["remove", "removed", "success"]]
     await new.app.store.close()
 
 
@@ -371,22 +450,15 @@ async def test_a_chosen_tool_that_changes_before_the_choice_is_made_is_asked_abo
     await new.app.store.close()
 
 
-@pytest.mark.parametrize("kind", ["pause", "in the body", "barrier"])
 @in_asyncio
-async def test_a_chosen_tool_that_goes_before_it_runs_is_asked_about_and_one_that_has_run_is_not(
-    tmp_path: Path, kind: str
-) -> None:
-    old = KINDS[kind]
-    waits_again = KINDS["pause for the model"]
-    script = Script(calls(REMOVE), says("done"))
+async def test_a_chosen_tool_that_has_returned_stands_whatever_became_of_it(tmp_path: Path) -> None:
+    old, script = KINDS["barrier"], Script(calls(REMOVE), says("done"))
     await asked_before_a_deploy(tmp_path, script, old)
+    waits_again = KINDS["pause for the model"]
     await deployed(tmp_path, script, waits_again.after("renamed"), "delete", "olga")
     await deployed(tmp_path, script, waits_again.after("renamed"), "kept", "ana")
     new = Deploy(tmp_path, script, waits_again.after("none"))
     async with AsyncClient(new.app) as client, new.app.worker():
-        question = await new.question(client)
-        assert "has called delete, which is not there any more" in asked(question)["text"]
-        await client.answer(question.id, RESULT, user_id="olga")
         assert await (await client.get("r")).result(60) == [["remove", "kept", "success"]]
         returned = await new.checked()
         assert returned.metadata["signoff"]["tool"] == "delete"
@@ -418,7 +490,7 @@ async def test_what_a_chosen_tool_wants_of_the_model_is_told_of_the_call_that_it
         raise ModelRetry("another one")
 
     script = Script(calls(REMOVE), says("done"))
-    await asked_before_a_deploy(tmp_path, script, KINDS["pause"])
+    await asked_before_a_deploy(tmp_path, script, KINDS["approval"])
     new = Deploy(tmp_path, script, lambda done: {"tools": [Tool(delete)]})
     async with AsyncClient(new.app) as client, new.app.worker():
         await client.answer((await new.question(client)).id, "delete", user_id="olga")
@@ -427,26 +499,3 @@ async def test_what_a_chosen_tool_wants_of_the_model_is_told_of_the_call_that_it
         assert "another one" in str(content)
         await new.checked()
     await new.app.store.close()
-
-
-@in_asyncio
-async def test_what_came_of_a_chosen_tool_stands_whatever_became_of_it(tmp_path: Path) -> None:
-    outside = KINDS["external"]
-    script = Script(calls(REMOVE), calls(REMOVE), says("done"))
-    await asked_before_a_deploy(tmp_path, script, outside)
-    await deployed(tmp_path, script, outside.after("renamed"), "delete", "olga")
-    await deployed(tmp_path, script, outside.after("renamed"), {"result": "y"}, "ana")
-    both = Deploy(tmp_path, script, outside.after("renamed"))
-    async with AsyncClient(both.app) as client, both.app.worker():
-        await until(both.app, lambda: is_asked(script, 2))
-    await both.app.store.close()
-    new = Deploy(tmp_path, script, KINDS["external"].after("removed"))
-    async with AsyncClient(new.app) as client, new.app.worker():
-        found = await (await client.get("r")).result(60)
-        assert found[0] == ["remove", "y", "success"]
-        assert found[1][2] == "retried"  # the model is told that there is no such tool
-    await new.app.store.close()
-
-
-async def is_asked(script: Script, times: int) -> bool:
-    return len(script.asked) >= times

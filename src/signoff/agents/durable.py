@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, cast
 
 from pydantic_ai import CallToolsNode, RunContext, ToolDefinition
 from pydantic_ai.agent import AbstractAgent, EventStreamHandler
@@ -42,9 +42,9 @@ from signoff.agents.approvals.approval_policy import Policy, check_policy, may_a
 from signoff.agents.approvals.approval_predicates import asking_on_failure
 from signoff.agents.approvals.approved_toolset import AsApproved, Running, running_call
 from signoff.agents.approvals.call_state import GIVEN_MODEL, held, hold, let_go
+from signoff.agents.approvals.called_tools import known_tools, record_tools
 from signoff.agents.approvals.recorded_edits import EDITED, as_edited
 from signoff.agents.approvals.tool_arguments import plain
-from signoff.agents.approvals.tool_changes import Known
 from signoff.agents.pausing.pause import INSTEAD, without_pauses
 from signoff.agents.steps.deps import Copy, GivenDeps
 from signoff.agents.steps.dynamic_toolsets import facts_of, witness
@@ -52,7 +52,6 @@ from signoff.agents.steps.live_model_text import speaking
 from signoff.agents.steps.step_backend import RETRY, Config, StepBackend, config_of
 from signoff.agents.steps.tools import KEY, NEEDS_APPROVAL, Calling, calling
 from signoff.agents.steps.truncated_responses import WholeAnswers
-from signoff.agents.steps.turn_record import note_call
 from signoff.agents.steps.unawaited_tools import check_awaits
 from signoff.engine.steps.options import check_retry
 from signoff.engine.steps.retry import RetryPolicy
@@ -66,9 +65,6 @@ from signoff.runtime.loggers import own_logger
 from signoff.workflow.context import Context, current_context
 
 log = own_logger("signoff.agents")
-
-GIVEN: Final = "signoff.given_calls"
-"""The patch of runs that look at the calls which a given history ends in before their tools are looked for."""
 
 DepsFactory = Callable[[Any], Any]
 
@@ -387,7 +383,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Record what was known of the tools that the model calls, as they may have changed when people answer."""
         calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
         if self.in_durable_context and calls:
-            await Gate.of(self, ctx).record(calls, held().known)
+            await record_tools(self, ctx, calls)
         return response
 
     async def before_node_run(
@@ -397,8 +393,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         if self.in_durable_context and isinstance(node, CallToolsNode):
             calls = [part for part in node.model_response.parts if isinstance(part, ToolCallPart)]
             is_given = any(call.tool_name not in held().known for call in calls)
-            if is_given and ctx.tool_manager is not None and current_context().patched(GIVEN):
-                await _known_of(Gate.of(self, ctx), calls)
+            if is_given and ctx.tool_manager is not None:
+                await known_tools(self, ctx, calls)
         return node
 
     # Within the hooks of all other capabilities: it is innermost, and hooks come before what wraps.
@@ -428,7 +424,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Note what an edit is before hooks change it."""
         edit = held().edits.get(call.tool_call_id) if _here() is not None else None
         if edit is not None:
-            edit.validated = (await Gate.of(self, ctx).seen(call, args)).shown
+            edit.validated = (await Gate.of(self, ctx).arguments.seen(call, args)).shown
         return args
 
     async def before_tool_execute(
@@ -442,9 +438,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Have people decide again on what hooks have changed since they decided."""
         if _here() is None or call.tool_call_id not in held().decided:
             return args
-        gate = Gate.of(self, ctx)
-        known = await _known_of(gate, [call])
-        return await gate.check_unchanged(call, tool_def, args, known[call.tool_name])
+        known = await known_tools(self, ctx, [call])
+        return await Gate.of(self, ctx).check_unchanged(call, tool_def, args, known[call.tool_name])
 
     async def wrap_tool_execute(
         self,
@@ -469,10 +464,6 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             with running_call(Running(gate, call, tool_def, known)):
                 return await handler(arguments)
 
-        async def through_pauses(arguments: dict[str, Any]) -> Any:
-            note_call(call.tool_call_id)
-            return await gate.run_through_pauses(call, arguments, handled)
-
         agreed = _agreed_of(ctx.tool_call_metadata if ctx.tool_call_approved else None)
 
         def about() -> dict[str, Any]:
@@ -480,9 +471,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
         with calling(Calling(ctx.tool_call_approved, about, tuple(agreed.get(ASSIGNEES, ())))):
             if not ctx.tool_call_approved:
-                known = await _known_of(gate, [call])
-                return await gate.run(call, tool_def, args, through_pauses, known[call.tool_name])
-            note_call(call.tool_call_id)
+                known = await known_tools(self, ctx, [call])
+                return await gate.run(call, tool_def, args, handled, known[call.tool_name])
             try:
                 return await gate.run_agreed(call, args, handled, agreed)
             except CallDeferred as deferred:
@@ -490,8 +480,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
                     raise
                 # what has come back from behind the barrier does not come back again
                 held().validated[call.tool_call_id] = args
-                result = await _from_outside(gate, call, deferred)
-                return as_edited(result, agreed.get(EDITED))
+                return as_edited(await gate.result_of(call, deferred), agreed.get(EDITED))
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[AgentDepsT], *, requests: DeferredToolRequests
@@ -499,29 +488,15 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Ask about calls that come together: behind a barrier, or deferred while they were checked."""
         if not self.in_durable_context:
             return None
-        gate = Gate.of(self, ctx)
-        await _known_of(gate, requests.approvals)
-        return await gate.resolve(requests)
+        await known_tools(self, ctx, requests.approvals)
+        return await Gate.of(self, ctx).resolve(requests)
 
     def recorded(self, payload: object) -> Any:
         """Return, or raise, what a tool call's step has recorded."""
         return self._unwrap_tool_result(JSON_CODEC.load(CallToolResult, payload))
 
-    def payload_of(self, result: CallToolResult) -> object:
-        """Return what is recorded of a tool call's result. Raises NotSerializable."""
-        return self._encode(CallToolResult, result)
-
 
 _at_step_of: contextvars.ContextVar[Durable[Any]] = contextvars.ContextVar("signoff_agent_step")
-
-
-async def _known_of(gate: Gate, calls: Sequence[ToolCallPart]) -> dict[str, Known]:
-    """Return what was known of tools when they were called; of those in a given history, what is known now."""
-    known = held().known
-    given = [call for call in calls if call.tool_name not in known]
-    if given:
-        await gate.record(given, known)
-    return known
 
 
 def _here() -> Context | None:
@@ -587,12 +562,6 @@ def _is_replaying() -> bool:
 def _asked_here(definition: ToolDefinition) -> ToolDefinition:
     metadata = {**(definition.metadata or {}), NEEDS_APPROVAL: definition.kind}
     return replace(definition, kind="function", metadata=metadata)
-
-
-async def _from_outside(gate: Gate, call: ToolCallPart, deferred: CallDeferred) -> Any:
-    metadata = {call.tool_call_id: deferred.metadata or {}}
-    results = await gate.resolve(DeferredToolRequests(calls=[call], metadata=metadata))
-    return results.calls[call.tool_call_id]
 
 
 def _agreed_of(metadata: object) -> Mapping[str, Any]:

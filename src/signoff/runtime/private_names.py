@@ -12,7 +12,7 @@ import ctypes
 import gc
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context
 from types import FrameType
@@ -200,16 +200,6 @@ def enable_threads() -> None:
     from pydantic_ai._utils import _disable_threads  # pyright: ignore[reportPrivateUsage]
 
     _disable_threads.set(False)
-
-
-async def tool_outcome(body: Awaitable[object]) -> Any:
-    """Await a tool's body. Returns what came of it, also of an exception that means something to an agent, as data.
-
-    Its type is ``pydantic_ai.durable_exec.CallToolResult``, whose members have no public names.
-    """
-    from pydantic_ai.durable_exec._toolset import wrap_tool_call_result
-
-    return await wrap_tool_call_result(body)
 
 
 def profile_of(stream: object) -> Mapping[str, object]:

@@ -614,16 +614,16 @@ class Context:
         """
         return self._execution.is_patched(id)
 
-    def cannot_run_here(self, reason: str) -> NoReturn:
+    def cannot_run_here(self, reason: str | CannotRunHere) -> NoReturn:
         """Stop the run on this worker: it fails and can be retried, even if the code catches the error.
 
         Args:
-            reason: What is missing here, and how to provide it.
+            reason: What is missing here, and how to provide it; or an error of a subclass that says so.
 
         Raises:
             CannotRunHere: Always. Calls made after it are ignored.
         """
-        error = CannotRunHere(reason)
+        error = CannotRunHere(reason) if isinstance(reason, str) else reason
         self._execution.refuse(error)
         raise error
 

@@ -1,4 +1,4 @@
-"""What really ran, where people have changed arguments or chosen another tool."""
+"""Records edited arguments and substituted tools in the message history."""
 
 from __future__ import annotations
 
@@ -7,30 +7,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from pydantic_ai.messages import ToolCallPart, ToolReturn
+from pydantic_ai.messages import ToolReturn
 from pydantic_ai.tools import ToolDenied
 
 from signoff.agents.approvals.operator_questions import Choice
 
 EDITED: Final = "signoff"
-"""Under which name the metadata of a tool's return has what a person changed."""
-
-
-def chosen_call(call: ToolCallPart, sent: Mapping[str, Any], choice: Choice) -> ToolCallPart:
-    """Return the call of a tool that was chosen instead of the one that the model has called."""
-    return replace(call, tool_name=choice.tool, args=dict(sent))
+"""The key in the metadata of a tool's return under which a person's changes stand."""
 
 
 def as_chosen(
     result: Any, sent: Mapping[str, Any], choice: Choice, edit: Mapping[str, Any] | None = None
 ) -> Any:
-    """Say in the history which tool was chosen, and by whom."""
+    """Record in a result which tool an operator has chosen."""
     chosen = {"arguments": dict(sent), "tool": choice.tool, "chosen_by": choice.by}
     return as_edited(result, {**(edit or {}), **chosen})
 
 
 def as_edited(result: Any, edit: Mapping[str, Any] | None) -> Any:
-    """Say in the history what really ran, where a person has changed the arguments, or has chosen another tool."""
+    """Record in a result the arguments, and the tool, that people have changed."""
     if edit is None or isinstance(result, ToolDenied):
         return result
     returned = cast(
@@ -42,8 +37,8 @@ def as_edited(result: Any, edit: Mapping[str, Any] | None) -> Any:
     else:
         note = f"The person who approved this call changed its arguments; it ran with {ran}."
     content = returned.content
-    said = [note] if content is None else [note, *([content] if isinstance(content, str) else content)]
+    notes = [note] if content is None else [note, *([content] if isinstance(content, str) else content)]
     metadata = {EDITED: dict(edit)}
     if returned.metadata is not None:
         metadata["tool"] = returned.metadata
-    return replace(returned, content=said, metadata=metadata)
+    return replace(returned, content=notes, metadata=metadata)

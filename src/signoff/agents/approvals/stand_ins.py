@@ -1,4 +1,8 @@
-"""Stand-ins for tools that changed: they give what calls have returned before, so that a replay comes to its end."""
+"""Stand-ins for changed tools: they return recorded results, so that a replay does not need the old code.
+
+One rule holds for a tool that has changed since the model called it. A call that has not begun asks an operator. A body
+that has begun needs its code: the run stops, and can be retried once that code is deployed.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,11 @@ from signoff.agents.approvals.tool_arguments import sent_in
 from signoff.agents.approvals.tool_changes import (
     Change,
     Known,
-    ToolChanged,
     change_between,
     changed,
-    known_of,
+    code_missing,
 )
-from signoff.agents.pausing.pause import noted
+from signoff.agents.pausing.pause import is_answered
 from signoff.agents.steps.in_workflow import is_inline
 from signoff.agents.steps.step_backend import outcome_of
 from signoff.agents.steps.tools import step_options_of
@@ -34,13 +37,13 @@ if TYPE_CHECKING:
 def stand_in(
     tools: ToolManager[Any], known: Mapping[str, Known], durable: Durable[Any], step: int | None = None
 ) -> None:
-    """Put something in the place of each tool that is not what it was when the model called it.
+    """Replace each tool that has changed since the model called it.
 
     Args:
-        tools: Those of this step of the agent.
-        known: What was known of them then, by name.
-        durable: Whose steps run them.
-        step: Of which step of the agent the calls are, if not of that for which the tools were listed.
+        tools: The tools of this step of the agent.
+        known: The facts of the called tools, by name.
+        durable: The agent's capability.
+        step: The step of the agent that made the calls, if the tools were listed for another one.
     """
     now = tools_now(tools)
     found: dict[str, ToolsetTool[Any]] = {}
@@ -55,7 +58,7 @@ def stand_in(
 
 
 def tools_now(tools: ToolManager[Any]) -> dict[str, ToolsetTool[Any]]:
-    """Return the tools that are really there, also those behind a stand-in."""
+    """Return the tools of this code, including those behind a stand-in."""
     found = {
         name: tool.toolset.now if isinstance(tool.toolset, _StandIn) else tool
         for name, tool in (tools.tools or {}).items()
@@ -64,7 +67,7 @@ def tools_now(tools: ToolManager[Any]) -> dict[str, ToolsetTool[Any]]:
 
 
 def change_in(tools: ToolManager[Any], name: str) -> Change | None:
-    """Say what became of a tool since the model called it; None: nothing."""
+    """Return how a tool has changed since the model called it; None: it has not."""
     tool = (tools.tools or {}).get(name)
     if tool is None:
         return "gone"
@@ -72,28 +75,25 @@ def change_in(tools: ToolManager[Any], name: str) -> Change | None:
 
 
 def runs_inline(tools: ToolManager[Any], name: str) -> bool:
-    """Whether a tool's body is workflow code, or was when the model called it."""
+    """Whether a tool's body was workflow code when the model called it."""
     tool = (tools.tools or {}).get(name)
     if tool is None:
         return False
     return tool.toolset.is_inline if isinstance(tool.toolset, _StandIn) else is_inline(tool, name)
 
 
-def manager_for(
-    tools: ToolManager[Any], name: str, known: Known | None, durable: Durable[Any]
+def manager_of_chosen(
+    tools: ToolManager[Any], name: str, known: Known, durable: Durable[Any]
 ) -> ToolManager[Any]:
-    """Return a manager for one call of a tool: nothing stands in, but for it, if it has changed since it was chosen.
+    """Return a manager for a tool that an operator has chosen. It has a stand-in if that tool has changed since.
 
     Args:
-        tools: Those of this step of the agent.
-        name: The tool.
-        known: What was known of it when it was chosen; None: nobody has written it down.
-        durable: Whose steps run it.
+        tools: The tools of this step of the agent.
+        name: The chosen tool.
+        known: Its facts when it was offered.
+        durable: The agent's capability.
     """
-    now = tools_now(tools)
-    if known is None:
-        known = Known("") if name not in now else known_of(tools, now[name], (), durable.approvals)[0]
-    manager = replace(tools, toolset=_toolset_now(tools), tools=now)
+    manager = replace(tools, toolset=_toolset_now(tools), tools=tools_now(tools))
     stand_in(manager, {name: known}, durable)
     return manager
 
@@ -104,7 +104,7 @@ def _toolset_now(tools: ToolManager[Any]) -> AbstractToolset[Any]:
 
 @dataclass
 class _WithStandIns(WrapperToolset[Any]):
-    """The tools of one step of the agent, with those that stand in."""
+    """The tools of one step of the agent, with the stand-ins."""
 
     found: dict[str, ToolsetTool[Any]]
     step: int
@@ -113,7 +113,7 @@ class _WithStandIns(WrapperToolset[Any]):
         toolset = await self.wrapped.for_run_step(ctx)
         if ctx.run_step == self.step:
             return replace(self, wrapped=toolset)
-        return toolset  # the model has not called anything in the next step
+        return toolset  # in the next step the model has not called anything yet
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         return {**await self.wrapped.get_tools(ctx), **self.found}
@@ -128,11 +128,11 @@ class _WithStandIns(WrapperToolset[Any]):
 
 
 class _StandIn(AbstractToolset[Any]):
-    """Gives what a call has returned before its tool changed, or says that it was not run.
+    """Returns the recorded result of a call whose tool has changed, or reports that the call did not run.
 
     Attributes:
-        change: What became of the tool.
-        now: What has its name now, if anything has.
+        change: How the tool has changed.
+        now: The tool of that name in this code, if there is one.
         is_inline: Whether its body was workflow code.
     """
 
@@ -146,7 +146,7 @@ class _StandIn(AbstractToolset[Any]):
         self.is_inline = known.is_inline
 
     def as_tool(self, name: str, tools: ToolManager[Any]) -> ToolsetTool[Any]:
-        """Return it as a tool that takes whatever its calls have."""
+        """Return it as a tool that accepts the arguments of all recorded calls."""
         known = self._known
         retries = tools.default_max_retries if known.max_retries is None else known.max_retries
         return ToolsetTool(
@@ -167,29 +167,30 @@ class _StandIn(AbstractToolset[Any]):
         return {}
 
     async def _check(self, ctx: RunContext[Any], /, **args: Any) -> None:
-        """Say again what was said of a call's arguments."""
+        """Repeat the recorded result of validating a call."""
         problem = self._known.refused.get(ctx.tool_call_id or "")
         if problem is not None:
             raise ModelRetry(problem)
         if self._known.is_checked:
             name = self._step_name(ctx.tool_name or "")
-            self._durable.recorded(await current_context().step(f"{name}:validate", _fine, returns=Any))
+            self._durable.recorded(await current_context().step(f"{name}:validate", _valid, returns=Any))
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        if self._known.is_inline:
-            self._check_not_begun(name, ctx)
-            raise noted(ToolChanged(self.change))
-        # if it was interrupted, people say what became of it
-        options = step_options_of({"effect": "once"}, None, self._durable.operators)
+        has_begun = is_answered()
+
+        async def run() -> dict[str, str]:  # only if the journal has no result
+            if has_begun:
+                raise code_missing(self._durable.name, name, ctx.tool_call_id or "", self.change)
+            return await changed(self.change)
+
+        # "once": if the call was interrupted, its operators are asked for the outcome. A step that stops the run must
+        # not be "once", since it has not happened.
+        effect = {} if has_begun else {"effect": "once"}
+        options = step_options_of(effect, None, self._durable.operators)
         step = current_context().step(
-            self._step_name(name),
-            changed,
-            self.change,
-            **options,
-            returns=Any,
-            compare=sent_in(ctx),
+            self._step_name(name), run, **options, returns=Any, compare=sent_in(ctx)
         )
         try:
             payload = await step
@@ -200,18 +201,6 @@ class _StandIn(AbstractToolset[Any]):
     def _step_name(self, tool: str) -> str:
         return f"{self._durable.name}.{self._known.step_name or tool}"
 
-    def _check_not_begun(self, name: str, ctx: RunContext[Any]) -> None:
-        """Stop if the body may have done something: only its code can go on from there."""
-        context = current_context()
-        if context.patched(f"signoff.changed:{ctx.tool_call_id}"):
-            return
-        became = "is not there any more" if self.change == "gone" else "takes other arguments by now"
-        context.cannot_run_here(
-            f"{self._durable.name} has begun to run the tool {name!r} (call {ctx.tool_call_id!r}), which {became}. Its "
-            "body is workflow code: nothing but this code can go on with what it has done. Deploy it again, with the "
-            "name and the arguments it had, then retry the run; or cancel the run"
-        )
 
-
-async def _fine() -> dict[str, Any]:
+async def _valid() -> dict[str, Any]:
     return {"kind": "tool_return", "result": None}

@@ -1,4 +1,4 @@
-"""Tools that changed, or went, since a model called them: what was known of them then, and how it shows."""
+"""What the journal knows of a called tool, and how a tool of newer code differs from it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from signoff.agents.approvals.argument_validation import Outcome
 from signoff.agents.approvals.tool_arguments import Arguments
 from signoff.agents.pausing.pause import noted
 from signoff.agents.steps.dynamic_toolsets import dynamic_toolset
-from signoff.agents.steps.in_workflow import is_inline, is_of_a_toolset_of_its_own, step_name_of
+from signoff.agents.steps.in_workflow import is_inline, step_name_of
 from signoff.agents.steps.tools import is_external, requires_approval
+from signoff.errors import ToolCodeMissing
 
 Change = Literal["gone", "other"]
-"""A tool is not there any more, or takes other arguments."""
+"""The tool no longer exists, or it takes other arguments."""
 
 MARK: Final = "signoff_changed"
 
 
 class ToolChanged(BaseException):
-    """In workflow code: nothing was run, as the tool has changed since it was called."""
+    """Raised in workflow code: the tool has changed since the model called it, and nothing ran."""
 
     def __init__(self, change: Change) -> None:
         super().__init__(change)
@@ -37,22 +38,22 @@ class ToolChanged(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was known of a tool when the model called it.
+    """The facts about a tool when the model called it.
 
     Attributes:
-        signature: A hash of what it takes; None: there was no such tool, or it was the agent's output.
-        is_gated: Whether somebody may have to agree to the call.
-        is_external: Whether somebody else runs it, and answers with its result.
-        is_inline: Whether its body is workflow code, and so leaves no step of its own.
-        is_dynamic: Whether it is of a dynamic toolset, so that only steps know what it makes of arguments.
+        signature: A hash of its name and parameters; None: there was no such tool, or it was an output tool.
+        is_gated: Whether a call may need approval.
+        is_external: Whether it runs elsewhere, and a person or system returns its result.
+        is_inline: Whether its body is workflow code, which has no step of its own.
+        is_dynamic: Whether it belongs to a dynamic toolset: only steps can validate its arguments.
         is_checked: Whether a step checks its arguments.
         is_sequential: Whether it runs alone.
-        step_name: What its steps are called, if not as it is.
-        max_retries: How often the model may try again; None: as often as by default.
-        refused: What was wrong with the arguments of calls, by their ids.
-        repeated: What to validate instead of the arguments of calls, by their ids, so that what is made anew each time,
-            such as an id, is as it was.
-        shown: How what people are shown of calls differs from what the model sent, by their ids.
+        step_name: The name of its steps, if it differs from the tool's.
+        max_retries: How often the model may retry; None: the default.
+        refused: Validation errors, by call id.
+        repeated: Arguments to validate instead of the model's, by call id. They keep values that a validator makes
+            anew each time, such as ids.
+        shown: How the arguments that people see differ from those the model sent, by call id.
     """
 
     signature: str | None
@@ -69,7 +70,7 @@ class Known:
     shown: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
 
     def facts(self) -> dict[str, Any]:
-        """Return it as the journal keeps it."""
+        """Return it in the journal's form."""
         always = ("signature", "is_gated", "is_external")
         return {name: value for name, value in asdict(self).items() if value or name in always}
 
@@ -80,13 +81,13 @@ def known_of(
     calls: Sequence[ToolCallPart],
     policy: Policy | None,
 ) -> tuple[Known, list[Outcome]]:
-    """Return what there is to know of a tool, and what its validators make of its calls.
+    """Return the facts about a tool, and the results of validating its calls.
 
     Args:
-        tools: Those of this step of the agent.
+        tools: The tools of this step of the agent.
         tool: The tool; None: there is none.
-        calls: The calls of it.
-        policy: What people must agree to.
+        calls: Its calls.
+        policy: The agent's approval policy.
     """
     if tool is None or tool.tool_def.kind == "output":
         return Known(None), []
@@ -124,10 +125,10 @@ def known_of(
 
 
 def signature_of(definition: ToolDefinition, *, is_inline: bool) -> str:
-    """Return a hash of a tool's name and of what it takes.
+    """Return a hash of a tool's name and parameters.
 
-    Descriptions are a part of it, as they say what a number means, but not where the body is workflow code: runs that
-    have begun it could not go on for a word.
+    Descriptions are included, since they say what a number means. They are not for workflow code: a body that has begun
+    must not stop because of a word.
     """
     schema: Any = definition.parameters_json_schema
     text = json.dumps([definition.name, _without_words(schema) if is_inline else schema], sort_keys=True)
@@ -153,11 +154,11 @@ def _without_words(schema: Any, *, is_named: bool = False) -> Any:
 
 
 def change_between(known: Known, tool: ToolsetTool[Any] | None) -> Change | None:
-    """Say what became of a tool since a model called it; None: nothing.
+    """Compare a tool with the facts known when it was called; None: it has not changed.
 
     Args:
-        known: What was known of it then.
-        tool: What has its name now, if anything has.
+        known: The facts.
+        tool: The tool of that name in this code, if there is one.
     """
     if known.signature is None:
         return None
@@ -165,15 +166,19 @@ def change_between(known: Known, tool: ToolsetTool[Any] | None) -> Change | None
         return "gone"
     if tool.tool_def.kind == "output":
         return None
-    # bodies of toolsets of one's own were once not recorded as workflow code
-    is_told_apart = known.is_inline or not is_of_a_toolset_of_its_own(tool)
-    if is_told_apart and is_inline(tool, tool.tool_def.name) != known.is_inline:
-        return "other"
-    return None if signature_of(tool.tool_def, is_inline=known.is_inline) == known.signature else "other"
+    inline = is_inline(tool, tool.tool_def.name)
+    is_same = inline == known.is_inline and signature_of(tool.tool_def, is_inline=inline) == known.signature
+    return None if is_same else "other"
+
+
+def code_missing(agent: str, tool: str, call_id: str, change: Change) -> ToolCodeMissing:
+    """Return the error of a call whose body has begun: only its own code can continue it."""
+    became = "no longer exists" if change == "gone" else "takes other arguments"
+    return ToolCodeMissing(agent, tool, call_id, became)
 
 
 async def changed(change: Change) -> dict[str, str]:
-    """Return what a step records in whose place nothing was run."""
+    """Return the outcome of a step that ran nothing, because its tool has changed."""
     return {"kind": MARK, "change": change}
 
 

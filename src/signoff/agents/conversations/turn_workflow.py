@@ -232,7 +232,7 @@ class Turn:
             node = await generation.begin(progress, said.behind)
             while not isinstance(node, End):
                 stop = generation.stop_at(node)
-                if stop is not None and _can_be_stored(context) and self._ctx.patched(NEXT_GENERATION):
+                if stop is not None and _can_be_stored(context):
                     return stop
                 node = await generation.next(node)
         assert run.result is not None
@@ -301,9 +301,6 @@ class Turn:
             await self._ctx.step(f"{self._name}:{what}", _same, part)
         return len(parts)
 
-
-NEXT_GENERATION: Final = "signoff.next_generation"
-"""The patch that runs take which begin a new generation here: others go on as they began."""
 
 LARGEST_PROGRESS: Final = 10_000
 """How many bytes of what is stored with a context are left to the rest of a turn's progress."""

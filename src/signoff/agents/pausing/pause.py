@@ -392,6 +392,12 @@ def noted(left: E) -> E:
     return left
 
 
+def is_answered() -> bool:
+    """Whether the tool that runs here has paused before, and its pause was answered."""
+    here = _round.get()
+    return here is not None and bool(here.answers)
+
+
 def check_not_left(context: Context, tool: str) -> None:
     """Stop the run if code around a tool runs it again although it has left."""
     here = _round.get()
