@@ -314,7 +314,7 @@ MALFORMED = [
         QUESTIONS[0].replace('"order":"o-1"', '"order":1e999'),
         r"new\.data: it is not valid JSON: .* too large",
     ),
-    (QUESTIONS[0].replace('"text"', '"text":"Refuse?","text"', 1), r"new\.data: .*'text' is there twice"),
+    (QUESTIONS[0].replace('"text"', '"text":"Refuse?","text"', 1), r"new\.data: .*duplicate key 'text'"),
     (QUESTIONS[5].replace('"remind_every": 60.0', '"remind_every": 0'), r"new\.data\.policy\.remind_every"),
     (
         QUESTIONS[5].replace('"approvals": 1', '"approvals": 3'),

@@ -682,7 +682,7 @@ def test_a_record_makes_nothing_but_exceptions_and_data(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '"x"', "null", '{"type": 3}'])
 def test_what_is_no_record_is_refused(text: str) -> None:
-    with pytest.raises(InvalidValue, match="no record of an error"):
+    with pytest.raises(InvalidValue, match="not a recorded error"):
         codec.decode_error(text)
 
 

@@ -62,7 +62,7 @@ async def outcome(code: Callable[[Any], Awaitable[Any]]) -> Any:
         (
             lambda ctx: ctx.step("x", adds, 1, returns=type(ctx)),
             InvalidValue,
-            r"Context is declared, which JSON",
+            r"Context cannot be read from JSON",
         ),
         (lambda ctx: ctx.step("x", adds, 1).options(returns=5), InvalidValue, r"5 is not a type"),
         (lambda ctx: ctx.rfc("flow").options(returns=5), InvalidValue, r"5 is not a type"),

@@ -96,13 +96,13 @@ def test_what_was_changed_or_moved_or_needs_another_key_is_not_read() -> None:
     flipped = ["A" if letter != "A" else "B" for letter in body]
     changed += [f"{MARK}old:{body[:n]}{flipped[n]}{body[n + 1 :]}" for n in range(len(body) - 4)]
     for each in changed:
-        with pytest.raises(CannotDecrypt, match="does not fit"):
+        with pytest.raises(CannotDecrypt, match="does not decrypt it"):
             ciphers.decrypt(each, bound_to="default")
-    with pytest.raises(CannotDecrypt, match="does not fit"):
+    with pytest.raises(CannotDecrypt, match="does not decrypt it"):
         ciphers.decrypt(sealed, bound_to="other")
     with pytest.raises(CannotDecrypt, match="needs key 'old'"):
         Ciphers([NEW]).decrypt(sealed, bound_to="default")
-    with pytest.raises(CannotDecrypt, match="does not fit"):
+    with pytest.raises(CannotDecrypt, match="does not decrypt it"):
         Ciphers([replace(NEW, name="old")]).decrypt(sealed, bound_to="default")
 
 
@@ -126,7 +126,7 @@ def test_what_is_no_key_is_refused_and_not_repeated(text: str) -> None:
 
 
 def test_two_keys_of_one_name_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="two have one name"):
+    with pytest.raises(InvalidValue, match="two keys share a name"):
         Ciphers([OLD, replace(NEW, name="old")])
 
 
@@ -354,7 +354,7 @@ async def test_a_value_moved_to_another_namespace_is_not_read(tmp_path: Path) ->
         stolen = (await database.get_run("r")).arguments
         assert stolen.startswith(f'"{MARK}old:')
         await database.within("other").create_run(NewRun("r", "tell", "default", stolen))
-        with pytest.raises(MissingKey, match="does not fit"):
+        with pytest.raises(MissingKey, match="does not decrypt it"):
             await one.within("other").get_run("r")
         assert (await one.get_run("r")).arguments == '{"args": []}'
     finally:
@@ -386,7 +386,10 @@ async def test_a_value_moved_to_another_row_is_not_read(tmp_path: Path) -> None:
         }
         for move, read in moves.items():
             await read("a")
-            with changed(tmp_path, f"{move} WHERE id = 'a'"), pytest.raises(MissingKey, match="does not fit"):
+            with (
+                changed(tmp_path, f"{move} WHERE id = 'a'"),
+                pytest.raises(MissingKey, match="does not decrypt it"),
+            ):
                 await read("a")
     finally:
         await database.close()

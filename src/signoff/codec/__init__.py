@@ -1,20 +1,20 @@
 """Python values and exceptions to JSON text and back.
 
-What goes in comes back as its annotation declares it, the same as it was, or is refused with the path to it. Plain
-data may stand for what is declared, such as a dict for a model: it is validated once, when it is given. Without an
-annotation only plain JSON data comes back: a value that is not equal to it is refused, except that a tuple becomes a
-list, with a warning. Nothing is pickled, imported or stored as its repr.
+A value comes back equal and of the same type, as its annotation declares it, or it is refused with the path to the
+problem. Plain data may be passed for a declared type, such as a dict for a model: it is validated once, when it is
+passed. Without an annotation a value comes back as plain JSON data: a value that is not equal to that is refused,
+except that a tuple becomes a list, with a warning. Nothing is pickled, imported or stored as its repr.
 
-What JSON cannot say is this module's to decide:
+Rules for values that JSON does not have:
 
 - NaN and the infinities are refused. In a model, ``ser_json_inf_nan="strings"`` allows them.
-- Bytes are base64. In a model they are as its own configuration says, which by default takes UTF-8 only.
-- A datetime keeps its ``ZoneInfo`` and its fold: they are appended as in RFC 9557. Of other zones it keeps the offset.
-- Dict keys become text and come back by their annotation. Tuples, None and the like are no keys.
-- Models are written by field name. Private attributes and excluded fields are not written: a value that would come
-  back with others is refused.
-- Dataclasses and models are made anew at each reading: their validators and ``__post_init__`` run. If these change
-  what they get, the value is refused.
+- Bytes are base64. In a model its own configuration decides; pydantic's default takes UTF-8 only.
+- A datetime keeps its ``ZoneInfo`` and its fold, appended as in RFC 9557. For other time zones it keeps the offset.
+- Dict keys become strings and come back by their annotation. Keys such as tuples and None are refused.
+- Models are written by field name. Private attributes and excluded fields are not written: the value is refused if
+  they would come back different.
+- Each read constructs dataclasses and models again, so their validators and ``__post_init__`` run. The value is
+  refused if these change it.
 """
 
 from signoff.codec.annotations import check_type, value_schema

@@ -1,4 +1,4 @@
-"""How a value is read as its annotation declares it, and which annotations cannot tell values apart."""
+"""Readers of values by their annotation, and JSON Schemas of annotations."""
 
 from __future__ import annotations
 
@@ -37,17 +37,19 @@ from pydantic_core import from_json, to_json
 from pydantic_core.core_schema import CoreConfig
 
 from signoff.codec import enum_literals
+from signoff.codec.models import core_schemas
+from signoff.codec.type_hints import type_text
 from signoff.errors import InvalidValue
 from signoff.runtime import private_names
 from signoff.runtime.loggers import own_logger
 
 log = own_logger("signoff.codec")
 
-# Bytes outside models are base64: unlike pydantic's default, that holds any bytes.
+# Bytes outside models are base64: pydantic's default holds UTF-8 only.
 _CONFIG = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", allow_inf_nan=False)
 
 _CORE_CONFIG: Final = CoreConfig(ser_json_bytes="base64", val_json_bytes="base64", allow_inf_nan=False)
-"""The same for a validator that is made without an adapter."""
+"""The same configuration, for a validator that is built without an adapter."""
 
 _MODE: Final[JsonSchemaMode] = "validation"
 
@@ -57,7 +59,7 @@ _MOST_SCHEMAS: Final = 256
 
 
 class Unreadable(Exception):
-    """An annotation that pydantic knows no way to read."""
+    """An annotation that pydantic cannot read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,9 @@ class Reader:
         read: Turns JSON text into a value, or raises pydantic's ``ValidationError``.
         is_ambiguous: Whether the type has a union of types that look the same in JSON.
         is_open: Whether a part of the type is undeclared, such as ``Any`` or a bare ``dict``: plain data comes back.
-        has_times: Whether it has datetimes or times, whose zones the text may name.
-        has_sets: Whether it has sets, which are read in one order.
-        runs_code: Whether code runs at each reading, which may make another value: default factories and validators.
+        has_times: Whether it contains datetimes or times, whose text may name a time zone.
+        has_sets: Whether it contains sets, which are given a fixed order.
+        runs_code: Whether each read runs code that may produce another value: default factories and validators.
     """
 
     read: Callable[[str | bytes], Any]
@@ -82,10 +84,10 @@ class Reader:
 
 
 def reader(annotation: object) -> Reader:
-    """Find the reader for a declared type.
+    """Return the reader of a declared type.
 
     Raises:
-        Unreadable: Pydantic cannot read such a type.
+        Unreadable: Pydantic cannot read this type.
     """
     known = _readers.get(id(annotation))
     if known is None:
@@ -95,8 +97,8 @@ def reader(annotation: object) -> Reader:
     return known[1]
 
 
-# By identity, which a hash of `A | B` is not: it equals `B | A`, but where both fit they read differently.
-# The annotation is kept with its reader so that its id stays its own.
+# By identity, because `A | B` equals `B | A`, but reads differently if both members fit.
+# The annotation is kept with its reader, so that no other object gets its id.
 _readers: dict[int, tuple[object, Reader]] = {}
 
 
@@ -104,7 +106,7 @@ def _equal_reader(annotation: object) -> Reader:
     try:
         return _reader_by_spelling(annotation, repr(annotation))
     except RecursionError as error:
-        raise Unreadable(f"{_name(annotation)} is declared, which is nested too deep") from error
+        raise Unreadable(f"the declared type {type_text(annotation)} is nested too deep") from error
     except TypeError:  # unhashable, such as Annotated with a list
         return _build(annotation)
 
@@ -115,20 +117,20 @@ def _reader_by_spelling(annotation: object, _spelling: str) -> Reader:
 
 
 def schemas(declared: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return JSON Schemas of what ``reader`` reads.
+    """Return JSON Schemas of types, as ``reader`` reads them.
 
     Args:
-        declared: Types, by names of any kind.
+        declared: Types, by any names.
 
     Returns:
-        The schemas by these names, and the definitions under ``#/$defs`` that they refer to. A type that has no schema
-        has the one that everything fits.
+        The schemas by these names, and the definitions under ``#/$defs`` that they refer to. A type without a schema
+        gets the empty schema, which everything fits.
     """
-    # As for the readers: types that are equal and look alike. Those of a notebook's next cell are others.
+    # The repr tells apart types that are equal, such as `A | B` and `B | A`.
     try:
         key = tuple((name, annotation, repr(annotation)) for name, annotation in declared.items())
         known = _schemas.get(key)
-    except Exception:  # one is nested too deep or unhashable, or a class of its own kind cannot be shown
+    except Exception:  # a type is nested too deep or unhashable, or its metaclass fails in repr
         return _make_schemas(declared)[0]
     if known is not None:
         named, definitions = from_json(known)
@@ -142,27 +144,27 @@ def schemas(declared: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, A
 
 
 _schemas: dict[object, bytes] = {}
-"""JSON of what ``schemas`` returns. To make them takes milliseconds for each type, and many workflows take the same."""
+"""JSON of results of ``schemas``. A schema takes milliseconds to make, and many workflows have the same parameters."""
 
 
 def _exact_json(made: tuple[dict[str, Any], dict[str, Any]]) -> bytes | None:
-    """Return JSON that is read as the same; None if there is none, such as for a class's own schema with a tuple."""
+    """Return the result as JSON if that reads back equal, else None: a class's own schema may contain a tuple."""
     try:
         text = to_json(made)
         return text if from_json(text) == [*made] else None
-    except ValueError:  # what pydantic raises for what cannot be written
+    except ValueError:  # raised by pydantic for values that JSON does not have
         return None
 
 
 def _make_schemas(declared: Mapping[str, object]) -> tuple[tuple[dict[str, Any], dict[str, Any]], bool]:
-    """Return what ``schemas`` does, and whether that holds for good: each type has a schema."""
+    """Return the result of ``schemas``, and whether it is complete: each type has a schema."""
     adapters: dict[str, TypeAdapter[Any]] = {}
     for name, annotation in declared.items():
         try:
             adapter = _adapter(annotation)
             adapter.json_schema(schema_generator=_Schema)
-        except Exception as error:  # classes say by code of their own what their schemas are
-            log.debug("%s has no JSON Schema: %s", _name(annotation), error)
+        except Exception as error:  # a class may define its schema by code, which may fail
+            log.debug("%s has no JSON Schema: %s", type_text(annotation), error)
         else:
             adapters[name] = adapter
     inputs: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
@@ -170,7 +172,7 @@ def _make_schemas(declared: Mapping[str, object]) -> tuple[tuple[dict[str, Any],
     ]
     try:
         made, rest = TypeAdapter.json_schemas(inputs, schema_generator=_Schema)
-    except RecursionError:  # one that alone was just not nested too deep
+    except RecursionError:  # a type that just fitted the recursion limit on its own
         return ({name: {} for name in declared}, {}), False
     named = {name: made.get((name, _MODE), {}) for name in declared}
     return (named, rest.get("$defs", {})), len(adapters) == len(declared)
@@ -180,8 +182,8 @@ def value_schema(annotation: object) -> dict[str, Any] | None:
     """Return a JSON Schema of one declared type.
 
     Returns:
-        The schema; None if everything fits, or if what is written need not fit it: models have aliases, flags are
-        combined, or keys are text that stands for numbers.
+        The schema; None if everything fits, or if written values need not fit the schema: models have aliases, flags
+        are combined, or keys are numbers written as strings.
     """
     if _is_undeclared(_bare(annotation)):
         return None
@@ -193,18 +195,18 @@ def value_schema(annotation: object) -> dict[str, Any] | None:
 
 
 def check_type(path: str, annotation: object) -> None:
-    """Refuse what is not a type, or one that JSON cannot be read as.
+    """Check that a value is a type that can be read from JSON.
 
     Args:
         path: Its name in errors, such as ``returns``.
-        annotation: Anything.
+        annotation: Any object.
 
     Raises:
         InvalidValue: It is not.
     """
     if annotation is Any:
         return
-    if not isinstance(annotation, str | dict):  # pydantic takes a dict for a schema of its own
+    if not isinstance(annotation, str | dict):  # pydantic would take a dict for a core schema
         try:
             reader(annotation)
         except Unreadable as error:
@@ -216,12 +218,12 @@ def check_type(path: str, annotation: object) -> None:
 
 
 def has_aliases(annotation: object) -> bool:
-    """Whether a declared type, or a part of it, has names in JSON that are not those of its fields."""
+    """Whether a declared type or a part of it has fields with other names in JSON."""
     return any(_has_aliases(part) for part in _parts(annotation))
 
 
 def readable(annotation: object) -> Any:
-    """Return a type that means the same and that pydantic takes on every Python, such as for ``typing.TypedDict``."""
+    """Return an equivalent type that pydantic accepts on every Python version, such as for ``typing.TypedDict``."""
     return _readable(annotation)
 
 
@@ -232,7 +234,7 @@ def _has_aliases(part: Any) -> bool:
 
 
 def _has_other_text(part: Any) -> bool:
-    """Whether values of a type are written as JSON that its schema does not say."""
+    """Whether values of a type are written as JSON that need not fit its schema."""
     if isinstance(part, type) and issubclass(part, Flag):
         return True
     arguments = typing.get_args(part)
@@ -244,11 +246,11 @@ def _has_other_text(part: Any) -> bool:
 
 class _Schema(GenerateJsonSchema):
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
-        """Say nothing of what is left out, such as a default that is no JSON."""
+        """Ignore warnings about omitted parts, such as a default that JSON does not have."""
 
 
 def _adapter(annotation: object) -> TypeAdapter[Any]:
-    # Only behind a NewType may dataclasses and TypedDicts be given a configuration from outside.
+    # Pydantic accepts a configuration for dataclasses and TypedDicts only inside of a NewType.
     return TypeAdapter(cast(Any, NewType)("Value", _readable(annotation)), config=_CONFIG)
 
 
@@ -266,7 +268,7 @@ def _build(annotation: object) -> Reader:
         if isinstance(error, RecursionError):
             reason = "it is nested too deep"
         raise Unreadable(
-            f"{_name(annotation)} is declared, which JSON cannot be read as: {reason}"
+            f"the declared type {type_text(annotation)} cannot be read from JSON: {reason}"
         ) from error
     return Reader(
         functools.partial(validate, by_alias=True, by_name=True),
@@ -279,31 +281,18 @@ def _build(annotation: object) -> Reader:
 
 
 def _has_times(parts: Iterable[object], schema: Any) -> bool:
-    """Whether datetimes or times are in a type, also by a type of pydantic's such as ``AwareDatetime``."""
+    """Whether a type contains datetimes or times, including pydantic's types such as ``AwareDatetime``."""
     if any(isinstance(part, type) and issubclass(part, datetime | time) for part in parts):
         return True
-    return any(each.get("type") in ("datetime", "time") for each in _core_schemas(schema))
+    return any(each.get("type") in ("datetime", "time") for each in core_schemas(schema))
 
 
 def _runs_code(schema: Any) -> bool:
-    """Whether a core schema of pydantic has functions: those that make defaults, and validators."""
+    """Whether a core schema of pydantic has default factories or validators."""
     return any(
         held.get("default_factory") or held.get("post_init") or "function" in str(held.get("type", ""))
-        for held in _core_schemas(schema)
+        for held in core_schemas(schema)
     )
-
-
-def _core_schemas(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield a core schema of pydantic and all dicts in it, but for what it keeps for its own use."""
-    waiting = [schema]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, dict):
-            held = cast("dict[str, Any]", part)
-            yield held
-            waiting += [each for name, each in held.items() if name not in ("metadata", "serialization")]
-        elif isinstance(part, list | tuple):
-            waiting += cast("list[Any]", part)
 
 
 def _is_set(part: Any) -> bool:
@@ -311,25 +300,12 @@ def _is_set(part: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, collections.abc.Set)
 
 
-def _name(annotation: object) -> str:
-    if isinstance(annotation, type) and not typing.get_args(annotation):
-        return f"{annotation.__module__}.{annotation.__qualname__}"
-    try:
-        text = str(annotation)
-    except RecursionError:
-        return "a type"
-    return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}..."
-
-
-_LONGEST_NAME: Final = 200
-
-
 def _readable(annotation: Any, inside: frozenset[Any] = frozenset()) -> Any:
-    """Replace what pydantic reads lazily or not at all by what means the same for a finished value.
+    """Replace types that pydantic reads lazily or not at all by types that are equivalent for a complete value.
 
     Args:
         annotation: The declared type.
-        inside: The TypedDicts it is a part of.
+        inside: The TypedDicts that contain it.
     """
     origin: Any = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
@@ -353,7 +329,7 @@ def _with_arguments(annotation: Any, origin: Any, arguments: tuple[Any, ...]) ->
     if origin is types.UnionType:
         return functools.reduce(lambda one, other: one | other, arguments)
     if len(arguments) == 1:
-        return origin[arguments[0]]  # such as NotRequired take no tuple
+        return origin[arguments[0]]  # NotRequired and others do not take a tuple
     return origin[arguments]
 
 
@@ -362,7 +338,7 @@ def _is_old_typed_dict(annotation: Any) -> bool:
 
 
 def _modern_typed_dict(annotation: Any, inside: frozenset[Any]) -> Any:
-    """Make of a ``typing.TypedDict`` the one that pydantic asks for before Python 3.12."""
+    """Convert a ``typing.TypedDict`` to that of ``typing_extensions``, which pydantic needs before Python 3.12."""
     if annotation in inside:
         return dict[str, Any]
     hints: dict[str, Any] = {}
@@ -381,14 +357,14 @@ def _is_undeclared(part: Any) -> bool:
 
 
 def _parts(annotation: object) -> Iterator[Any]:
-    """Walk over a type and the types it is made of, each once."""
+    """Yield a type and all types that it is composed of, each once."""
     seen: dict[int, object] = {}
     waiting = [annotation]
     while waiting:
         part = _bare(waiting.pop())
         if id(part) in seen:
             continue
-        seen[id(part)] = part  # kept, so that its id stays its own
+        seen[id(part)] = part  # kept, so that no other object gets its id
         yield part
         waiting.extend(_members(part))
 
@@ -406,17 +382,17 @@ def _members(part: Any) -> Iterable[object]:
 
 
 def _fields(kind: Any) -> Iterable[object]:
-    """Find the types of the fields of a dataclass, TypedDict or NamedTuple."""
+    """Return the types of the fields of a dataclass, TypedDict or NamedTuple."""
     if not (typing_extensions.is_typeddict(kind) or is_dataclass(kind) or hasattr(kind, "_fields")):
         return ()
     try:
         return typing.get_type_hints(kind, include_extras=True).values()
-    except Exception:  # what cannot be resolved is left to pydantic, which says so when it reads
+    except Exception:  # pydantic reports unresolvable names when it reads
         return ()
 
 
 def _bare(annotation: Any) -> Any:
-    """Take off what only wraps a type: Annotated, Required, NewType, ``type X = ...``."""
+    """Unwrap a type: Annotated, Required, NewType, ``type X = ...``."""
     while True:
         origin = typing.get_origin(annotation)
         if origin in (Annotated, Required, NotRequired):
@@ -434,13 +410,13 @@ def _is_union(annotation: object) -> bool:
 
 
 def _has_mixed_keys(annotation: object) -> bool:
-    """Whether a dict's keys, which JSON makes text, are of several types."""
+    """Whether the keys of a dict, which are strings in JSON, are of several types."""
     arguments = typing.get_args(annotation)
     return len(arguments) == 2 and not _is_union(annotation) and _is_union(_bare(arguments[0]))
 
 
 def _has_lookalikes(annotation: object) -> bool:
-    """Whether a union has two members that JSON writes in the same shape."""
+    """Whether a union has two members of the same shape in JSON."""
     if not _is_union(annotation):
         return False
     shapes = Counter(shape for member in typing.get_args(annotation) for shape in _shapes(_bare(member)))
@@ -448,7 +424,7 @@ def _has_lookalikes(annotation: object) -> bool:
 
 
 def _shapes(member: Any) -> set[str]:
-    """Say what a member of a union looks like in JSON."""
+    """Return the shapes that a member of a union has in JSON."""
     kind: Any = typing.get_origin(member) or member
     if kind is None or kind in (type(None), bool, int, float):
         return {type(None).__name__ if kind is None else kind.__name__}

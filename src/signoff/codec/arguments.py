@@ -32,26 +32,26 @@ def encode_arguments(
 ) -> str:
     """Write the arguments of a call as JSON text.
 
-    The text is canonical if the function is given: what can be passed by position is, and the rest is sorted
+    The text is canonical if the function is given: arguments are positional where possible, and the others are sorted
     by name, so ``f(1, b=2)`` and ``f(1, 2)`` give the same text. Defaults are not filled in.
 
     Args:
-        function: What will be called, if it is known here. Then the arguments are checked against it.
-        args: The arguments by position, without those that the engine passes.
-        kwargs: The arguments by name.
+        function: The called function, if known. The arguments are checked against it.
+        args: The positional arguments, without those that the engine passes.
+        kwargs: The keyword arguments.
         skip: How many leading parameters the engine passes, such as ``ctx``.
-        limit: How long the text may be, in UTF-8 bytes.
-        name: What will be called, if that is known by its name only.
-        known: The function that has this name here, if there is one. The arguments must fit the types that it declares.
-            Their text does not depend on it, so that a call by name is the same in every process.
+        limit: The maximum length of the text, in UTF-8 bytes.
+        name: The name of the called function, for a call by name.
+        known: The function registered under this name in this process, if any. The arguments must fit its declared
+            types. The text does not depend on it, so that a call by name is the same in every process.
 
     Returns:
         ``{"args": [...], "kwargs": {...}}``
 
     Raises:
-        InvalidValue: They do not fit the function's parameters, or the types declared for these.
-        NotSerializable: One of them cannot be stored.
-        PayloadTooLarge: They are over the limit together.
+        InvalidValue: They do not fit the function's parameters or their declared types.
+        NotSerializable: An argument cannot be stored.
+        PayloadTooLarge: Together they exceed the limit.
     """
     described = None if function is None else signature(function, skip)
     if described is None:
@@ -70,12 +70,12 @@ def _by_name(
     skip: int,
     limit: int,
 ) -> str:
-    """Write the arguments of a call whose function may be another one where it runs."""
+    """Write the arguments of a call by name, whose function may differ in the process that runs it."""
     described = None if known is None else signature(known, skip)
     if described is not None:
         try:
             described.bind(args, kwargs)
-        except TypeError:  # it may have other parameters where it runs
+        except TypeError:  # the process that runs it may have other parameters
             described = None
     reader = "a function that is not known here" if name is None else f"workflow {name!r}, called by name,"
 
@@ -95,18 +95,18 @@ def _by_name(
 def decode_arguments(
     text: str, function: Callable[..., Any], *, skip: int = 1
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Read the arguments of a call back, each as its parameter declares it.
+    """Read the arguments of a call, each as its parameter declares it.
 
     Args:
-        text: What ``encode_arguments`` wrote.
-        function: What will be called.
+        text: The text from ``encode_arguments``.
+        function: The called function.
         skip: How many leading parameters the engine passes, such as ``ctx``.
 
     Returns:
-        The arguments by position, without those the engine passes, and those by name.
+        The positional arguments, without those that the engine passes, and the keyword arguments.
 
     Raises:
-        InvalidValue: They do not fit the function as it is now.
+        InvalidValue: They do not fit the function.
     """
     stored: _Envelope = decode(text, _Envelope, path="args")
     described = signature(function, skip)
@@ -120,54 +120,53 @@ def decode_arguments(
 
 
 def settled_arguments(text: str, function: Callable[..., Any], *, skip: int = 1) -> str | None:
-    """Write down what is made of arguments when they are read, so that it is made once.
+    """Return the arguments with computed values filled in, so that these are computed once.
 
-    The caller may not have had the function, as with a run that was started over HTTP. Then default factories
-    and validators run when they are read, and may give another value each time. So may a parameter's default that is
-    an object: each process makes its own.
+    A run that was started over HTTP has arguments that no function has validated. Default factories and validators
+    then run at each read, and may give another value each time. So may a default that is an object, which each
+    process creates for itself.
 
     Args:
-        text: What a run was started with.
-        function: What will be called.
+        text: The stored arguments of the run.
+        function: The called function.
         skip: How many leading parameters the engine passes, such as ``ctx``.
 
     Returns:
-        The arguments with what was made of them; None if nothing was, or if it cannot be written.
+        The arguments as JSON; None if there are no computed values, or if they cannot be written.
     """
     described = signature(function, skip)
-    if described is None or not _makes_values(described):
+    if described is None or not _computes_values(described):
         return None
     try:
         args, kwargs = decode_arguments(text, function, skip=skip)
         bound = described.shape.bind(*[None] * skip, *args, **kwargs)
         bound.apply_defaults()
         settled = encode_arguments(function, bound.args[skip:], bound.kwargs, skip=skip)
-    except Exception:  # they do not fit, or do not come back as they are: the run says so
+    except Exception:  # they do not fit, or cannot be written: the run reports that
         return None
     return None if settled == text else settled
 
 
 def settled_value(text: str, annotation: object) -> str | None:
-    """Write down what is made of a value when it is read as a type, so that it is made once.
+    """Return a value with computed parts filled in, such as factory defaults, so that these are computed once.
 
     Args:
         text: The value, as JSON.
-        annotation: The type.
+        annotation: Its declared type.
 
     Returns:
-        The value with what its type made of it, such as defaults of a factory; None if nothing was, or if it cannot be
-        written.
+        The value as JSON; None if it has no computed parts, or if it cannot be written.
     """
     if not _runs_code(annotation):
         return None
     try:
         settled = encode(decode(text, annotation))
-    except Exception:  # it does not fit, or does not come back as it is: its reader says so
+    except Exception:  # it does not fit, or cannot be written: its reader reports that
         return None
     return None if json.loads(settled) == json.loads(text) else settled
 
 
-def _makes_values(described: Signature) -> bool:
+def _computes_values(described: Signature) -> bool:
     parameters = list(described.shape.parameters.values())[described.skip :]
     if any(type(each.default) not in _CONSTANT for each in parameters):
         return True
@@ -181,7 +180,7 @@ def _runs_code(annotation: object) -> bool:
         return False
 
 
-_CONSTANT: Final = (bool, int, float, str, type(None), type, tuple)  # the last two: there is none, and ``()``
+_CONSTANT: Final = (bool, int, float, str, type(None), type, tuple)  # type: Parameter.empty; tuple: ()
 
 
 def _bind(

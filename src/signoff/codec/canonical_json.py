@@ -1,7 +1,7 @@
-"""The stable form of a value: one JSON text for equal values, in every process and on every Python.
+"""The stable form of a value: one JSON text for equal values, in every process and Python version.
 
-It is for comparing, not for storing: nothing is read back from it. So it takes more than ``encode`` does: NaN, keys
-of any type, functions (by name) and errors. The order of dict keys and of sets makes no difference.
+It is compared, never read back. So it accepts more than ``encode``: NaN, keys of any type, functions (by name) and
+errors. The order of dict keys and of sets does not matter.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from signoff.codec.refusals import MAX_DEPTH, SECRETS, Unfit, name_of
 _ENCODE: Final[Callable[[Any], str]] = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 LEFT_OUT: Final = "$left_out"
-"""The key of what stands for a value without a stable form."""
+"""The key of the object that replaces a value without a stable form."""
 
 _MOST_PARTS: Final = 200
 _DEEPEST_STATE: Final = 6
@@ -45,20 +45,20 @@ GETTERS: Final = (operator.attrgetter, operator.itemgetter, operator.methodcalle
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{4,}")
 
 _LARGEST_ARRAY: Final = 16 * 1024 * 1024
-"""The largest array that is compared, in bytes: each step reads its own twice."""
+"""The largest array that is compared, in bytes: each step reads its arrays twice."""
 
 _VALUES: Final = (Fraction, IPv4Address, IPv6Address, IPv4Network, IPv6Network, ZoneInfo)
-"""Types of values that are equal if their texts are."""
+"""Types whose values are equal if their ``str`` is."""
 
 _CODE: Final = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 _NOT_WRITTEN_ALIKE: Final = "\x7f"
-"""The one ASCII character that the two writers of JSON spell differently."""
+"""The one ASCII character that ``json`` and pydantic write differently."""
 
 _DEEPEST_BARE: Final = 8
 _SHORT: Final = 200
 
-# What data of plain types is written with. See ``_bare``.
+# How data of plain types can be written. See ``_bare``.
 _NOT_BARE, _IN_ANY_ORDER, _AS_WRITTEN = 0, 1, 2
 
 
@@ -66,7 +66,7 @@ class Unstable(Exception):
     """A value has no stable form.
 
     Attributes:
-        kind: The type of the value, or of the part of it that has none.
+        kind: The type of the value, or of the part without a stable form.
     """
 
     def __init__(self, kind: str) -> None:
@@ -78,10 +78,10 @@ def stable_text(value: object) -> str:
     """Return JSON text that is the same for equal values in every process.
 
     Args:
-        value: Data: whatever ``encode`` takes, and what is made of it.
+        value: Any value that ``encode`` accepts, and more (see above).
 
     Raises:
-        Unstable: A part of it is known by its identity only, such as a connection or an open file.
+        Unstable: A part of it has an identity only, such as a connection or an open file.
     """
     text = _text_of_bare(value)
     if text is not None:
@@ -90,12 +90,12 @@ def stable_text(value: object) -> str:
         return _ENCODE(_data(value))
     except Unstable:
         raise
-    except Exception as error:  # code of the value's own class failed
+    except Exception as error:  # code of the value's class failed
         raise Unstable(name_of(type(value))) from error
 
 
 def _text_of_bare(value: Any) -> str | None:
-    """Return the stable form of data that pydantic's writer, which is much faster, writes as ours does; else None."""
+    """Return the stable form by pydantic's writer, which is much faster; None if that could differ from ours."""
     kind = cast("Any", type(value))
     try:
         if kind is str:
@@ -111,20 +111,20 @@ def _text_of_bare(value: Any) -> str | None:
         if how == _AS_WRITTEN and len(raw) <= _SHORT and raw.isascii() and b"\x7f" not in raw:
             return raw.decode()
         return _ENCODE(from_json(raw, allow_inf_nan=False))
-    except Exception:  # such as text that is not Unicode, or a number of too many digits
+    except Exception:  # such as a string that is not Unicode, or a number with too many digits
         return None
 
 
 def _bare(value: Any, depth: int, *, within: bool) -> int:
-    """Say whether a value is made of plain data, lists, dicts by name and models that are written field by field.
+    """Whether a value consists of plain data, lists, dicts with string keys and models written field by field.
 
     Args:
         value: The value.
         depth: How many containers it is in.
-        within: Whether one of them is a model, which writes what it holds as its fields declare it.
+        within: Whether one of them is a model, which writes its parts as its fields declare them.
 
     Returns:
-        ``_NOT_BARE``; ``_AS_WRITTEN`` if equal values of the type are written alike; else ``_IN_ANY_ORDER``.
+        ``_NOT_BARE`` if not; ``_AS_WRITTEN`` if equal values have the same text; else ``_IN_ANY_ORDER``.
     """
     kind = cast("Any", type(value))
     if kind in scalars.EXACT:
@@ -161,11 +161,11 @@ _ONLY_TEXT: Final = frozenset({str})
 def state_text(value: object) -> str:
     """Return the stable form of a value, or of its state: the attributes of an object of a plain class.
 
-    Of a dataclass or a pydantic model, fields without a stable form are left out. An object with any other such
-    attribute, such as a client or a lock, is a service and has no stable form.
+    Fields of dataclasses and pydantic models without a stable form are left out. Any other object with such an
+    attribute, such as a client or a lock, counts as a service and has no stable form.
 
     Args:
-        value: Data, or an object of a class of the user's.
+        value: Data, or an object of a user's class.
 
     Raises:
         Unstable: It is neither, or too large.
@@ -183,7 +183,7 @@ def state_text(value: object) -> str:
 
 
 class _State:
-    """Reads the state of objects, up to a number of parts."""
+    """Reads the state of objects, up to ``_MOST_PARTS`` parts."""
 
     def __init__(self) -> None:
         self._parts = 0
@@ -230,13 +230,13 @@ class _State:
 
 
 def of_library(kind: type) -> bool:
-    """Whether a class is one of Python's own, or of Signoff's."""
+    """Whether a class belongs to the standard library or to Signoff."""
     top = str(kind.__module__).partition(".")[0]
     return top == "signoff" or (top in sys.stdlib_module_names and top != "__main__")
 
 
 def _attributes_of(value: Any, kind: Any) -> dict[str, Any]:
-    """Return the attributes that an object has of its own, without those that its class computes when asked."""
+    """Return the attributes of an object, without those that its class computes and caches."""
     found: dict[str, Any] = {}
     for base in kind.__mro__:
         slots = base.__dict__.get("__slots__", ())
@@ -249,7 +249,7 @@ def _attributes_of(value: Any, kind: Any) -> dict[str, Any]:
 
 
 def _is_computed(attribute: object) -> bool:
-    """Whether a class makes an attribute when it is asked for, and keeps it in the object."""
+    """Whether an attribute is computed on first access and then kept in the object, as by ``cached_property``."""
     kind = type(attribute)
     return (
         hasattr(kind, "__get__") and not hasattr(kind, "__set__") and not issubclass(kind, types.FunctionType)
@@ -270,7 +270,7 @@ def _data(value: object) -> Any:
 
 
 def _has_all(value: Any, plain: Any) -> bool:
-    """Whether plain data has all fields of the models in a value: not of one whose class declares fewer of them."""
+    """Whether plain data has all fields of the models in a value. A field's declared type may be a base with fewer."""
     if isinstance(value, BaseModel):
         if not isinstance(plain, dict):
             return True
@@ -290,8 +290,8 @@ def _has_all(value: Any, plain: Any) -> bool:
 
 
 def _fields_of(value: BaseModel) -> dict[str, Any]:
-    """Return what a model holds, by the names of its fields, without those that its class excludes."""
-    held = value.__dict__  # with what its class has computed and kept
+    """Return the values of a model by field name, without excluded fields."""
+    held = value.__dict__  # which also has cached properties
     found = {
         name: held[name]
         for name, field in type(value).model_fields.items()
@@ -349,7 +349,7 @@ def _single(value: Any, depth: int) -> Any:
 
 
 def numpy_kind(kind: type) -> str | None:
-    """Return ``ndarray`` for the class of NumPy's arrays, ``generic`` for one of its scalars; None for any other."""
+    """Return ``ndarray`` for NumPy's array class, ``generic`` for its scalar classes, None for any other class."""
     for base in kind.__mro__:
         if base.__module__ == "numpy" and base.__name__ in ("ndarray", "generic"):
             return base.__name__

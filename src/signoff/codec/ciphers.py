@@ -1,8 +1,8 @@
-"""Encrypting texts that are kept: AES-256-GCM, with keys that are changed from time to time.
+"""Encryption of stored texts: AES-256-GCM, with key rotation.
 
-The nonce is made of the text and of where it is kept (by HMAC with a key of its own, as in synthetic IVs), so that the
-same text written once more in the same place is the same ciphertext: the store knows repetitions by that. In different
-places equal texts are different.
+The nonce is an HMAC of the text and its storage location, under a separate key (a synthetic IV). So the same text in
+the same location always has the same ciphertext, by which the store recognizes a repeated write. In different
+locations equal texts have different ciphertexts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 from signoff.errors import InvalidValue
 
 MARK: Final = "signoff:1:"
-"""What each ciphertext begins with; its key's name and the rest in base64 follow."""
+"""The prefix of each ciphertext. The name of the key and the base64 data follow."""
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
@@ -34,12 +34,12 @@ def is_encrypted(text: str) -> bool:
 
 
 class CannotDecrypt(ValueError):
-    """A ciphertext that none of the keys fits."""
+    """A ciphertext that none of the keys decrypts."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncryptionKey:
-    """A key and the name by which ciphertexts say which one they need.
+    """An encryption key, with the name by which ciphertexts refer to it.
 
     Attributes:
         name: Up to 32 letters, digits, ``-`` and ``_``.
@@ -53,7 +53,7 @@ class EncryptionKey:
         """Raises InvalidValue."""
         if _NAME.fullmatch(self.name) is None:
             raise InvalidValue(
-                "encryption key", "its name has up to 32 letters, digits, - and _: NAME:SECRET"
+                "encryption key", "expected NAME:SECRET, with a name of up to 32 letters, digits, - and _"
             )
         if len(self.secret) != KEY_BYTES:
             raise InvalidValue(
@@ -62,7 +62,7 @@ class EncryptionKey:
 
     @classmethod
     def new(cls, name: str) -> EncryptionKey:
-        """Make a key. Raises InvalidValue: the name is none."""
+        """Generate a key. Raises InvalidValue if the name is not valid."""
         return cls(name, secrets.token_bytes(KEY_BYTES))
 
     @property
@@ -72,13 +72,13 @@ class EncryptionKey:
 
 
 class Ciphers:
-    """Encrypts with the first of some keys, and decrypts what any of them has encrypted.
+    """Encrypts with the first key, and decrypts with any of the keys.
 
     Args:
-        keys: The first encrypts.
+        keys: The keys. The first one encrypts.
 
     Raises:
-        InvalidValue: There is no key, two have one name, or the library that encrypts is not installed.
+        InvalidValue: There is no key, two keys share a name, or the encryption library is not installed.
 
     Example::
 
@@ -87,21 +87,19 @@ class Ciphers:
 
     def __init__(self, keys: Sequence[EncryptionKey]) -> None:
         if not keys:
-            raise InvalidValue(
-                "encryption keys", "there is none; `signoff keys create --encryption` makes one"
-            )
+            raise InvalidValue("encryption keys", "none given; `signoff keys create --encryption` makes one")
         names = [key.name for key in keys]
         if len(set(names)) != len(names):
-            raise InvalidValue("encryption keys", f"two have one name: {', '.join(names)}")
+            raise InvalidValue("encryption keys", f"two keys share a name: {', '.join(names)}")
         self._name = names[0]
         self._ciphers = {key.name: _Cipher(key.secret) for key in keys}
 
     @classmethod
     def parse(cls, text: str) -> Ciphers:
-        """Read keys, ``NAME:SECRET`` separated by blanks, commas or lines.
+        """Parse keys, ``NAME:SECRET`` separated by white space or commas.
 
         Raises:
-            InvalidValue: One is no key. The message does not repeat it.
+            InvalidValue: A key is malformed. The message does not quote it.
         """
         return cls([_key(number, word) for number, word in enumerate(re.split(r"[\s,]+", text.strip()), 1)])
 
@@ -110,17 +108,16 @@ class Ciphers:
 
         Args:
             text: Any text.
-            bound_to: It can be read only with this again: where it is kept. Equal texts have equal ciphertexts in equal
-                places only.
+            bound_to: Its storage location. Decryption needs the same one.
         """
         sealed = self._ciphers[self._name].encrypt(text.encode(), bound_to.encode())
         return f"{MARK}{self._name}:{base64.urlsafe_b64encode(sealed).decode()}"
 
     def decrypt(self, ciphertext: str, *, bound_to: str) -> str:
-        """Return the text of what ``encrypt`` returned; what does not begin with the mark is returned as it is.
+        """Return the text of a ciphertext. A text without the ciphertext prefix is returned unchanged.
 
         Raises:
-            CannotDecrypt: There is no such key, or it was changed, or was moved from elsewhere.
+            CannotDecrypt: The key is missing, or the ciphertext was changed or moved from another location.
         """
         if not ciphertext.startswith(MARK):
             return ciphertext
@@ -130,7 +127,9 @@ class Ciphers:
             raise CannotDecrypt(f"it needs key {name[:32]!r}, which this process does not have")
         text = cipher.decrypt(encoded, bound_to.encode())
         if text is None:
-            raise CannotDecrypt(f"key {name!r} does not fit: it, or the value, was changed or moved")
+            raise CannotDecrypt(
+                f"key {name!r} does not decrypt it: the key or the value was changed, or moved"
+            )
         return text.decode()
 
 
@@ -139,9 +138,9 @@ class _Cipher:
         try:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         except ImportError as error:
-            hint = "they need the extra `encryption`: pip install 'signoff[encryption]'"
+            hint = "encryption needs the extra `encryption`: pip install 'signoff[encryption]'"
             raise InvalidValue("encryption keys", f"{hint} ({error})") from error
-        # Of a random key of full length each half of HKDF that expands is enough.
+        # A full-length random key needs only the expand step of HKDF, one block for each derived key.
         self._nonces = hmac.digest(secret, b"signoff nonces\x01", hashlib.sha256)
         self._aes = AESGCM(hmac.digest(secret, b"signoff payloads\x01", hashlib.sha256))
 
@@ -167,6 +166,6 @@ def _key(number: int, word: str) -> EncryptionKey:
         secret = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raise InvalidValue(
-            "encryption keys", f"number {number} is no key: NAME:SECRET, with 32 bytes in base64"
+            "encryption keys", f"key number {number} is malformed; expected NAME:SECRET, 32 bytes in base64"
         ) from None
     return EncryptionKey(name, secret)

@@ -1,4 +1,4 @@
-"""Members of plain enums in ``Literal``: pydantic reads them from Python values only, and JSON has their values."""
+"""Plain enum members in ``Literal``. Pydantic reads them from Python objects only; JSON has their values."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pydantic_core import core_schema
 _NOT_SCHEMAS: Final = frozenset(
     {"metadata", "serialization", "cls", "config", "default", "expected", "members"}
 )
-"""Parts of a core schema that hold data, or classes, of the user's."""
+"""Parts of a core schema that hold the user's data or classes."""
 
 
 def is_one(part: object) -> bool:
-    """Whether a type is a ``Literal`` with a member of an enum that is neither text nor an integer."""
+    """Whether a type is a ``Literal`` with a member of an enum that is not a ``str`` or ``int`` enum."""
     return typing.get_origin(part) is Literal and any(map(_is_plain_member, typing.get_args(part)))
 
 
 def by_value(schema: Any) -> Any:
-    """Return a core schema that reads such members by their values, too."""
+    """Return a core schema that also reads such members by their values."""
     if isinstance(schema, list | tuple):
         return [by_value(each) for each in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -42,7 +42,7 @@ def by_value(schema: Any) -> Any:
 
 
 def _reader(expected: list[Any]) -> Callable[[Any], Any] | None:
-    """Return what turns the values of plain members into these; None if there are none."""
+    """Return a function that maps values to their plain members; None if there are no such members."""
     others = {_key(each) for each in expected if not _is_plain_member(each)}
     members: dict[Any, Any] = {}
     for each in filter(_is_plain_member, expected):

@@ -1,8 +1,8 @@
-"""What errors carry (their arguments and attributes) to JSON data and back, each with its own type.
+"""Arguments and attributes of errors to JSON data and back, each with its type.
 
-Values are read by an annotation; what an error carries has none. So what is no plain JSON data is written as
-``{"$type": "module:qualname", "value": ...}``, and read only if that class is imported already and of a kind
-that is data: an enum, a model, a dataclass, a date and so on.
+They have no annotation to be read by. So a part that is not plain JSON data is written as
+``{"$type": "module:qualname", "value": ...}``. It is read only if that class is already imported and holds data: an
+enum, a model, a dataclass, a date and so on.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from signoff.codec.set_order import kind_of
 from signoff.codec.values import decode, encode
 
 _MOST_LEVELS = 80
-"""How deep a record goes, in levels of JSON: with a model in the last one a parser still takes it."""
+"""Maximum depth of a record, in levels of JSON. With a model in the last level a parser still accepts it."""
 
 _MOST_VALUES = 50_000
-"""How many values a record holds. Lists that share lists can be endless without being large in memory."""
+"""Maximum number of values in a record. Lists that share lists can be huge as JSON but small in memory."""
 
 _TYPE = "$type"
 _TUPLE, _ERROR, _BROKEN_TEXT, _REMAINS = "builtins:tuple", "error", "builtins:str", "remains"
@@ -40,7 +40,7 @@ _DEQUE, _CLASS = "collections:deque", "builtins:type"
 _MEMBER = "$member"
 
 _STATUS = frozenset({"status", "reason", "reason_phrase", "method", "http_version", "encoding"})
-"""The attributes of objects whose text is kept. Others may be secrets."""
+"""Attributes whose strings are kept. Others may be secrets."""
 
 _DATA = frozenset({bytes, set, frozenset, date, datetime, time, timedelta, Decimal, UUID})
 
@@ -50,11 +50,11 @@ class Unkept(ValueError):
 
 
 class Remains:
-    """What is left of an object that cannot be kept: its numbers and its status texts.
+    """Replaces an object that cannot be kept, with the object's numbers and status texts.
 
     Attributes:
         type_name: The type of the object.
-        kept: What is left of it, by name. It is read like the object's own: ``error.response.status_code``.
+        kept: The kept attributes, by name. They are also attributes of this object: ``error.response.status_code``.
     """
 
     def __init__(self, type_name: str, kept: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ class Packer:
     """Writes the parts of one error and of the errors in it.
 
     Args:
-        record: Describes an error that is a part, given its level.
+        record: Returns the record of a nested error, given its level.
     """
 
     def __init__(self, record: Callable[[Packer, BaseException, int], dict[str, Any]]) -> None:
@@ -95,10 +95,10 @@ class Packer:
     def pack_remains(self, value: object, level: int) -> dict[str, Any]:
         """Write the numbers and the status texts of an object that cannot be kept, such as a response.
 
-        Its other attributes may be secrets, and its properties may run code: neither is read.
+        Other attributes may be secrets, and properties may run code: neither is read.
 
         Raises:
-            Unkept: It has none.
+            Unkept: It has no such attributes.
         """
         held = value.kept if type(value) is Remains else vars(value)
         kept = {
@@ -115,11 +115,11 @@ class Packer:
         """Write one part as JSON data.
 
         Args:
-            value: Anything.
-            level: How many levels of JSON it is in.
+            value: Any object.
+            level: Its depth, in levels of JSON.
 
         Raises:
-            Exception: It cannot be written so that it comes back equal.
+            Exception: It would not come back equal.
         """
         self._left -= 1
         if level > _MOST_LEVELS or self._left < 0:
@@ -148,11 +148,11 @@ class Packer:
 
 
 def unpack(packed: Any, rebuild: Callable[[dict[str, Any]], Exception]) -> Any:
-    """Read one part back.
+    """Read one part.
 
     Args:
-        packed: What ``Packer.pack`` wrote.
-        rebuild: Rebuilds an error that is a part.
+        packed: The data from ``Packer.pack``.
+        rebuild: Rebuilds a nested error.
 
     Raises:
         Exception: It does not fit the classes of this process.
@@ -181,7 +181,7 @@ def unpack(packed: Any, rebuild: Callable[[dict[str, Any]], Exception]) -> Any:
 
 
 def path_of(kind: type) -> str:
-    """Name a class so that ``find`` finds it, in this process and in others."""
+    """Return the path of a class, by which ``find`` finds it in any process."""
     module = kind.__module__
     if module == "__main__":
         module = _name_of_main() or module
@@ -189,13 +189,10 @@ def path_of(kind: type) -> str:
 
 
 def find(path: str) -> object:
-    """Find what ``module:qualname`` names, if the module is imported already.
+    """Return the object at ``module:qualname`` if the module is already imported, else None.
 
-    Looks only at what is there: asking a module for an attribute can make it import others. A module that runs as a
-    script is found by its import name.
-
-    Returns:
-        What it names, or None.
+    It reads ``__dict__`` only, because attribute access on a module can import others. A module that runs as a script
+    is found by its import name.
     """
     name, _, qualname = path.partition(":")
     modules = [sys.modules.get(name)]
@@ -210,7 +207,7 @@ def find(path: str) -> object:
 
 
 def _name_of_main() -> str | None:
-    """Name the module that runs as a script as others import it, or None if nobody can."""
+    """Return the import name of the module that runs as a script, or None if it cannot be imported."""
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
     if spec is not None:
@@ -220,7 +217,7 @@ def _name_of_main() -> str | None:
 
 
 def _is_main(name: str) -> bool:
-    """Whether a module that others import by this name is the one that runs as a script here."""
+    """Whether this is the import name of the module that runs as a script."""
     main = sys.modules.get("__main__")
     if getattr(main, "__spec__", None) is not None:
         return name == _name_of_main()
@@ -230,7 +227,7 @@ def _is_main(name: str) -> bool:
 
 
 def clean(text: str) -> str:
-    """Replace lone surrogates, which JSON cannot hold, by escapes."""
+    """Escape lone surrogates, which JSON cannot hold."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -249,7 +246,7 @@ def _surrogates_to_text(text: str) -> str:
 
 
 def _pack_class(kind: type) -> str:
-    """Name a class, which is data as long as nothing makes an instance of it."""
+    """Return the path of a class. A class is data: reading it creates no instance."""
     path = path_of(kind)
     if find(path) is not kind:
         raise Unkept
@@ -283,7 +280,7 @@ def _pack_data(value: Any, kind: type) -> Any:
 
 
 def _pack_member(member: Enum) -> Any:
-    """Write a member by its value, or by its name if that is not plain data."""
+    """Write a member by its value, or by its name if the value is not plain data."""
     if type(member.value) in scalars.EXACT:
         return from_json(encode(member))
     if type(member).__members__.get(member.name) is not member:
@@ -302,6 +299,6 @@ def _unpack_data(kind: object, plain: Any) -> Any:
     if isinstance(plain, dict) and _MEMBER in plain:
         return cast("type[Enum]", kind).__members__[cast("dict[str, str]", plain)[_MEMBER]]
     if kind is datetime or kind is time:
-        # Not by pydantic, whose zones are printed in another way.
+        # Not by pydantic, whose time zones have another repr.
         return time_zones.read(cast(Any, kind), cast(Any, plain))
     return decode(to_json(plain).decode(), kind)

@@ -1,4 +1,4 @@
-"""Exceptions to JSON text and back. Nothing is imported, and no ``__init__`` of a user's class is called."""
+"""Exceptions to JSON text and back. Reading imports nothing and calls no ``__init__`` of a user's class."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from signoff.codec.values import MAX_BYTES
 from signoff.errors import InvalidValue, StepFailed
 
 _MOST_TEXT = 32_000
-"""How many characters of a traceback, or of the message of an error that is too large, are kept."""
+"""How many characters are kept of a traceback, and of the message of an error that is too large."""
 
 _PARTS: Mapping[str, Any] = {"attributes": {}, "cause": None, "notes": [], "members": [], "args": []}
-"""What a record can do without, the least missed first, and what it then has in its place."""
+"""Optional parts of a record with their empty values, in the order in which they are dropped."""
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 _NEEDED = ("args", "members")
-"""What an error cannot be rebuilt without."""
+"""Parts without which an error cannot be rebuilt."""
 
 _NOT_ATTRIBUTES = ("__notes__", stand_in_errors.MESSAGE)
 
@@ -38,7 +38,7 @@ _Error = TypeVar("_Error", bound=BaseException)
 
 
 class RemoteTraceback(Exception):
-    """Where a rebuilt error came from, as text: the first cause in the error's chain, for logs to show."""
+    """The original traceback of a rebuilt error, as text: the first cause in its chain, so that logs show it."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -49,50 +49,50 @@ class RemoteTraceback(Exception):
 
 
 def encode_error(error: BaseException) -> str:
-    """Write an error as JSON text. This never fails: what cannot be written is left out.
+    """Write an error as JSON text. This never fails: parts that cannot be written are left out.
 
     Args:
         error: Any exception.
 
     Returns:
         ``{"type": "module:qualname", "message", "args", "attributes", "members", "cause", "notes", "dropped",
-        "rebuildable", "traceback"}``. The ``members`` are an exception group's; ``dropped`` names what is left
-        out; ``rebuildable`` says whether the rest makes an error of this type that says the same.
+        "rebuildable", "traceback"}``. ``members`` are those of an exception group; ``dropped`` names the omitted
+        parts; ``rebuildable`` says whether the rest makes an error of this type with the same message.
     """
     try:
         return _fit(_record(Packer(_record), error, 0) | {"traceback": _traceback(error)})
-    except Exception:  # the error's own code failed in a place where nothing of it can be kept
+    except Exception:  # code of the error's class failed, so none of its parts can be read
         return _fit(_outline(error))
 
 
 def decode_error(text: str) -> Exception:
     """Rebuild an error from its record.
 
-    It gets its own class if the record says that it can be rebuilt, and if that class is an ``Exception`` in a
-    module that is imported already. Otherwise it is a ``StepFailed``.
+    It has its own class if the record is ``rebuildable`` and that class is an ``Exception`` in an imported module.
+    Otherwise it is a ``StepFailed``, or a stand-in that the same ``except`` clauses catch.
 
     Args:
-        text: What ``encode_error`` wrote.
+        text: The text from ``encode_error``.
 
     Returns:
         The error, not raised yet, with the original traceback as text at the start of its chain of causes.
 
     Raises:
-        InvalidValue: The text is no such record.
+        InvalidValue: The text is not such a record.
     """
     try:
         record = from_json(text)
         error = _rebuild(record)
         trace = record["traceback"]
     except (ValueError, TypeError, KeyError, AttributeError) as problem:
-        raise InvalidValue("error", f"is no record of an error: {problem!r}") from problem
+        raise InvalidValue("error", f"is not a recorded error: {problem!r}") from problem
     if trace:
         _set(_first_cause(error), "__cause__", RemoteTraceback(trace))
     return error
 
 
 def round_trip_error(error: BaseException) -> tuple[str, Exception]:
-    """Write an error and rebuild it: what a run sees must be what its replay will see.
+    """Write an error and rebuild it, so that a run sees the same error as its replay.
 
     Args:
         error: Any exception.
@@ -108,7 +108,7 @@ def round_trip_error(error: BaseException) -> tuple[str, Exception]:
 
 
 def _outline(error: BaseException) -> dict[str, Any]:
-    """Say the least there is to say about an error, whatever its own code does."""
+    """Return a minimal record, which does not depend on code of the error's class."""
     return {
         "type": _type_of(error),
         "message": _message(error),
@@ -121,11 +121,11 @@ def _outline(error: BaseException) -> dict[str, Any]:
 
 
 def _record(packer: Packer, error: BaseException, level: int) -> dict[str, Any]:
-    """Describe an error and, from ``level`` levels of JSON on, what it carries."""
+    """Return the record of an error whose parts are ``level`` levels deep in JSON."""
     args, lost_args = _keep(packer, dict(enumerate(_arguments(error))), level)
     attributes, lost_attributes = _keep(packer, _attributes(error), level)
     for name in lost_attributes:
-        with contextlib.suppress(Exception):  # nothing of it is plain
+        with contextlib.suppress(Exception):  # it has no plain attributes
             attributes[name] = packer.pack_remains(_attributes(error)[name], level)
     members, lost_members = _keep(packer, dict(enumerate(_members(error))), level)
     causes, lost_causes = _keep(packer, _causes(error), level)
@@ -144,34 +144,34 @@ def _record(packer: Packer, error: BaseException, level: int) -> dict[str, Any]:
             *lost_causes,
         ],
     }
-    # Decided here and recorded, so that no process decides it otherwise.
+    # Decided once and recorded, so that every process decides alike.
     if not lost_args and not lost_members and not stand_in_errors.is_partial(type(error)):
-        record["rebuildable"] = not lost_attributes or _says_the_same(error, record)
+        record["rebuildable"] = not lost_attributes or _has_same_message(error, record)
     return record
 
 
-def _says_the_same(error: BaseException, record: dict[str, Any]) -> bool:
-    """Whether an error without some of its attributes can still say what it said."""
+def _has_same_message(error: BaseException, record: dict[str, Any]) -> bool:
+    """Whether an error still has its message without the lost attributes."""
     try:
         return _message(_assemble(type(error), record)) == record["message"]
-    except Exception:  # its class refuses to be rebuilt like this
+    except Exception:  # its class cannot be rebuilt without them
         return False
 
 
 def _keep(packer: Packer, items: Mapping[_Key, object], level: int) -> tuple[dict[_Key, Any], list[_Key]]:
-    """Write what can be written, and name what can't."""
+    """Write the items that can be written, and return the keys of the others."""
     kept: dict[_Key, Any] = {}
     lost: list[_Key] = []
     for key, value in items.items():
         try:
             kept[key] = packer.pack(value, level + 2)
-        except Exception:  # no data, or its own code failed
+        except Exception:  # not data, or code of its class failed
             lost.append(key)
     return kept, lost
 
 
 def _arguments(error: BaseException) -> tuple[object, ...]:
-    # A group's second argument is its members, which are recorded as such.
+    # A group's second argument is its members, which have a part of their own.
     return (error.message,) if isinstance(error, BaseExceptionGroup) else error.args
 
 
@@ -187,21 +187,21 @@ def _causes(error: BaseException) -> dict[str, BaseException]:
 
 
 def _attributes(error: BaseException) -> dict[str, object]:
-    """Collect an error's attributes from its slots and its dict, running no code of its class."""
+    """Collect an error's attributes from its slots and its dict, without running code of its class."""
     found: dict[str, object] = {}
     if type(error) is ValidationError:
-        with contextlib.suppress(Exception):  # what it validated has code of its own
+        with contextlib.suppress(Exception):  # the validated values may run code
             found[validation_errors.KEY] = validation_errors.describe(error)
     for name, slot in _slots(type(error)).items():
         value = _read_slot(slot, error)
-        # To a builtin error a slot with None is not the same as one that was never set: it would print it.
+        # A builtin error prints a slot that is None, but not one that was never set.
         if value is not _UNSET and (value is not None or _is_heap_type(slot.__objclass__)):
             found[name] = value
     return found | {name: value for name, value in vars(error).items() if name not in _NOT_ATTRIBUTES}
 
 
 def _slots(kind: type) -> dict[str, types.MemberDescriptorType]:
-    """Find the slots of a class, both its own and those of the builtin error that it derives from."""
+    """Return the slots of a class, including those of the builtin error that it derives from."""
     return {
         name: slot
         for base in reversed(kind.__mro__)
@@ -219,7 +219,7 @@ def _read_slot(slot: types.MemberDescriptorType, error: BaseException) -> object
 
 
 def _fit(record: dict[str, Any]) -> str:
-    """Write a record as text, and if it is too large without what it can do without."""
+    """Write a record as text, without optional parts if it is too large."""
     for part, nothing in _PARTS.items():
         text = to_json(record).decode()
         excess = len(text.encode()) - MAX_BYTES
@@ -237,7 +237,7 @@ def _fit(record: dict[str, Any]) -> str:
 
 
 def _without_the_largest(record: dict[str, Any], excess: int) -> dict[str, Any]:
-    """Drop as many attributes as make a record smaller by ``excess`` bytes, the largest first."""
+    """Drop the largest attributes until the record is smaller by ``excess`` bytes."""
     left = dict(record["attributes"])
     dropped = list(record["dropped"])
     sizes = {name: len(to_json({name: packed})) for name, packed in left.items()}
@@ -253,7 +253,7 @@ def _without_the_largest(record: dict[str, Any], excess: int) -> dict[str, Any]:
 def _type_of(error: BaseException) -> str:
     try:
         return error_attributes.path_of(type(error))
-    except Exception:  # its metaclass answers for it
+    except Exception:  # its metaclass failed
         return "builtins:Exception"
 
 
@@ -275,9 +275,9 @@ def _traceback(error: BaseException) -> str:
 
 
 def _rebuild(record: dict[str, Any]) -> Exception:
-    """Make the error that a record describes, its causes and its notes."""
+    """Make the error that a record describes, with its causes and notes."""
     error = _instance(record)
-    if error is None:  # not ``or``: its class may say that it is false, as one with a length does
+    if error is None:  # not ``or``: an error may be falsy, such as one with a length of 0
         error = _stand_in(record)
     if error is None:
         name = record["type"].replace(":", ".").removeprefix("builtins.")
@@ -294,18 +294,18 @@ def _rebuild(record: dict[str, Any]) -> Exception:
 
 
 def _set(error: BaseException, name: str, value: object) -> None:
-    """Set an attribute, also of a frozen dataclass."""
+    """Set an attribute, even if the error is a frozen dataclass."""
     object.__setattr__(error, name, value)
 
 
 def _lost_attributes(record: dict[str, Any]) -> str:
-    """Name the attributes that a rebuilt error does not have, or has in part."""
+    """Name the attributes that a rebuilt error lacks or has in part."""
     prefix = "attributes."
     return ", ".join(name.removeprefix(prefix) for name in record["dropped"] if name.startswith(prefix))
 
 
 def _stand_in(record: dict[str, Any]) -> Exception | None:
-    """Make an error in place of one whose class is not here, which the same ``except`` clauses catch."""
+    """Make a stand-in for an error that cannot be rebuilt here, which the same ``except`` clauses catch."""
     name = record["type"].replace(":", ".").removeprefix("builtins.")
     if record["rebuildable"] and error_attributes.find(record["type"]) is None:
         kind = stand_in_errors.find(record["type"], record.get("bases", []), record.get("found", False))
@@ -324,13 +324,13 @@ def _stand_in(record: dict[str, Any]) -> Exception | None:
 
 
 def _instance(record: dict[str, Any]) -> Exception | None:
-    """Make an instance of the recorded class, if that can be done here."""
+    """Make an instance of the recorded class, or return None if that is not possible here."""
     kind = error_attributes.find(record["type"])
     if not record["rebuildable"] or not isinstance(kind, type) or not issubclass(kind, Exception):
         return None
     try:
         return _assemble(kind, record)
-    except Exception:  # the class has changed, or is of an extension that lets nobody make instances
+    except Exception:  # the class has changed, or an extension forbids instances of it
         return None
 
 
@@ -338,7 +338,7 @@ def _assemble(kind: type[_Error], record: dict[str, Any]) -> _Error:
     if cast("Any", kind) is ValidationError:
         packed = record["attributes"][validation_errors.KEY]
         rebuilt = validation_errors.rebuild(error_attributes.unpack(packed, _rebuild))
-        _set(rebuilt, "args", ())  # as pydantic's own have none
+        _set(rebuilt, "args", ())  # as in pydantic's errors
         return cast("_Error", rebuilt)
     args = tuple(error_attributes.unpack(each, _rebuild) for each in record["args"])
     native: Any = _native(kind)
@@ -360,14 +360,14 @@ def _assemble(kind: type[_Error], record: dict[str, Any]) -> _Error:
 
 
 def _native(kind: type) -> type:
-    """Find the interpreter's own class that a class derives from: its ``__new__`` is known to be safe."""
+    """Return the interpreter's class that a class derives from: its ``__new__`` is safe to call."""
     while _is_heap_type(kind) and kind.__base__ is not None:
         kind = kind.__base__
     return kind
 
 
 def _is_heap_type(kind: type) -> bool:
-    """Whether a class was made by a ``class`` statement or the like: not one of the interpreter's own."""
+    """Whether a class was created at run time, such as by a ``class`` statement. The interpreter's classes were not."""
     return bool(kind.__flags__ & _HEAP_TYPE)
 
 

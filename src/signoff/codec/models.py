@@ -1,7 +1,7 @@
-"""Pydantic models, and whatever else brings a schema of its own, to plain JSON data.
+"""Pydantic models, and other types with a schema of their own, to plain JSON data.
 
-What a model writes is its author's business: excluded fields, aliases, custom serializers. What its
-serializer loses without a word is ours: masked secrets, NaN as null, keys that are no strings.
+The author of a model decides what it writes: excluded fields, aliases, custom serializers. This module refuses what
+its serializer loses silently: masked secrets, NaN as null, keys that are not strings.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime, time
 from enum import Enum
+from itertools import islice
 from typing import Any, cast
 
 from pydantic import BaseModel, JsonValue, RootModel, TypeAdapter
@@ -23,10 +24,10 @@ from signoff.codec import scalars, time_zones
 from signoff.codec.refusals import MAX_DEPTH, SECRETS, TOO_DEEP, Unfit, refuse
 
 _UNWRITTEN = object()
-"""Stands for what a serializer wrote, while we look for why it wrote nothing."""
+"""Takes the place of the written data, to find out why a serializer failed."""
 
-_MOST_PARTS = 5_000
-"""Of how many parts the schema of a class is at most that is looked through."""
+_MOST_SCHEMAS = 2_000
+"""The schema of a class is searched only if it has no more nested schemas than this."""
 
 _Config = Mapping[str, Any]
 _Check = Callable[[Any, object, _Config, int], None]
@@ -34,37 +35,41 @@ _Pairs = Iterable[tuple[object, object, object]]
 
 
 def has_own_schema(kind: type) -> bool:
-    """Whether a type itself says how pydantic reads and writes it."""
+    """Whether a type itself defines how pydantic reads and writes it."""
     names = ("__pydantic_serializer__", "__get_pydantic_core_schema__", "__pydantic_config__")
     return any(hasattr(kind, name) for name in names)
 
 
 @functools.lru_cache(maxsize=2048)
 def is_written_by_field(kind: Any) -> bool:
-    """Whether a model class is written as its fields are, by their names and each by its type: it says nothing else."""
+    """Whether a model class is written field by field, by name and type, without serializers of its own."""
     schema = getattr(kind, "__pydantic_core_schema__", None)
     if not isinstance(schema, dict) or issubclass(kind, RootModel):  # its schema is not complete yet
         return False
-    waiting: list[Any] = [schema]
-    seen = 0
+    found = list(islice(core_schemas(schema), _MOST_SCHEMAS + 1))
+    return len(found) <= _MOST_SCHEMAS and not any(
+        str(name).startswith("serialization") and name != "serialization_alias"
+        for each in found
+        for name in each
+    )
+
+
+def core_schemas(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield a core schema of pydantic and all nested dicts, except for those in metadata and serializers."""
+    waiting = [schema]
     while waiting:
         part = waiting.pop()
-        seen += 1
-        if seen > _MOST_PARTS:
-            return False
         if isinstance(part, dict):
             held = cast("dict[str, Any]", part)
-            if any(str(name).startswith("serialization") and name != "serialization_alias" for name in held):
-                return False
-            waiting += [each for name, each in held.items() if name != "metadata"]
+            yield held
+            waiting += [each for name, each in held.items() if name not in ("metadata", "serialization")]
         elif isinstance(part, list | tuple):
             waiting += cast("list[Any]", part)
-    return True
 
 
 @functools.lru_cache(maxsize=2048)
 def is_derived(kind: Any) -> bool:
-    """Whether a model class has fields that one of its bases lacks: as one of these it would be written without."""
+    """Whether a model class has fields that a base lacks: declared as that base, it is written without them."""
     return any(
         issubclass(base, BaseModel)
         and base is not BaseModel
@@ -76,14 +81,14 @@ def is_derived(kind: Any) -> bool:
 def to_plain(value: object, depth: int) -> JsonValue:
     """Turn a model into plain JSON data by its own serializer.
 
-    Fields are written by their names and computed ones are not: so every model reads what it wrote.
+    Fields are written by name, without computed ones, so that the model can read them.
 
     Args:
         value: A model, a pydantic dataclass or another value with a schema of its own.
         depth: How many containers it is in.
 
     Returns:
-        Plain data that is nobody else's.
+        New plain data, which no other object shares.
 
     Raises:
         Unfit: It cannot be written, or would not come back.
@@ -102,7 +107,7 @@ def to_plain(value: object, depth: int) -> JsonValue:
 
 
 def in_order(items: list[Any]) -> list[Any]:
-    """Sort what came from a set, so that equal sets give equal text in every process."""
+    """Sort the items of a set, so that equal sets have equal text in every process."""
     return sorted(items, key=json.dumps)
 
 
@@ -117,12 +122,12 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
 
 
 def _check(value: object, written: object, config: _Config, depth: int) -> None:
-    """Compare a value in a model with what the model's serializer wrote for it.
+    """Compare a value in a model with the data that the model's serializer wrote for it.
 
     Args:
         value: The value.
-        written: The plain data for it, or ``_UNWRITTEN`` to look for what cannot be written.
-        config: Of the innermost model it is in.
+        written: Its plain data, or ``_UNWRITTEN`` to search for parts that cannot be written.
+        config: The configuration of the innermost model that contains it.
         depth: How many containers it is in.
 
     Raises:
@@ -179,7 +184,7 @@ def _check_keys(value: dict[object, object]) -> None:
         try:
             names.add(scalars.key_text(key))
         except Unfit as unfit:
-            unfit.trail.append((key, value))
+            unfit.at(key, value)
             raise
     if len(names) < len(value):
         raise Unfit(scalars.SAME_KEYS)
@@ -204,12 +209,12 @@ def _check_pairs(container: object, pairs: _Pairs, config: _Config, depth: int) 
         try:
             _check(item, written, config, depth + 1)
         except Unfit as unfit:
-            unfit.trail.append((key, container))
+            unfit.at(key, container)
             raise
 
 
 def _name_zones(items: Iterable[tuple[Any, object]], written: Any) -> None:
-    """Add the zones of datetimes to what the serializer wrote, which has their offsets only."""
+    """Add the time zones of datetimes to the written data, which has their offsets only."""
     if not isinstance(written, dict | list):
         return
     texts = cast("dict[Any, Any]", written)
@@ -219,7 +224,7 @@ def _name_zones(items: Iterable[tuple[Any, object]], written: Any) -> None:
 
 
 def _pair_fields(held: Mapping[str, object], written: Any) -> _Pairs:
-    """Pair fields with what was written for them, except where the author leaves out or reshapes."""
+    """Pair fields with their written data, except where the model omits or reshapes them."""
     if written is _UNWRITTEN:
         return [(name, item, _UNWRITTEN) for name, item in held.items()]
     if not isinstance(written, dict):

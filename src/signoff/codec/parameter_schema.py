@@ -1,4 +1,4 @@
-"""What a function takes, as a JSON Schema of which a form can be made."""
+"""The parameters of a function as a JSON Schema, from which forms are made."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from signoff.codec.values import encode
 from signoff.errors import SignoffError
 
 BY_POSITION: Final = "x-by-position"
-"""The keyword that names the parameters which go into ``args``, in their order; all others go into ``kwargs``."""
+"""The keyword that lists the parameters to pass in ``args``, in order. All others are passed in ``kwargs``."""
 
 REST: Final = "x-rest"
-"""The keyword that names the list whose items follow these."""
+"""The keyword that names the list whose items follow them in ``args``."""
 
 MAX_DEFAULT: Final = 4096
-"""How long a default may be that is told, as JSON."""
+"""Longer defaults (as JSON) are omitted."""
 
 _REST_KEY: Final = "**"
 
 
 def parameters_schema(function: Callable[..., Any], *, skip: int = 1) -> dict[str, Any] | None:
-    """Describe what a function takes.
+    """Describe the parameters of a function.
 
-    ``*args`` is a list under its name, named by ``x-rest``, and what ``**kwargs`` takes is ``additionalProperties``.
-    ``x-by-position`` names those that cannot be passed by name. A parameter of which nobody can say what fits has the
-    schema that everything fits; a default that is no JSON is left out, and so are those of secrets.
+    ``*args`` is a list under its name, named by ``x-rest``; ``**kwargs`` is ``additionalProperties``.
+    ``x-by-position`` lists the parameters that cannot be passed by name. A parameter of unknown type has the empty
+    schema. Defaults that JSON does not have, and those of secrets, are omitted.
 
     Args:
-        function: What will be called.
+        function: The function.
         skip: How many leading parameters the engine passes, such as ``ctx``.
 
     Returns:
@@ -77,14 +77,14 @@ def parameters_schema(function: Callable[..., Any], *, skip: int = 1) -> dict[st
 
 
 def description_of(function: Callable[..., Any], longest: int) -> str | None:
-    """Return the first paragraph of a function's docstring on one line, cut to so many characters; None without one."""
+    """Return the first paragraph of a function's docstring on one line, cut to ``longest`` characters, or None."""
     first = (inspect.getdoc(function) or "").strip().split("\n\n")[0]
     text = " ".join(first.split())
     return (text if len(text) <= longest else f"{text[: longest - 1]}…") or None
 
 
 def _without(parameters: list[Parameter], skip: int) -> list[Parameter]:
-    """Return what is left when the engine has passed some, of which ``*args`` takes any number."""
+    """Return the parameters without those that the engine fills. ``*args`` stays, since it takes any number."""
     taken = 0
     while taken < min(skip, len(parameters)) and parameters[taken].kind is not Parameter.VAR_POSITIONAL:
         taken += 1
@@ -92,7 +92,7 @@ def _without(parameters: list[Parameter], skip: int) -> list[Parameter]:
 
 
 def _options(annotation: Any) -> tuple[dict[str, Any], Sequence[str]]:
-    """Return what ``**kwargs`` takes: options that are declared by name, or one type for all; and who must be there."""
+    """Return the types that ``**kwargs`` takes, by name or one for all, and the names of the required ones."""
     if get_origin(annotation) is not Unpack:
         return {_REST_KEY: annotation}, ()
     (kind,) = get_args(annotation)
@@ -126,8 +126,8 @@ def _by_position(parameters: Sequence[Parameter]) -> dict[str, Any]:
     rest = next((each.name for each in parameters if each.kind is Parameter.VAR_POSITIONAL), None)
     kinds = _ONLY_BY_POSITION if rest is None else _ANY_POSITION
     names = [each.name for each in parameters if each.kind in kinds]
-    told: dict[str, Any] = {BY_POSITION: names} if names else {}
-    return told if rest is None else {**told, REST: rest}
+    keywords: dict[str, Any] = {BY_POSITION: names} if names else {}
+    return keywords if rest is None else {**keywords, REST: rest}
 
 
 _CATCH_ALL = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)

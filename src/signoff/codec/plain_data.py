@@ -19,14 +19,14 @@ def to_plain(value: object, depth: int = 0) -> JsonValue:
     """Turn a value into plain JSON data, by its runtime type.
 
     Args:
-        value: Anything.
+        value: Any object.
         depth: How many containers it is in.
 
     Returns:
-        Data that holds no container of the caller's, except that models may repeat what they wrote.
+        New data, which shares no container with the value. A model's serializer may return the same object again.
 
     Raises:
-        Unfit: Something in it cannot be stored.
+        Unfit: A part of it cannot be stored.
     """
     if type(value) in scalars.EXACT:
         return value  # pyright: ignore[reportReturnType]
@@ -34,9 +34,9 @@ def to_plain(value: object, depth: int = 0) -> JsonValue:
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
-    """Whether a dict or a list holds nothing but what JSON has, all exactly of its types.
+    """Whether a dict or a list consists of exact JSON types only, as most results do.
 
-    Most results are such. It looks at each container, and leaves the rest to C.
+    The loop visits containers only; builtins check the scalars, which is fast.
     """
     items: Any = value
     if type(value) is dict:
@@ -48,7 +48,9 @@ def is_plain(value: Any, depth: int = 0) -> bool:
         return depth < MAX_DEPTH
     if depth >= MAX_DEPTH or not kinds <= _JSON:
         return False
-    for item in items:  # stops at the first: a list that holds itself twice has no end otherwise
+    for (
+        item
+    ) in items:  # stops at the first failure: a list that contains itself twice would take forever otherwise
         kind: object = type(item)  # pyright: ignore[reportUnknownVariableType]
         if (kind is dict or kind is list) and not is_plain(item, depth + 1):
             return False
@@ -62,10 +64,10 @@ _TEXT: Final = frozenset({str})
 
 
 def check_text(plain: JsonValue) -> None:
-    """Look through plain data for what JSON text cannot hold.
+    """Check that JSON text can hold plain data.
 
     Raises:
-        Unfit: It has text that is not Unicode, or a number that is too long.
+        Unfit: It has a string that is not Unicode, or a number that is too long.
     """
     if not isinstance(plain, list | dict):
         return scalars.check_exact(plain)
@@ -75,7 +77,7 @@ def check_text(plain: JsonValue) -> None:
             scalars.check_exact(key)
             check_text(item)
     except Unfit as unfit:
-        unfit.trail.append((key, plain))
+        unfit.at(key, plain)
         raise
 
 
@@ -103,7 +105,7 @@ def _mapping(value: Mapping[object, object], depth: int) -> JsonValue:
             name = key if type(key) is str else scalars.key_text(key)
             plain[name] = item if type(item) in scalars.EXACT else to_plain(item, depth + 1)
     except Unfit as unfit:
-        unfit.trail.append((key, value))
+        unfit.at(key, value)
         raise
     if len(plain) < len(value):
         raise Unfit(scalars.SAME_KEYS)
@@ -117,7 +119,7 @@ def _sequence(value: Iterable[object], depth: int) -> list[Any]:
     try:
         plain.extend(item if type(item) in scalars.EXACT else to_plain(item, depth + 1) for item in value)
     except Unfit as unfit:
-        unfit.trail.append((len(plain), value))
+        unfit.at(len(plain), value)
         raise
     return plain
 
@@ -135,7 +137,7 @@ def _dataclass(names: tuple[str, ...], value: object, depth: int) -> JsonValue:
         for name in names:
             plain[name] = to_plain(getattr(value, name), depth + 1)
     except Unfit as unfit:
-        unfit.trail.append((name, value))
+        unfit.at(name, value)
         raise
     return plain
 

@@ -1,4 +1,4 @@
-"""Why a value cannot be stored, where it is in what was passed, and what to do instead."""
+"""Refusals of values that cannot be stored: the reason, the path and the remedy."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import NoReturn
 from pydantic import Secret, SecretBytes, SecretStr
 
 MAX_DEPTH = 100
-"""How deep a value may nest. The JSON parser stops at 200; the rest is for what is put around a value."""
+"""Maximum nesting of a value. The JSON parser stops at 200, which leaves room for the records around a value."""
 
 SECRETS = (SecretStr, SecretBytes, Secret)
 
 TOO_DEEP = f"is nested deeper than {MAX_DEPTH} levels; make it flatter"
-"""Refuses a container in too many others, which is also how one that contains itself is noticed."""
+"""The reason for a container that is nested too deep. A container that contains itself is detected the same way."""
 
 
 class Unfit(Exception):
     """A value cannot be stored.
 
     Attributes:
-        reason: What is wrong and what to do instead.
+        reason: The problem and the remedy.
         trail: ``(key, container)`` of each container it is in, from the innermost outwards.
     """
 
@@ -34,14 +34,19 @@ class Unfit(Exception):
         self.reason = reason
         self.trail: list[tuple[object, object]] = []
 
+    def at(self, key: object, container: object) -> Unfit:
+        """Add a container to the trail. Returns itself, to be raised."""
+        self.trail.append((key, container))
+        return self
+
     def under(self, root: str) -> tuple[str, str]:
-        """Spell the refusal out.
+        """Return the path and the reason.
 
         Args:
-            root: What the outermost value is called, such as ``args.order``.
+            root: The name of the outermost value, such as ``args.order``.
 
         Returns:
-            The path and the reason. For a value that contains itself the path ends where it does.
+            The path and the reason. For a value that contains itself, the path ends at the repetition.
         """
         path, seen = root, set[int]()
         for depth, (key, container) in enumerate(reversed(self.trail)):
@@ -54,7 +59,7 @@ class Unfit(Exception):
 
 
 def refuse(value: object, _depth: int = 0) -> NoReturn:
-    """Refuse a value of a type that cannot be stored, with what to do about that type."""
+    """Refuse a value of a type that cannot be stored, with advice for that type."""
     advice = next((text for kinds, text in _ADVICE if isinstance(value, kinds)), None) or _advice_by_module(
         value
     )
@@ -63,18 +68,18 @@ def refuse(value: object, _depth: int = 0) -> NoReturn:
 
 
 def segment(key: object) -> str:
-    """Write one step of a path: ``.name`` for names, ``[3]`` for the rest."""
+    """Return one part of a path: ``.name`` for identifiers, ``[3]`` for other keys."""
     if isinstance(key, str) and key.isidentifier():
         return f".{key}"
     try:
         text = repr(key)
-    except Exception:  # a number too long for text, or a class whose repr fails
+    except Exception:  # a number with too many digits, or a class whose repr fails
         text = name_of(type(key))
     return f"[{text if len(text) <= 60 else text[:60] + '...'}]"
 
 
 def name_of(kind: type) -> str:
-    """Name a type as its users know it."""
+    """Return the name of a type with its module, or without for builtins."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 

@@ -1,7 +1,7 @@
-"""Whether a value came back as it went.
+"""Compares a value with the one read from its text.
 
-What is no instance of a class yet (text for a date, a dict for a model) may come back as what its annotation makes of
-it. Anything else must come back the same: of the same type, with the same parts.
+Plain data that is passed for a declared type (a string for a date, a dict for a model) may come back as an instance of
+that type. Any other value must come back with the same type and equal parts.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from signoff.codec.set_order import kind_of
 
 @dataclass(slots=True)
 class Comparison:
-    """Compares a value with what was read of its text.
+    """Compares a value with the one read from its text.
 
     Attributes:
         is_ambiguous: Whether the declared type has a union whose members look the same in JSON.
         is_open: Whether a part of the declared type is undeclared, so that it comes back as plain data.
-        converted: Whether plain data came back as what was declared.
-        undeclared: What came back as plain data: the name of its type. None if nothing did.
+        converted: Whether plain data came back as a declared type.
+        undeclared: The name of the first type that came back as plain data; None if none did.
     """
 
     is_ambiguous: bool = False
@@ -46,9 +46,9 @@ class Comparison:
         """Compare one value.
 
         Args:
-            value: What went.
-            again: What came back.
-            inside: Whether it is a part of an instance, of which every part is already what was declared.
+            value: The original value.
+            again: The value that came back.
+            inside: Whether it is a part of an instance, all parts of which already have their declared types.
 
         Raises:
             Unfit: It came back changed.
@@ -69,7 +69,7 @@ class Comparison:
         self.converted = True
 
     def _convert(self, value: Any, again: Any, inside: bool) -> None:
-        """Accept what came back as another type, if nothing is lost."""
+        """Accept a value that came back as another type, if nothing is lost."""
         kind, other = kind_of(value), kind_of(again)
         if (kind is int and other is float) or (kind is float and other is int):
             if value == again and not self.is_ambiguous:
@@ -96,7 +96,7 @@ class Comparison:
         )
 
     def _stands_for(self, value: Any, again: Any) -> bool:
-        """Whether plain data came back as what its annotation makes of it."""
+        """Whether a value is plain data that came back as an instance of the declared type."""
         kind, other = kind_of(value), kind_of(again)
         if kind is dict:
             self._compare_parts(value, again)
@@ -112,7 +112,7 @@ class Comparison:
         return other not in _PLAIN
 
     def _are_equal_sets(self, value: Any, again: Any) -> bool:
-        """Whether a set and another container have the same items, with none lost."""
+        """Whether a set and another container have the same items."""
         if self.is_ambiguous or len(value) != len(again):
             return False
         if isinstance(value, list | tuple | deque):
@@ -121,7 +121,7 @@ class Comparison:
         return {*value} == {*again}
 
     def _compare_parts(self, value: dict[Any, Any], again: Any) -> None:
-        """Compare what is already an instance in a dict that stands for a model or a mapping."""
+        """Compare the instances in a dict that was passed for a model or a mapping."""
         for key, item in value.items():
             if type(item) in _PLAIN_SCALARS:
                 continue
@@ -132,7 +132,7 @@ class Comparison:
             if part is not _MISSING:
                 self._compare_at(key, value, item, part)
             elif type(item) not in _PLAIN and not isinstance(again, BaseModel):
-                raise _at(Unfit("would be lost: its declared type has no such field"), key, value)
+                raise Unfit("would be lost: its declared type has no such field").at(key, value)
 
     def compare_items(self, value: Any, again: Any) -> None:
         """Compare two sequences."""
@@ -177,13 +177,13 @@ class Comparison:
         ):
             kind = name_of(cast("type[Any]", type(changed[0])))
             reason = "the key would come back as text, because nothing declares the type of keys"
-            raise _at(Unfit(f"{reason}; declare dict[{kind}, ...], or use text as keys"), changed[0], value)
+            raise Unfit(f"{reason}; declare dict[{kind}, ...], or use text as keys").at(changed[0], value)
         if (
             not self.is_ambiguous
             and len(value) == len(again)
             and all(type(key) in _PLAIN_SCALARS for key in changed)
         ):
-            self.converted = True  # {"2024-05-06": ...} for a dict by date
+            self.converted = True  # such as {"2024-05-06": ...} for a dict with dates as keys
             return
         if not changed:
             raise Unfit(f"would come back with more keys: {[key for key in again if key not in value]}")
@@ -192,7 +192,7 @@ class Comparison:
             reason = "the key would come back as another one" + _advice(key, again, self.is_ambiguous)
         else:
             reason = "would be lost: its declared type has no such key"
-        raise _at(Unfit(reason), key, value)
+        raise Unfit(reason).at(key, value)
 
     def compare_fields(self, names: Iterable[str], value: Any, again: Any) -> None:
         """Compare attributes of two instances of one class."""
@@ -205,11 +205,11 @@ class Comparison:
         try:
             self.compare(item, twin, inside=inside)
         except Unfit as unfit:
-            raise _at(unfit, key, container) from None
+            raise unfit.at(key, container) from None
 
 
 def _are_exactly(items: Any, twins: Any) -> bool:
-    """Whether all items are of plain types and came back the same. Fast, for long lists of them."""
+    """Whether all items are of exact JSON types and came back equal. A fast path for long lists."""
     return (
         scalars.EXACT.issuperset(map(type, items))
         and all(map(operator.is_, map(type, items), map(type, twins)))
@@ -244,7 +244,7 @@ def _compare_models(comparison: Comparison, value: Any, again: Any) -> None:
 
 @functools.lru_cache(maxsize=2048)
 def _written_fields(kind: Any) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the names of a model's fields: of those that are written, and of those that it excludes."""
+    """Return the names of a model's fields: the written ones, and the excluded ones."""
     excluded = [name for name, field in kind.model_fields.items() if field.exclude]
     return [name for name in kind.model_fields if name not in excluded], excluded
 
@@ -262,7 +262,7 @@ def _compare_dataclasses(names: tuple[str, ...], comparison: Comparison, value: 
 
 
 def _compare_attributes(comparison: Comparison, names: Iterable[str], value: Any, again: Any) -> None:
-    """Compare attributes that are not written. A lock or a client may be another one."""
+    """Compare attributes that are not written. Objects other than data, such as a lock, may differ."""
     for name in names:
         item, twin = getattr(value, name, _MISSING), getattr(again, name, _MISSING)
         if item is twin or (type(item) is type(twin) and not _is_data(item)):
@@ -271,9 +271,8 @@ def _compare_attributes(comparison: Comparison, names: Iterable[str], value: Any
             comparison.compare(item, twin, inside=True)
         except Unfit as unfit:
             reason = "is not a field that is written, and would come back as another value"
-            raise _at(
-                Unfit(f"{reason}; make it one, or set it in the step that needs it"), name, value
-            ) from unfit
+            advice = "make it one, or set it in the step that needs it"
+            raise Unfit(f"{reason}; {advice}").at(name, value) from unfit
 
 
 def _is_data(value: object) -> bool:
@@ -357,7 +356,7 @@ def _compare_others(_: Comparison, value: Any, again: Any) -> None:
 
 
 def _are_generic_twins(kind: Any, other: Any) -> bool:
-    """Whether both are one generic model, with and without its parameters."""
+    """Whether both are the same generic model, with and without its parameters."""
     return (
         issubclass(kind, BaseModel)
         and issubclass(other, BaseModel)
@@ -373,7 +372,7 @@ def _name(kind: type, other: type) -> str:
 
 
 def _undeclared(kind: Any, other: type) -> str:
-    """Say that a value has no declared type, and what to do."""
+    """Return the reason and the advice for a value without a declared type."""
     instead = next((text for kinds, text in _INSTEAD if issubclass(kind, kinds)), "plain JSON data")
     if is_dataclass(cast("object", kind)):
         has_plain = callable(getattr(kind, "plain", None))  # as an Answer has
@@ -407,11 +406,6 @@ def _fields_of(kind: Any) -> Iterable[str]:
     return kind.model_fields if issubclass(kind, BaseModel) else [field.name for field in fields(kind)]
 
 
-def _at(unfit: Unfit, key: object, container: object) -> Unfit:
-    unfit.trail.append((key, container))
-    return unfit
-
-
 _INSTEAD: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (BaseModel, "its model_dump(mode='json')"),
     (Enum, "its value"),
@@ -421,7 +415,7 @@ _INSTEAD: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (bytes, "text, such as its base64"),
     ((date, time, Decimal, UUID, PurePath), "str(...) of it"),
 )
-"""What to pass where nothing declares a type."""
+"""Advice on what to pass if no type is declared."""
 
 _CHANGED = "it would come back changed"
 _CHANGED_BY_CODE = (

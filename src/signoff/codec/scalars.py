@@ -1,4 +1,4 @@
-"""Values that are one JSON scalar: how each is written, so that its annotation brings it back equal."""
+"""Writers of values that are one JSON scalar, such that their annotation brings them back equal."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from signoff.codec import time_zones
 from signoff.codec.refusals import Unfit, name_of
 
 EXACT = frozenset({type(None), bool, int, str})
-"""The types whose values are plain as they are. Not ``float``: NaN and the infinities are no JSON."""
+"""Types whose values are JSON data as they are. ``float`` is not one, because of NaN and the infinities."""
 
 MAX_DIGITS = 4300
-"""How long an integer may be: Python's own conversion and the JSON parser stop there."""
+"""Maximum number of digits of an integer: the limit of Python's own conversion and of the JSON parser."""
 
 SAME_KEYS = "has keys that are the same in JSON, such as 1 and '1'; make them all strings"
 
@@ -31,14 +31,14 @@ Convert = Callable[[Any, int], JsonValue]
 
 
 def converter(kind: type) -> Convert | None:
-    """Find what writes the values of a type, or None if they are no scalars."""
+    """Return the writer of a type's values, or None if they are not scalars."""
     if issubclass(kind, Enum):
         return _enum
     return next((convert for base, convert in _CONVERTERS if issubclass(kind, base)), None)
 
 
 def key_text(key: object) -> str:
-    """Write a dict's key as JSON's only kind of key, a string.
+    """Write a dict's key as a string, the only kind of key in JSON.
 
     Raises:
         Unfit: No annotation could bring it back.
@@ -58,7 +58,7 @@ def key_text(key: object) -> str:
 
 
 def check_member(member: Enum) -> None:
-    """Refuse a member of an enum whose value is no JSON scalar: nothing would find the member again."""
+    """Refuse a member of an enum whose value is not a JSON scalar, from which the member could not be read."""
     value = member.value
     if type(value) is float:
         _float(value, 0)
@@ -74,7 +74,7 @@ def check_offset(value: datetime | time) -> None:
 
 
 def check_exact(value: object) -> None:
-    """Refuse the text and the numbers that no JSON parser reads back."""
+    """Refuse strings and numbers that no JSON parser reads back."""
     if isinstance(value, str) and not _is_unicode(value):
         raise Unfit("is text with lone surrogates, which is not Unicode; decode it properly, or pass bytes")
     if isinstance(value, int) and abs(value) >= 10**MAX_DIGITS:
@@ -135,9 +135,7 @@ def _is_unicode(text: str) -> bool:
 def _offset_of(value: datetime | time) -> timedelta | None:
     try:
         return value.utcoffset()
-    except (
-        Exception
-    ) as error:  # a time zone of the program's own, or a value that is no time, such as pandas' NaT
+    except Exception as error:  # a user's time zone, or a value such as pandas' NaT
         raise Unfit(f"is {value!r:.60}, which has no UTC offset: {error}; pass None, or text") from None
 
 
@@ -145,7 +143,7 @@ def _has_seconds(offset: timedelta | None) -> bool:
     return offset is not None and (offset.seconds % 60 != 0 or offset.microseconds != 0)
 
 
-# Subclasses are written by their base's method: what they override is for people, not for parsers.
+# Subclasses are written by the method of their base: what they override is for people, not for parsers.
 _CONVERTERS: tuple[tuple[type, Convert], ...] = (
     (type(None), lambda value, _: value),
     (bool, lambda value, _: value),

@@ -1,7 +1,7 @@
-"""Sets in one order everywhere.
+"""Sets with the same order in every process.
 
-CPython orders a set by hashes, and those of text differ from process to process. Sets that the codec reads have an
-order of their own: sorted when they are read, then as they are changed. They are sets in every other respect.
+CPython orders a set by hashes, and hashes of strings differ between processes. Sets that the codec reads are sorted
+first, and then ordered by insertion. They are sets in every other respect.
 """
 
 from __future__ import annotations
@@ -20,8 +20,53 @@ from signoff.codec.scalars import EXACT
 T = TypeVar("T")
 
 
-class OrderedSet(set[T]):
-    """A set that is walked in the order in which its items were added."""
+class _Algebra:
+    """Set operations of both classes. Their result has the class and the order of the operand with an order."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError
+
+    def union(self, *others: Iterable[Any]) -> Any:
+        return _union(self, others, type(self))
+
+    def intersection(self, *others: Iterable[object]) -> Any:
+        return _kept(self, set(self).intersection(*others), type(self))
+
+    def difference(self, *others: Iterable[object]) -> Any:
+        return _kept(self, set(self).difference(*others), type(self))
+
+    def symmetric_difference(self, other: Iterable[Any]) -> Any:
+        return _either(self, other, type(self))
+
+    def __or__(self, other: Any) -> Any:
+        return self.union(other) if _is_set(other) else NotImplemented
+
+    def __and__(self, other: Any) -> Any:
+        return self.intersection(other) if _is_set(other) else NotImplemented
+
+    def __sub__(self, other: Any) -> Any:
+        return self.difference(other) if _is_set(other) else NotImplemented
+
+    def __xor__(self, other: Any) -> Any:
+        return self.symmetric_difference(other) if _is_set(other) else NotImplemented
+
+    def __ror__(self, other: Any) -> Any:
+        return _union(other, (self,), type(self)) if _is_set(other) else NotImplemented
+
+    def __rand__(self, other: Any) -> Any:
+        return self.intersection(other) if _is_set(other) else NotImplemented
+
+    def __rsub__(self, other: Any) -> Any:
+        return _kept(other, set(other).difference(self), type(self)) if _is_set(other) else NotImplemented
+
+    def __rxor__(self, other: Any) -> Any:
+        return _either(other, self, type(self)) if _is_set(other) else NotImplemented
+
+
+class OrderedSet(_Algebra, set[T]):
+    """A set that iterates in insertion order."""
 
     __slots__ = ("_order",)
     _order: dict[T, None]
@@ -60,7 +105,7 @@ class OrderedSet(set[T]):
     def pop(self) -> T:
         if not self._order:
             raise KeyError("pop from an empty set")
-        item, _ = self._order.popitem()  # the last: a dict finds its first ever slower, the more were removed
+        item, _ = self._order.popitem()  # the last: finding the first one is slow after many removals
         super().remove(item)
         return item
 
@@ -87,7 +132,7 @@ class OrderedSet(set[T]):
         self._replace([*mine, *(item for item in items if item not in self)])
 
     def _settle(self) -> None:
-        """Drop from the order what is in the set no longer."""
+        """Drop items from the order that are no longer in the set."""
         for item in [item for item in self._order if item not in self]:
             del self._order[item]
 
@@ -119,50 +164,14 @@ class OrderedSet(set[T]):
         self.symmetric_difference_update(other)
         return self
 
-    # What is made of it
+    # New sets
 
     def copy(self) -> OrderedSet[T]:
         return OrderedSet(self)
 
-    def union(self, *others: Iterable[Any]) -> Any:
-        return _union(self, others, OrderedSet)
 
-    def intersection(self, *others: Iterable[object]) -> Any:
-        return _kept(self, set(self).intersection(*others), OrderedSet)
-
-    def difference(self, *others: Iterable[object]) -> Any:
-        return _kept(self, set(self).difference(*others), OrderedSet)
-
-    def symmetric_difference(self, other: Iterable[Any]) -> Any:
-        return _either(self, other, OrderedSet)
-
-    def __or__(self, other: Any) -> Any:
-        return self.union(other) if _is_set(other) else NotImplemented
-
-    def __and__(self, other: Any) -> Any:
-        return self.intersection(other) if _is_set(other) else NotImplemented
-
-    def __sub__(self, other: Any) -> Any:
-        return self.difference(other) if _is_set(other) else NotImplemented
-
-    def __xor__(self, other: Any) -> Any:
-        return self.symmetric_difference(other) if _is_set(other) else NotImplemented
-
-    def __ror__(self, other: Any) -> Any:
-        return _union(other, (self,), OrderedSet) if _is_set(other) else NotImplemented
-
-    def __rand__(self, other: Any) -> Any:
-        return self.intersection(other) if _is_set(other) else NotImplemented
-
-    def __rsub__(self, other: Any) -> Any:
-        return _kept(other, set(other).difference(self), OrderedSet) if _is_set(other) else NotImplemented
-
-    def __rxor__(self, other: Any) -> Any:
-        return _either(other, self, OrderedSet) if _is_set(other) else NotImplemented
-
-
-class OrderedFrozenSet(frozenset[T]):
-    """A frozenset that is walked in the order of the items that it was made of."""
+class OrderedFrozenSet(_Algebra, frozenset[T]):
+    """A frozenset that iterates in the order of the items that it was made from."""
 
     _order: tuple[T, ...]
 
@@ -186,33 +195,9 @@ class OrderedFrozenSet(frozenset[T]):
 
     __copy__ = copy
 
-    def union(self, *others: Iterable[Any]) -> Any:
-        return _union(self, others, OrderedFrozenSet)
-
-    def intersection(self, *others: Iterable[object]) -> Any:
-        return _kept(self, set(self).intersection(*others), OrderedFrozenSet)
-
-    def difference(self, *others: Iterable[object]) -> Any:
-        return _kept(self, set(self).difference(*others), OrderedFrozenSet)
-
-    def symmetric_difference(self, other: Iterable[Any]) -> Any:
-        return _either(self, other, OrderedFrozenSet)
-
-    def __or__(self, other: Any) -> Any:
-        return self.union(other) if _is_set(other) else NotImplemented
-
-    def __and__(self, other: Any) -> Any:
-        return self.intersection(other) if _is_set(other) else NotImplemented
-
-    def __sub__(self, other: Any) -> Any:
-        return self.difference(other) if _is_set(other) else NotImplemented
-
-    def __xor__(self, other: Any) -> Any:
-        return self.symmetric_difference(other) if _is_set(other) else NotImplemented
-
 
 def kind_of(value: object) -> type[Any]:
-    """Return the type of a value; of a set in order that of a plain one."""
+    """Return the type of a value, and the plain type of an ordered set."""
     kind = cast("type[Any]", type(value))
     return _KINDS.get(kind, kind)
 
@@ -225,7 +210,7 @@ def _is_set(other: object) -> bool:
 
 
 def in_one_order(value: Any) -> Any:
-    """Return a value that was just read, with its sets in one order; containers in it are changed in place."""
+    """Return a value that was just read with its sets sorted. Containers in it are changed in place."""
     kind = cast("Any", type(value))
     if kind in EXACT:
         return value
@@ -262,7 +247,7 @@ def _order_fields(value: Any) -> None:
 
 
 def _sorted(items: Iterable[Any]) -> list[Any]:
-    """Sort what is in a set in a way that depends on nothing but the items."""
+    """Sort the items of a set, in an order that depends on the items only."""
     found = list(items)
     kinds = set(map(type, found))
     if kinds <= {str} or kinds <= {int}:

@@ -1,4 +1,4 @@
-"""What functions declare: their parameters, and the types of these and of what they return."""
+"""Signatures of functions: their parameters, with declared types, and their return type."""
 
 from __future__ import annotations
 
@@ -22,23 +22,22 @@ Function = Callable[..., Any]
 
 _PLAIN = (types.FunctionType, types.BuiltinFunctionType)
 
-# Functions come and go (a workflow may define one at each run), so nothing here keeps them, and no value
-# in these refers to its key.
+# Weak, because functions come and go: a workflow may define one in each run. No value refers to its key.
 _signatures: WeakKeyDictionary[Function, dict[int, Signature]] = WeakKeyDictionary()
 _returns: WeakKeyDictionary[Function, Any] = WeakKeyDictionary()
 
-# Of functions defined in others, whose code is the same each time, by its identity; it is kept, so that its id stays
-# its own. What it declares may be another type each time: that is looked at.
+# Return types of nested functions by the id of their code, which is the same for each definition. The code is kept, so
+# that no other object gets its id. Its annotation may be another type each time, so that is compared.
 _by_code: dict[int, tuple[types.CodeType, Any, Any]] = {}
 _MOST_CODES: Final = 4_096
 
 _UNSURE: Final = object()
-"""What a function declares has to be resolved."""
+"""The annotation must be resolved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place for an argument: its name in messages, and the type declared for it."""
+    """A parameter: its name in messages and its declared type."""
 
     name: str
     annotation: Any
@@ -49,11 +48,11 @@ class Signature:
     """The parameters of a function, the first ``skip`` of which the engine fills.
 
     Attributes:
-        name: The function's.
+        name: The function's name.
         shape: All its parameters.
         skip: How many the engine fills.
-        slots: The places for arguments by position, without those the engine fills.
-        required: How many of these have no default. Of all of them, if a keyword is required too.
+        slots: The positional parameters, without those that the engine fills.
+        required: How many of these have no default; one more than there are slots if a keyword is required.
         hints: The declared types by parameter. Undeclared ones may be missing.
     """
 
@@ -65,7 +64,7 @@ class Signature:
     hints: Mapping[str, Any]
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """Match arguments to parameters, by position wherever that is possible.
+        """Match arguments to parameters, by position where possible.
 
         Raises:
             TypeError: They do not fit. The message names the function and the parameter.
@@ -79,14 +78,14 @@ class Signature:
         return bound.args[self.skip :], bound.kwargs
 
     def at(self, index: int) -> Slot:
-        """Find the place of an argument by position."""
+        """Return the parameter of a positional argument."""
         if index < len(self.slots):
             return self.slots[index]
         rest = self._catch_all(Parameter.VAR_POSITIONAL)
         return Slot(f"{rest}[{index - len(self.slots)}]", _unpacked(self.hints.get(rest, Any), ""))
 
     def named(self, name: str) -> Slot:
-        """Find the place of an argument by name."""
+        """Return the parameter of a keyword argument."""
         if name in self.shape.parameters:
             return Slot(name, self.hints.get(name, Any))
         rest = self._catch_all(Parameter.VAR_KEYWORD)
@@ -100,7 +99,7 @@ def signature(function: Function, skip: int) -> Signature | None:
     """Describe a function's parameters.
 
     Args:
-        function: Anything callable.
+        function: Any callable.
         skip: How many leading parameters the engine fills.
 
     Returns:
@@ -108,7 +107,7 @@ def signature(function: Function, skip: int) -> Signature | None:
     """
     try:
         known = _signatures.setdefault(function, {})
-    except TypeError:  # it cannot be hashed or referred to weakly
+    except TypeError:  # unhashable, or without weak references
         known = dict[int, Signature]()
     if skip in known:
         return known[skip]
@@ -116,13 +115,13 @@ def signature(function: Function, skip: int) -> Signature | None:
         described, complete = _describe(function, skip)
     except ValueError:
         return None
-    if complete:  # what cannot be resolved yet may be later
+    if complete:  # a name that is unresolvable now may be defined later
         known[skip] = described
     return described
 
 
 def return_annotation(function: Function) -> Any:
-    """Find what type a function declares to return, once it has been awaited or run to its end.
+    """Return the declared type of a function's result, once it is awaited or run to its end.
 
     Args:
         function: A function (plain, async or generator), partial, bound method, class or other callable.
@@ -142,7 +141,7 @@ def return_annotation(function: Function) -> Any:
             return _owner(function) if annotation is Self else annotation
     try:
         annotation = _returns[plain]
-    except (KeyError, TypeError):  # new, or it cannot be hashed or referred to weakly
+    except (KeyError, TypeError):  # new, unhashable, or without weak references
         found, complete = hints.resolve(plain)
         annotation = _result(plain, found.get("return", Any))
         if complete and found:
@@ -154,11 +153,11 @@ def return_annotation(function: Function) -> Any:
 
 
 def _written_result(function: Any) -> Any:
-    """Return the type that a function defined in another declares to return, without resolving what is in it.
+    """Return the return annotation of a nested function without resolving it.
 
     Returns:
-        What its annotation says: of a name, what that is in the function's module. ``_UNSURE`` if there may be more to
-        it: the function is one of a module, or wraps another, or the annotation is a text with other names.
+        The annotation; for a string with one name, the object of that name in the function's module. ``_UNSURE`` if
+        that may not be enough: the function is not nested, wraps another one, or the string has other names.
     """
     if type(function) is not types.FunctionType or "<locals>" not in function.__qualname__:
         return _UNSURE
@@ -166,7 +165,7 @@ def _written_result(function: Any) -> Any:
         return _UNSURE
     try:
         written: Any = function.__annotations__.get("return", Any)
-    except Exception:  # from Python 3.14 on they are made now, of names that may be undefined
+    except Exception:  # from Python 3.14 on this evaluates them, and a name may be undefined
         return _UNSURE
     if not isinstance(written, str):
         return written
@@ -175,9 +174,9 @@ def _written_result(function: Any) -> Any:
 
 
 def _is_same_type(one: Any, other: Any) -> bool:
-    """Whether two types are surely made of the very same classes of modules, in the same order.
+    """Whether two types consist of the same module-level classes in the same order.
 
-    ``A | B`` equals ``B | A``, which is read differently.
+    Equality is not enough: ``A | B`` equals ``B | A``, but reads differently.
     """
     if one is None or one is Any:
         return one is other
@@ -200,23 +199,24 @@ def _know_code(code: types.CodeType, written: Any, annotation: Any) -> None:
 
 
 def settled_return_annotation(function: types.FunctionType) -> tuple[Any, bool]:
-    """Find what type a plain function declares to return, and whether that stays so: it may be resolved later."""
+    """Return the declared type of a plain function's result, and whether it is final: resolved or undeclared."""
     annotation = return_annotation(function)
     return annotation, _declares_nothing(function) or _underlying(function) in _returns
 
 
 def _declares_nothing(function: Any) -> bool:
-    """Whether a plain function has no annotations, without resolving any. Most steps of a busy run are such."""
+    """Whether a plain function has no annotations, without resolving any. Most steps of a busy run have none."""
     return (
         isinstance(function, types.FunctionType)
-        and getattr(function, "__annotate__", None) is None  # from Python 3.14 on, what would make them
+        and getattr(function, "__annotate__", None)
+        is None  # from Python 3.14 on, the function that makes them
         and not function.__annotations__
         and not hasattr(function, "__wrapped__")
     )
 
 
 def _owner(function: Function) -> Any:
-    """Find the class that ``Self`` is to a bound method."""
+    """Return the class that ``Self`` means in a bound method."""
     bound = getattr(function, "__self__", None)
     if bound is None:
         return Any
@@ -224,7 +224,7 @@ def _owner(function: Function) -> Any:
 
 
 def _result(function: Function, annotation: Any) -> Any:
-    """Say what is left of a declared type when the function has ended."""
+    """Return the type of a function's result, such as that of an ``Awaitable``."""
     if annotation is Never or annotation is NoReturn:
         return Any
     origin: Any = typing.get_origin(annotation) or annotation
@@ -249,7 +249,7 @@ def _describe(function: Function, skip: int) -> tuple[Signature, bool]:
 
 
 def _underlying(function: Any) -> Any:
-    """Find the plain function in a partial, a bound method, a class or another callable."""
+    """Return the plain function in a partial, a bound method, a class or another callable."""
     if isinstance(function, _PLAIN):
         return function
     if isinstance(function, functools.partial):
@@ -265,9 +265,9 @@ def _underlying(function: Any) -> Any:
 
 
 def _unpacked(annotation: Any, name: str) -> Any:
-    """Take the type of one argument out of ``**options: Unpack[Options]``."""
+    """Return the type of one argument of ``**options: Unpack[Options]``."""
     if getattr(annotation, "__unpacked__", False):
-        return Any  # *rest: *tuple[int, str], from Python 3.15 on; before, it is Unpack[tuple[int, str]]
+        return Any  # *rest: *tuple[int, str] from Python 3.15 on; Unpack[tuple[int, str]] before
     if typing.get_origin(annotation) is not Unpack:
         return annotation
     (kind,) = typing.get_args(annotation)

@@ -1,9 +1,9 @@
-"""Classes in place of those of errors that are not imported here.
+"""Stand-ins for error classes that are not imported in this process.
 
-A step imports a library lazily and raises an error of it. Another process rebuilds the run and has never imported the
-library. There the error gets a class of the same name, with the nearest bases that are imported: the same ``except``
-clauses catch it. Once code imports the library, such as in the ``except`` block, the error is an instance of its class
-for ``isinstance``, and has its methods and properties.
+Suppose that a step imports a library lazily and raises one of its errors, and that another process, which never
+imported the library, replays the run. There the error gets a class of the same name with the nearest imported bases,
+so that the same ``except`` clauses catch it. Once code imports the library, such as in the ``except`` block,
+``isinstance`` takes the error for an instance of the real class, and it has that class's methods and properties.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from signoff.codec import error_attributes
 from signoff.errors import StepFailed
 
 MESSAGE: Final = "_signoff_message"
-"""The attribute of a stand-in's instance that has what the original error said."""
+"""The attribute of a stand-in's instance with the original error's message."""
 
 _FOUND: Final = "_signoff_found"
 
@@ -37,8 +37,8 @@ def describe(error: BaseException) -> dict[str, Any]:
     """Describe an error's class for ``find``.
 
     Returns:
-        ``bases``: the paths of the classes that it derives from, the nearest first. ``found``: whether processes that
-        import its module find it.
+        ``bases``: the paths of its base classes, the nearest first. ``found``: whether a process that imports its
+        module finds it.
     """
     kind = type(error)
     try:
@@ -47,21 +47,21 @@ def describe(error: BaseException) -> dict[str, Any]:
         bases = [error_attributes.path_of(base) for base in kind.__mro__[1:] if issubclass(base, Exception)]
         known = vars(kind).get(_FOUND)
         found = error_attributes.find(error_attributes.path_of(kind)) is kind if known is None else known
-    except Exception:  # its metaclass answers for it
+    except Exception:  # its metaclass failed
         return {"bases": [], "found": False}
     return {"bases": bases[:_MOST_BASES], "found": found}
 
 
 def find(path: str, bases: Iterable[str], found: bool) -> type[Exception] | None:
-    """Find or make the class that stands in for one that is not here.
+    """Return the stand-in for a class that is not imported.
 
     Args:
         path: The class, as ``module:qualname``.
-        bases: As ``describe`` said.
-        found: As ``describe`` said. What no process finds was a ``StepFailed`` from the start, and stays one.
+        bases: From ``describe``.
+        found: From ``describe``. An error whose class no process finds was a ``StepFailed`` at once, and stays one.
 
     Returns:
-        The class; None if nothing more than ``StepFailed`` is known of it.
+        The stand-in; None if only ``StepFailed`` applies.
     """
     nearest = _nearest(bases)
     if not nearest or (not found and nearest == (Exception,)):
@@ -72,14 +72,15 @@ def find(path: str, bases: Iterable[str], found: bool) -> type[Exception] | None
 
 
 def find_partial(path: str, bases: Iterable[str]) -> type[Exception] | None:
-    """Find or make the class of what is left of an error that cannot be rebuilt.
+    """Return the stand-in for the class of an error that cannot be rebuilt.
 
     Args:
         path: The error's class, as ``module:qualname``.
-        bases: As ``describe`` said.
+        bases: From ``describe``.
 
     Returns:
-        A ``StepFailed`` that the ``except`` clauses for the error catch, too; None if these are for any ``Exception``.
+        A subclass of ``StepFailed`` that ``except`` clauses for the error also catch; None if it has no other base
+        than ``Exception``.
     """
     nearest = _nearest([path, *bases])
     if nearest in ((), (Exception,)):
@@ -90,7 +91,7 @@ def find_partial(path: str, bases: Iterable[str]) -> type[Exception] | None:
 
 
 def absent_classes(error: BaseException) -> list[str]:
-    """Return the paths of the classes that an error, or a member of a group, has a stand-in for."""
+    """Return the paths of the classes for which an error, or a member of a group, is a stand-in."""
     found = [error_attributes.path_of(type(error))] if vars(type(error)).get(_FOUND) else []
     if isinstance(error, BaseExceptionGroup):
         for member in cast("BaseExceptionGroup[BaseException]", error).exceptions:
@@ -99,17 +100,17 @@ def absent_classes(error: BaseException) -> list[str]:
 
 
 def are_imported(paths: Iterable[str]) -> bool:
-    """Whether any of some classes, by their paths, has been imported by now."""
+    """Whether any of these classes has been imported by now."""
     return any(_find_by_now(path) is not None for path in paths)
 
 
 def is_partial(kind: type) -> bool:
-    """Whether a class stands for one whose errors cannot be rebuilt."""
+    """Whether a class stands in for the class of errors that cannot be rebuilt."""
     return _PARTIAL in vars(kind)
 
 
 def _nearest(bases: Iterable[str]) -> tuple[type[Exception], ...]:
-    """Find the bases that are imported here, without those that others of them derive from."""
+    """Return the imported bases, without those that others of them derive from."""
     nearest: list[type[Exception]] = []
     for path in bases:
         base = error_attributes.find(path)
@@ -121,7 +122,7 @@ def _nearest(bases: Iterable[str]) -> tuple[type[Exception], ...]:
 
 
 def _is_plain(base: type) -> bool:
-    """Whether a class can be derived from, which runs no code of its author and makes no group without members."""
+    """Whether a class can be derived from without running its author's code, and is not an exception group."""
     hook = getattr(base.__init_subclass__, "__func__", None)
     return (
         type(base) is type
@@ -147,7 +148,7 @@ def _made(
         _FOUND: found,
     }
     if is_partial:
-        members |= {_PARTIAL: True, "__doc__": "What is left of an error that cannot be rebuilt."}
+        members |= {_PARTIAL: True, "__doc__": "Stands in for an error that cannot be rebuilt."}
     for chosen in (bases, bases[:2], bases[:1]):
         try:
             return type(qualname.rpartition(".")[2], chosen, dict(members))
@@ -157,7 +158,7 @@ def _made(
 
 
 def _find_by_now(path: str) -> type[Exception] | None:
-    """Find the class itself, which may have been imported since its stand-in was made."""
+    """Return the real class if it has been imported since its stand-in was made."""
     kind = error_attributes.find(path)
     return kind if isinstance(kind, type) and issubclass(kind, Exception) else None
 

@@ -1,4 +1,4 @@
-"""JSON that every reader reads alike."""
+"""Strict JSON: rejects duplicate object keys and numbers that are too large for a float."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ UNDECRYPTED: Final = "it cannot be decrypted: "
 
 
 def read_exactly(text: str | bytes | bytearray) -> Any:
-    """Read JSON in which no object has one key twice: who passed it on may have read another one.
+    """Read JSON from outside. Duplicate keys are rejected, because a proxy may have read the other value.
 
     Raises:
-        JSONDecodeError: It is none, or a key is there twice.
-        UnicodeDecodeError, RecursionError: Likewise.
+        JSONDecodeError: It is not valid JSON, or has a duplicate key.
+        UnicodeDecodeError: It is not UTF-8.
+        RecursionError: It is nested too deep.
     """
     return json.loads(text, object_pairs_hook=_distinct)
 
 
 def read_kept(text: str | bytes) -> Any:
-    """Read JSON as stores keep it.
+    """Read stored JSON.
 
     Raises:
-        ValueError: It is not JSON, is nested too deep, or has a number that no float holds, such as ``1e999``: readers
-            take that for infinity, which no JSON they write can say.
+        ValueError: It is not valid JSON, is nested too deep, or has a number too large for a float, such as ``1e999``:
+            readers take it for infinity, which they could not write as JSON.
     """
     if isinstance(text, str) and text.startswith(UNDECRYPTED):
         raise ValueError(text)
@@ -46,7 +47,7 @@ def why_unreadable_json(error: ValueError) -> str:
 
 
 def _may_be_infinite(text: str) -> bool:
-    # The first two patterns cost a tenth of the third, and nearly all texts have neither.
+    # The first two patterns cost a tenth of the third, and hardly any text matches them.
     if _EXPONENT.search(text) is None and _MANY_DIGITS.search(text[::50]) is None:
         return False
     return _LARGE.search(text) is not None
@@ -65,26 +66,26 @@ def _is_finite(value: object) -> bool:
     return True
 
 
-_EXPONENT: Final = re.compile(r"[eE]\+?[0-9]{3}[0-9]*+(?:[,\]}\s]|$)")  # not that of a digest in quotes
+_EXPONENT: Final = re.compile(r"[eE]\+?[0-9]{3}[0-9]*+(?:[,\]}\s]|$)")  # excludes hex digests in quotes
 _MANY_DIGITS: Final = re.compile(r"[0-9]{4}")
-"""Of every 50th character, 200 digits in a row are at least four."""
+"""Finds 200 digits in a row in a text of which every 50th character is left."""
 
 _LARGE: Final = re.compile(r"(?:^|[\[:,\s])-?+(?:[0-9]{200}|[0-9]++(?:\.[0-9]++)?[eE]\+?0*+[0-9]{3})")
-"""A number that may be too large for a float. It follows what a digest in quotes does not, such as ``"9e904"``."""
+"""A number that may be too large for a float. What precedes it excludes hex digests in quotes, such as ``"9e904"``."""
 
 
-def read_object(written: str | None) -> dict[str, Any]:
-    """Return what a JSON object says; nothing if it is not one: readers of kept rows go on without it."""
+def read_object(text: str | None) -> dict[str, Any]:
+    """Read a stored JSON object; an empty one if it is malformed, so that readers of damaged rows can continue."""
     try:
-        read: Any = read_kept(written or "{}")
+        value: Any = read_kept(text or "{}")
     except ValueError:
         return {}
-    return cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
-        raise json.JSONDecodeError(f"the key {twice[:100]!r} is there twice", "", 0)
+        [(key, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise json.JSONDecodeError(f"duplicate key {key[:100]!r}", "", 0)
     return made

@@ -1,6 +1,6 @@
-"""Time zones and folds, which ISO 8601 cannot express: appended as in RFC 9557, ``...+02:00[Europe/Berlin]``.
+"""Time zones and folds, which ISO 8601 lacks, as suffixes of RFC 9557: ``...+02:00[Europe/Berlin]``.
 
-Pydantic reads no such suffix. So it is taken off before reading and applied to the value that was read.
+Pydantic does not read these suffixes. So they are removed before reading, and then applied to the values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import BaseModel, RootModel
 from signoff.codec.refusals import Unfit, name_of
 
 Marks = dict["str | int", "Marks | str"]
-"""The texts that had a suffix, by the keys that lead to them in JSON data."""
+"""Strings with a suffix, by their position in JSON data: a nested dict by key and index."""
 
 _FOLD = "[_fold=1]"
 _HAS_SUFFIX = re.compile(r'\d(?:Z|[+-]\d\d:\d\d)?(?:\[[A-Za-z_][\w+/=-]*\])+"')
@@ -28,7 +28,7 @@ _SUFFIXED = re.compile(
 
 
 def suffix(value: datetime | time) -> str:
-    """Name the zone of a datetime or time, and its fold if nothing else in the text tells it.
+    """Return the suffix of a datetime or time: its zone, and its fold if the offset does not determine it.
 
     Raises:
         Unfit: Its zone has no name in the zone database.
@@ -49,7 +49,7 @@ def suffix(value: datetime | time) -> str:
 
 
 def clock_time(value: datetime) -> str:
-    """Write what the clocks of a datetime's zone show, without an offset: ISO 8601 has none with seconds."""
+    """Write a datetime as local time with its zone, without the offset: ISO 8601 has no offsets with seconds."""
     return (
         f"{datetime.isoformat(value.replace(tzinfo=None))}[{cast('ZoneInfo', value.tzinfo).key}]"
         f"{_FOLD if value.fold else ''}"
@@ -57,13 +57,13 @@ def clock_time(value: datetime) -> str:
 
 
 def reads_as(value: datetime, text: str) -> bool:
-    """Whether a text is read as a datetime with the clock time and the fold of ``value``."""
+    """Whether a text reads back with the local time and the fold of ``value``."""
     again = read(datetime, text)
     return (again.replace(tzinfo=None), again.fold) == (value.replace(tzinfo=None), value.fold)
 
 
 def with_suffix(value: datetime | time, written: Any) -> Any:
-    """Append the suffix to what another serializer wrote, if that is ISO 8601."""
+    """Append the suffix to the output of another serializer, if that is ISO 8601."""
     return (
         written + suffix(value)
         if isinstance(written, str) and _SUFFIXED.fullmatch(written + "[x]")
@@ -72,7 +72,7 @@ def with_suffix(value: datetime | time, written: Any) -> Any:
 
 
 def same_zone(one: datetime | time, other: datetime | time) -> bool:
-    """Whether two equal datetimes or times have the same zone, or the same offset if that is all they have."""
+    """Whether two equal datetimes or times have the same zone, or the same offset if they have no zone name."""
     if (
         one.fold != other.fold
         and one.replace(fold=other.fold).utcoffset() == other.utcoffset() != one.utcoffset()
@@ -92,21 +92,21 @@ def read(kind: type[datetime] | type[time], text: str) -> datetime | time:
 
 
 def bare(text: str) -> str:
-    """Take the suffix off the text of a datetime or time."""
+    """Return the text of a datetime or time without its suffix."""
     match = _SUFFIXED.fullmatch(text)
     return text if match is None else match[1]
 
 
 def may_have_marks(text: str) -> bool:
-    """Whether JSON text may hold a datetime or time with a suffix: False is certain."""
+    """Whether JSON text may contain a datetime or time with a suffix. False is certain."""
     return ']"' in text and _HAS_SUFFIX.search(text) is not None
 
 
 def take_off(plain: Any) -> tuple[Any, Marks | str | None]:
-    """Take the suffixes off the texts in JSON data, in place.
+    """Remove the suffixes in JSON data, in place.
 
     Returns:
-        The data, and the texts as they were; None if there was no suffix.
+        The data, and the original strings; None if there was no suffix.
     """
     if isinstance(plain, str):
         match = _SUFFIXED.fullmatch(plain)
@@ -123,7 +123,7 @@ def take_off(plain: Any) -> tuple[Any, Marks | str | None]:
 
 
 def put_back(value: Any, marks: Marks | str) -> Any:
-    """Apply suffixes to a value that was read without them. What they do not fit is left as it is."""
+    """Apply suffixes to a value that was read without them. Values that they do not fit stay unchanged."""
     if isinstance(value, RootModel):
         held = cast("dict[str, Any]", value.__dict__)
         held["root"] = put_back(held["root"], marks)
@@ -197,5 +197,5 @@ def _in_zone(value: datetime | time, zone: ZoneInfo) -> datetime | time:
 def _is_fixed(zone: tzinfo) -> bool:
     try:
         return isinstance(zone.utcoffset(None), timedelta)
-    except Exception:  # zones of users may ask for a datetime
+    except Exception:  # a user's zone may need a datetime
         return False

@@ -1,4 +1,4 @@
-"""What functions declare, resolved: names in text, of closures, of classes and of type parameters."""
+"""Annotations of functions, resolved: strings, and names of closures, classes and type parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from signoff.runtime.loggers import own_logger
 log = own_logger("signoff.codec")
 
 _LONGEST: Final = 200
-"""How many characters of an annotation are shown."""
+"""Longer texts of types are cut in messages."""
 
 _FUNCTIONS: Final = frozenset(
     {types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial, type}
@@ -28,7 +28,7 @@ _warned: WeakKeyDictionary[Callable[..., Any], set[str]] = WeakKeyDictionary()
 
 
 def shape_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Describe a function's parameters, also if its annotations cannot be evaluated.
+    """Return a function's signature, even if its annotations cannot be evaluated.
 
     Raises:
         ValueError: It is a builtin that Python cannot describe.
@@ -43,9 +43,9 @@ def shape_of(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def called(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what is called for an object whose class has a ``__call__`` without ``self``; any other as it is.
+    """Return the ``__call__`` of an object if it takes no ``self``; any other object is returned itself.
 
-    ``inspect.signature`` would take the first parameter of such a one away.
+    ``inspect.signature`` would drop its first parameter.
     """
     if type(function) in _FUNCTIONS:
         return function
@@ -55,7 +55,7 @@ def called(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def declared(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """Return a function's annotations as they are written, without evaluating names that do not exist."""
+    """Return a function's annotations, without evaluating undefined names."""
     try:
         return typing_extensions.get_annotations(function, format=typing_extensions.Format.FORWARDREF)
     except (TypeError, ValueError):  # a builtin, or another callable
@@ -63,18 +63,18 @@ def declared(function: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def resolve(function: Callable[..., Any]) -> tuple[Mapping[str, Any], bool]:
-    """Resolve what a plain function declares.
+    """Resolve the annotations of a plain function.
 
     Returns:
-        The types by parameter, ``return`` among them, with ``Any`` for what cannot be resolved; and whether all were
-        resolved. If not, this warned of it, once for each.
+        The types by parameter and ``return``, ``Any`` for unresolvable ones; and whether all were resolved. Each
+        unresolvable one is logged once.
     """
     written = declared(function)
     if not written:
         return {}, True
     try:
         return typing.get_type_hints(function, include_extras=True), True
-    except Exception as error:  # one of them cannot be resolved like this
+    except Exception as error:  # one of them is unresolvable
         log.debug("%r: %s", function, error)
     scope, names = _scope(function)
     found: dict[str, Any] = {}
@@ -94,7 +94,7 @@ def _evaluate(annotation: object, scope: Mapping[str, Any], names: Mapping[str, 
 
 
 def _scope(function: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Collect the names that a function's annotations may use: of its module, and of what it is in."""
+    """Collect the names that a function's annotations may use: of its module, and of the scopes around it."""
     inner = inspect.unwrap(function)
     scope = getattr(inner, "__globals__", {})
     names: dict[str, Any] = {}
@@ -122,20 +122,23 @@ def _warn(function: Callable[..., Any], name: str, annotation: object, error: Ex
     warned.add(name)
     what = "its return type" if name == "return" else f"the type of {name!r}"
     log.warning(
-        "%s.%s: %s, %s, cannot be resolved (%s): plain JSON data comes in its place;"
+        "%s.%s: %s, %s, cannot be resolved (%s), so the value will be plain JSON data;"
         " import it outside of TYPE_CHECKING, or define it in the module%s",
         getattr(function, "__module__", "?"),
         getattr(function, "__qualname__", function),
         what,
-        annotation if isinstance(annotation, str) else _shown(annotation),
+        annotation if isinstance(annotation, str) else type_text(annotation),
         error,
         ", or pass returns=" if name == "return" else "",
     )
 
 
-def _shown(annotation: object) -> str:
+def type_text(annotation: object) -> str:
+    """Return a type as text for messages, cut if it is long."""
+    if isinstance(annotation, type) and not typing.get_args(annotation):
+        return f"{annotation.__module__}.{annotation.__qualname__}"
     try:
-        text = repr(annotation)
+        text = str(annotation)
     except RecursionError:
-        return "a type that is nested too deep"
+        return "(deeply nested)"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

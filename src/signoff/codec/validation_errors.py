@@ -1,4 +1,4 @@
-"""Pydantic's ``ValidationError``, which has no arguments: its problems to data and back."""
+"""Pydantic's ``ValidationError`` to data and back. It keeps its problems in native code, not in ``args``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Final, cast
 from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError, ValidationError
 
 KEY: Final = "$problems"
-"""The name under which the attributes of an error's record have its problems."""
+"""The key of the problems in the attributes of an error's record."""
 
 
 def describe(error: ValidationError) -> dict[str, Any]:
     """Describe an error for ``rebuild``.
 
     Returns:
-        Its title, how it shows inputs, and its problems.
+        Its title, its problems and how it shows inputs.
     """
     problems = error.errors(include_url=False)
     described: dict[str, Any] = {
@@ -42,7 +42,7 @@ def rebuild(described: dict[str, Any]) -> ValidationError:
     """Make the error that ``describe`` described.
 
     Raises:
-        Exception: Pydantic takes no such problems.
+        Exception: Pydantic rejects the problems.
     """
     return ValidationError.from_exception_data(
         described["title"],
@@ -58,13 +58,13 @@ def _line(problem: dict[str, Any]) -> InitErrorDetails:
     if context is not None:
         line["ctx"] = context
     if not _is_known(name, context):
-        # its own template is gone: the message stands for it
+        # its message template is not available, so the message itself takes its place
         line["type"] = PydanticCustomError(name, problem["msg"], context)
     return cast("InitErrorDetails", line)
 
 
 def _is_known(name: Any, context: dict[str, Any] | None) -> bool:
-    """Whether pydantic itself has problems of this type."""
+    """Whether pydantic defines this type of problem."""
     try:
         PydanticKnownError(name, context)
     except KeyError:

@@ -24,11 +24,11 @@ from signoff.runtime.loggers import own_logger
 log = own_logger("signoff.codec")
 
 MAX_BYTES = 1024 * 1024
-"""How long a value's JSON may be, in UTF-8 bytes."""
+"""Maximum length of a value's JSON, in UTF-8 bytes."""
 
 MAX_CARRIED = 16 * MAX_BYTES
-"""How much a run may carry into its next generation, and how large the state may be that an execution of a flow ends
-with: many writes have made it, each of which had a limit."""
+"""Maximum size of the data that a run carries into its next generation, and of the final state of a flow. It is larger
+because many writes, each within its limit, contribute to these."""
 
 _DIGITS: Final = b"0123456789"
 
@@ -39,7 +39,7 @@ _UNDECLARED: Final = (dict, list, dict[str, Any], list[Any])
 
 _LARGEST = 10**15
 _LONGEST = len(str(-_LARGEST))
-"""Smaller integers are written as they are, where there is room for so many characters."""
+"""Smaller integers take a fast path if the limit allows this many characters."""
 
 
 def encode(value: object, *, path: str = "value", limit: int = MAX_BYTES) -> str:
@@ -47,26 +47,25 @@ def encode(value: object, *, path: str = "value", limit: int = MAX_BYTES) -> str
 
     Args:
         value: Plain data, pydantic models, dataclasses, dates and times, UUIDs, Decimals, bytes, enums,
-            paths, sets, tuples and what is made of them. NaN and the infinities are refused: JSON has none.
-        path: What the value is called in errors, such as ``args.order``.
-        limit: How long the text may be, in UTF-8 bytes.
+            paths, sets, tuples and combinations of these. NaN and the infinities are refused: JSON has none.
+        path: The value's name in errors, such as ``args.order``.
+        limit: The maximum length of the text, in UTF-8 bytes.
 
     Returns:
         JSON text, the same for equal values of one type except for the order of dict keys.
 
     Raises:
-        NotSerializable: Something in it cannot be stored, or would come back as something else.
-        PayloadTooLarge: The text is over the limit.
+        NotSerializable: A part of it cannot be stored, or would come back as another value.
+        PayloadTooLarge: The text exceeds the limit.
     """
-    if (
-        type(value) is int and -_LARGEST < value < _LARGEST and limit >= _LONGEST
-    ):  # an id or a count: most results of steps
+    # Most results of steps are ids or counts.
+    if type(value) is int and -_LARGEST < value < _LARGEST and limit >= _LONGEST:
         return repr(value)
-    return _written(value, path, limit)[0]
+    return _to_text(value, path, limit)[0]
 
 
-def _written(value: object, path: str, limit: int) -> tuple[str, bool]:
-    """Write a value; also tells whether it is a dict or a list of nothing but what JSON has."""
+def _to_text(value: object, path: str, limit: int) -> tuple[str, bool]:
+    """Return the JSON text of a value, and whether it is a dict or a list of exact JSON types."""
     plain = type(value) in _HOLDERS and is_plain(value)
     try:
         raw = _write(value if plain else to_plain(value))
@@ -76,57 +75,57 @@ def _written(value: object, path: str, limit: int) -> tuple[str, bool]:
         raise PayloadTooLarge(path, len(raw), limit)
     text = raw.decode()
     if is_encrypted(text):
-        # It only looks so: spelled in another way, it is not taken for it once there are keys.
+        # A plain value that looks like a ciphertext. An escape keeps a reader with keys from decrypting it.
         return text.replace("s", "\\u0073", 1), plain
     return text, plain
 
 
 def decode(text: str, annotation: object = Any, *, path: str = "value") -> Any:
-    """Read a value back.
+    """Read a value.
 
     Args:
         text: JSON text.
-        annotation: The declared type. ``Any`` gives plain data: what was a model comes back as a dict, an
-            enum as its value, a date as text.
-        path: What the value is called in errors.
+        annotation: The declared type. ``Any`` gives plain data: a dict for a model, its value for an enum, a string
+            for a date.
+        path: The value's name in errors.
 
     Returns:
-        The value, made anew.
+        The value, a new object.
 
     Raises:
-        InvalidValue: The text is no JSON, or does not fit the annotation, or pydantic cannot read that type.
+        InvalidValue: The text is not valid JSON, or does not fit the annotation, or pydantic cannot read that type.
     """
     try:
         if annotation is Any:
             return from_json(text, allow_inf_nan=False)
         if type(annotation) is type and annotation in _UNCHANGED:
             value = from_json(text, allow_inf_nan=False)
-            if type(value) is annotation:  # else it may be converted, or is refused below
+            if type(value) is annotation:  # otherwise it is converted or refused below
                 return value
         return _read(annotations.reader(annotation), text)
     except ValidationError as error:
         raise InvalidValue(*_first_problem(error, path)) from error
     except annotations.Unreadable as error:
         raise InvalidValue(path, str(error)) from error
-    except Exception as error:  # the text is no JSON, or a validator of the declared type failed
+    except Exception as error:  # the text is not valid JSON, or a validator of the declared type failed
         raise InvalidValue(path, f"cannot be read: {type(error).__name__}: {error}") from error
 
 
 def normalize(
     value: object, annotation: object = Any, *, path: str = "result", limit: int = MAX_BYTES
 ) -> tuple[str, Any]:
-    """Write a value and read it back: what a run goes on with must be what its replay will see.
+    """Write a value and read it back, so that a run continues with the same value that its replay will see.
 
-    Plain data may stand for what is declared, such as a dict for a model. It is validated once, here.
+    Plain data may be passed for the declared type, such as a dict for a model. It is validated once, here.
 
     Args:
         value: As for ``encode``.
         annotation: As for ``decode``.
-        path: What the value is called in errors.
+        path: The value's name in errors.
         limit: As for ``encode``.
 
     Returns:
-        The text, and the value as every replay reads it from there.
+        The text, and the value as every replay reads it from the text.
 
     Raises:
         NotSerializable: As for ``encode``. Also if it would come back changed, such as a subclass without its fields,
@@ -137,9 +136,9 @@ def normalize(
     kind = type(value)
     if kind in _UNCHANGED and (annotation is Any or annotation is kind):
         return encode(value, path=path, limit=limit), value
-    text, is_plain_data = _written(value, path, limit)
+    text, is_plain_data = _to_text(value, path, limit)
     again = _read_back(value, text, annotation, path)
-    if is_plain_data and (annotation is Any or (_says_nothing(annotation) and type(again) is kind)):
+    if is_plain_data and (annotation is Any or (_leaves_parts_open(annotation) and type(again) is kind)):
         return text, again
     if annotation is Any and _is_plain(value, again):
         return text, again
@@ -151,16 +150,16 @@ def normalize(
     return _settle(text, again, annotation, path, limit)
 
 
-def _says_nothing(annotation: Any) -> bool:
-    """Whether a declared type says nothing of the parts of plain data."""
+def _leaves_parts_open(annotation: Any) -> bool:
+    """Whether a declared type does not declare the types of its parts."""
     return annotation in _UNDECLARED
 
 
 def _read_back(value: object, text: str, annotation: object, path: str) -> Any:
-    """Read what was just written of a value.
+    """Read the text that was just written of a value.
 
     Raises:
-        NotSerializable: It is of the declared type, and its class writes what it does not read.
+        NotSerializable: It is of the declared type, but its class does not read what it writes.
         InvalidValue: It does not fit the declared type.
     """
     try:
@@ -183,11 +182,11 @@ def encode_for(
     Each part must come back the same if that code declares the part's own type.
 
     Args:
-        reader: Names the code that reads it, for a warning: it gets plain data where it declares nothing.
+        reader: The name of the code that reads it, for a warning: without a declared type it gets plain data.
         value: As for ``encode``.
-        path: What the value is called in errors.
+        path: The value's name in errors.
         limit: As for ``encode``.
-        warns: Whether to warn of values that are not plain data, once for each reader and type.
+        warns: Whether to warn about values that are not plain data, once for each reader and type.
 
     Returns:
         JSON text.
@@ -196,7 +195,7 @@ def encode_for(
         NotSerializable: As for ``normalize``.
         PayloadTooLarge: As for ``encode``.
     """
-    text, is_plain_data = _written(value, path, limit)
+    text, is_plain_data = _to_text(value, path, limit)
     if type(value) in _UNCHANGED or is_plain_data or _is_plain(value, from_json(text)):
         return text
     kind = _check_own_types(value, path)
@@ -206,7 +205,7 @@ def encode_for(
 
 
 def warn_reader(reader: str, value: object) -> None:
-    """Warn, once for each reader and type, that a value of ``encode_for`` is plain data to a reader without a type."""
+    """Warn, once for each reader and type, that the reader gets a value as plain data unless it declares its type."""
     if type(value) not in _UNCHANGED and not _is_plain(value, from_json(encode(value))):
         _warn_reader(reader, name_of(type(value)))
 
@@ -244,10 +243,10 @@ def _check_own_types(value: Any, path: str) -> str | None:
 
 
 def _settle(text: str, again: Any, annotation: object, path: str, limit: int) -> tuple[str, Any]:
-    """Find the text of what plain data was converted to, and check that it is converted no more.
+    """Return the text of converted plain data, after a check that reading it converts nothing more.
 
     Raises:
-        NotSerializable: Each reading converts it once more, or makes another value.
+        NotSerializable: Each read converts it again, or makes another value.
     """
     settled = encode(again, path=path, limit=limit)
     if not _is_stable(again, settled, annotation, path):
@@ -256,7 +255,7 @@ def _settle(text: str, again: Any, annotation: object, path: str, limit: int) ->
         )
     if _is_stable(again, text, annotation, path):
         return text, again
-    return settled, again  # defaults are made at each reading, such as an id or a time
+    return settled, again  # each read makes new defaults, such as an id or a time
 
 
 def _is_stable(again: Any, text: str, annotation: object, path: str) -> bool:
@@ -273,13 +272,13 @@ def _compare(value: object, again: Any, annotation: object, path: str) -> Compar
         comparison.compare(value, again)
     except Unfit as unfit:
         raise NotSerializable(*unfit.under(path)) from unfit.__cause__
-    except Exception as error:  # their own code failed to compare them
+    except Exception as error:  # code of their classes failed
         raise NotSerializable(path, f"cannot be compared with what came back: {error!r}") from error
     return comparison
 
 
 def digest(text: str) -> str:
-    """Hash JSON text so that the order of keys and the spacing do not matter.
+    """Hash JSON text, independent of key order and white space.
 
     Args:
         text: JSON text.
@@ -318,9 +317,9 @@ def _write(plain: Any) -> bytes:
 
 
 def _has_long_number(raw: bytes) -> bool:
-    """Whether more digits than a number may have stand in a row, be it in text."""
+    """Whether there are more digits in a row than a number may have, in a number or a string."""
     length = scalars.MAX_DIGITS + 1
-    for place in range(scalars.MAX_DIGITS, len(raw), length):  # so many in a row have one of these places
+    for place in range(scalars.MAX_DIGITS, len(raw), length):  # a longer row covers one of these places
         if raw[place] in _DIGITS:
             before, after = raw[max(0, place - length) : place], raw[place : place + length]
             found = len(before) - len(before.rstrip(_DIGITS)) + len(after) - len(after.lstrip(_DIGITS))
@@ -337,31 +336,31 @@ def _first_problem(error: ValidationError, path: str) -> tuple[str, str]:
 
 
 def _is_plain(value: object, again: object) -> bool:
-    """Whether a value is plain JSON data, which came back the same."""
+    """Whether a value is plain JSON data that came back equal."""
     return type(value) in _JSON and _are_equal(value, again)
 
 
 def _are_equal(value: object, again: object) -> bool:
     try:
         return bool(value == again)
-    except Exception:  # their own code failed to compare them
+    except Exception:  # code of their classes failed
         return False
 
 
 def _warn_reader(reader: str, kind: str) -> None:
     _warn_once(
         (reader, kind),
-        "%s gets a value of type %s: as plain JSON data, unless it declares that type",
+        "%s gets a value of type %s as plain JSON data, unless it declares that type",
         reader,
         kind,
     )
 
 
 def _warn(path: str, kind: str) -> None:
-    """Warn, once for each place and type, that something came back as plain data."""
+    """Warn, once for each path and type, that a value came back as plain data."""
     _warn_once(
         (path, kind),
-        "%s has a value of type %s and no declared type for it: plain JSON data came back; declare its type",
+        "%s has a value of type %s without a declared type, so it came back as plain JSON data; declare its type",
         path,
         kind,
     )
