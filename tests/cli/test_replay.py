@@ -106,14 +106,14 @@ def test_unchanged_code_fits_an_exported_run(here: Here, build: Path, run_id: st
             "answer = await ctx.wait_for_user(",
             "await __import__('asyncio').Event().wait(); answer = await ctx.wait_for_user(",
             "question 'Refund order o-1?'",
-            "nothing: it waits or has ended before that",
+            "nothing: it waits or ends before that",
         ),
         (
             "added",
             'await ctx.step("sum", lambda: a + b)',
             "a + b",
             "step 'sum'",
-            "has ended before that (succeeded)",
+            "ends before that (succeeded)",
         ),
         ("added", "a: int, b: int = 1", "a: list", "step 'sum'", "(failed with InvalidValue: "),
         (

@@ -67,13 +67,21 @@ WRONG: list[tuple[str, int, str]] = [
     ("groups limit default --rate often", USAGE, "'often' is not a valid rate, such as 10/min"),
     ("groups limit default", USAGE, "give --max-running, --rate or both; or --none"),
     ("schedules create s add", USAGE, "Missing option '--cron'"),
-    ("schedules create s add --cron often", USAGE, "cron: 'often' has not five fields"),
-    ('schedules create s add --cron "61 * * * *"', USAGE, "cron: '61 * * * *' is no cron expression"),
-    ('schedules create s add --cron "0 0 30 2 *"', USAGE, "cron: '0 0 30 2 *' is no cron expression"),
+    ("schedules create s add --cron often", USAGE, "cron: 'often' does not have five fields"),
+    (
+        'schedules create s add --cron "61 * * * *"',
+        USAGE,
+        "cron: '61 * * * *' is not a valid cron expression",
+    ),
+    (
+        'schedules create s add --cron "0 0 30 2 *"',
+        USAGE,
+        "cron: '0 0 30 2 *' is not a valid cron expression",
+    ),
     (
         'schedules create s add --cron "* * * * *" --timezone Mars/Base',
         USAGE,
-        "timezone: 'Mars/Base' is no time zone",
+        "timezone: 'Mars/Base' is not a time zone",
     ),
     (
         'schedules create s add --cron "* * * * *" --kwargs {"cron":1}',

@@ -287,7 +287,7 @@ def test_code_that_is_not_given_the_processor_is_warned_of_and_not_taken_for_bus
         look(5.0)
     assert watched.busy == []
     [warned] = caplog.messages
-    assert "holds its worker up for 6.0 s, in which it has computed for 0.0 s" in warned
+    assert "has blocked its worker for 6.0 s, of which it computed for 0.0 s" in warned
     clock[0] = 1031.0
     look(5.0)
     goes_on.set()

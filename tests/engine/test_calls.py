@@ -293,12 +293,12 @@ async def test_the_options_of_a_call_under_way_are_refused(tmp_path: Path, call:
 @pytest.mark.parametrize(
     ("call", "refused"),
     [
-        ("ctx.progress({'done': 1})", "progress name: it is text, not dict"),
+        ("ctx.progress({'done': 1})", "progress name: must be text, not dict"),
         ("ctx.progress('read\\0')", "progress name: has a NUL character"),
-        ("ctx.step(5, dict)", "step name: it is text, not int"),
+        ("ctx.step(5, dict)", "step name: must be text, not int"),
         ("ctx.step('\\ud800', dict)", "step name: has a lone surrogate"),
-        ("ctx.wait_for_signal(None)", "signal name: it is text, not NoneType"),
-        ("ctx.patched(7)", "patch id: it is text, not int"),
+        ("ctx.wait_for_signal(None)", "signal name: must be text, not NoneType"),
+        ("ctx.patched(7)", "patch id: must be text, not int"),
         ("ctx.wait_for_user(7)", "a question must be a text, not int"),
         ("ctx.wait_for_user('Pay?', timeout_seconds='5')", "timeout_seconds: '5' is not a number of seconds"),
         ("ctx.wait_for_signal('go', timeout_seconds=float('inf'))", "inf is not a number of seconds"),

@@ -282,7 +282,7 @@ with app.worker() as worker:
     print("paused", flush=True)
     if sys.argv[2] == "inside":
         sys.exit()
-    kept = dict(worker._worker._hot)
+    kept = dict(worker._worker._paused_runs._runs)
 """
 
 

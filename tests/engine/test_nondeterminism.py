@@ -298,7 +298,7 @@ async def test_code_that_ended_before_its_journal_does_is_named(tmp_path: Path) 
     broken = _app(tmp_path, ends)
     async with opened(broken) as client, broken.worker():
         await fails(broken, "r")
-        with pytest.raises(NonDeterminism, match="ended") as caught:
+        with pytest.raises(NonDeterminism, match="ends before that") as caught:
             await (await client.get("r")).result(60)
         assert caught.value.recorded == "step 'b'"
 

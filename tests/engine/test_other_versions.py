@@ -84,7 +84,7 @@ async def test_a_version_that_is_gone_is_driven_with_the_newest_at_once(
         assert failed.retryable
         assert failed.error is not None
         assert "charge 1" in failed.error
-    assert "left to another worker" not in caplog.text
+    assert "released to another worker" not in caplog.text
 
 
 @in_asyncio
@@ -96,4 +96,4 @@ async def test_workers_of_other_namespaces_take_no_run_over(
         await app.store.within("elsewhere").enlist(process.new_worker("default", "elsewhere"))
         await client.answer((await client.questions()).items[0].id, True)
         await reaches(app, "r", RunState.FAILED)
-    assert "left to another worker" not in caplog.text
+    assert "released to another worker" not in caplog.text

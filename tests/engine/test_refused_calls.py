@@ -188,7 +188,7 @@ async def test_each_attempt_that_fails_is_logged(caplog: pytest.LogCaptureFixtur
     said = [record.getMessage() for record in caplog.records if "attempt" in record.getMessage()]
     assert said == [
         "step 'charge' of run r failed in attempt 1: ValueError: card declined; next attempt in 0.0 s",
-        "step 'charge' of run r failed in attempt 2: ValueError: card declined; it is not tried again",
+        "step 'charge' of run r failed in attempt 2: ValueError: card declined; no further attempt",
     ]
 
 
@@ -230,7 +230,7 @@ async def test_each_call_of_workflow_code_that_fails_is_logged_once(caplog: pyte
     said = [record for record in caplog.records if "attempt" in record.getMessage()]
     assert [record.getMessage() for record in said] == [
         "function 'helper' of run r failed in attempt 1: ValueError: card declined; next attempt in 0.0 s",
-        "function 'helper' of run r failed in attempt 2: ValueError: card declined; it is not tried again",
+        "function 'helper' of run r failed in attempt 2: ValueError: card declined; no further attempt",
     ]
     assert {vars(record)["run_id"] for record in said} == {"r"}
 

@@ -37,7 +37,7 @@ def raises(error: BaseException) -> Callable[[Exception], Any]:
         (raises(KeyError("status")), "RetryPolicy.retried raised KeyError: 'status'"),
         (raises(SystemExit(3)), "RetryPolicy.retried raised SystemExit: 3"),
         (lambda error: error.response.status, "RetryPolicy.retried raised AttributeError"),
-        (lambda error: NoTruth(), "returned what is not a bool"),
+        (lambda error: NoTruth(), "returned a value that is not a bool"),
     ],
 )
 @pytest.mark.parametrize("is_function", [True, False])

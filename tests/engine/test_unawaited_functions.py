@@ -518,7 +518,7 @@ async def test_the_error_has_the_call_its_line_and_the_function() -> None:
             await env.run(condition, id="r")
     assert refused.value.what == "coroutine approved(ctx)"
     assert refused.value.where == f"{__file__}:{line} in condition"
-    assert refused.value.how == "was asked whether it is true, without an await: it always is"
+    assert refused.value.how == "was tested for truth without an await: it is always true"
     assert str(refused.value).startswith("run 'r': coroutine approved(ctx), at ")
 
 
@@ -926,5 +926,5 @@ def test_a_function_that_a_closure_has_is_the_one_that_counts() -> None:
 
         return work
 
-    assert [each.how[:9] for each in unawaited([asking(approved)])] == ["was asked"]
+    assert [each.how[:9] for each in unawaited([asking(approved)])] == ["was teste"]
     assert unawaited([asking(len)]) == []

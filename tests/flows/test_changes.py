@@ -138,7 +138,7 @@ async def test_a_migration_that_leaves_a_chunk_out_says_which(tmp_path: Path) ->
     await waiting(tmp_path, old_flow())
     changed, _ = changed_flows()["a renamed chunk"]
     changed.migrate(lambda graph, changes: {})
-    with pytest.raises((FlowChanged, RunFailed), match="does not say what chunk 'ask' is now"):
+    with pytest.raises((FlowChanged, RunFailed), match="does not map chunk 'ask'"):
         await goes_on(new_app(tmp_path), changed)
 
 
@@ -147,7 +147,7 @@ async def test_a_migration_to_a_chunk_that_is_not_there_is_an_error(tmp_path: Pa
     await waiting(tmp_path, old_flow())
     changed, _ = changed_flows()["a renamed chunk"]
     changed.migrate(lambda graph, changes: {"ask": "nobody"})
-    with pytest.raises((FlowChanged, RunFailed), match="'nobody', which is no chunk"):
+    with pytest.raises((FlowChanged, RunFailed), match="'nobody', which is not a chunk"):
         await goes_on(new_app(tmp_path), changed)
 
 
@@ -211,7 +211,7 @@ async def test_a_migration_never_maps_a_condition_by_its_position(tmp_path: Path
     changed = nameless(inserted=True)
     changed.migrate(lambda graph, changes: {})
     with pytest.raises(
-        (FlowChanged, RunFailed), match="which condition 'condition 1' is now, its number does"
+        (FlowChanged, RunFailed), match="condition 'condition 1' is known only by its position"
     ):
         await goes_on(new_app(tmp_path), changed)
     said = nameless(inserted=True)
@@ -236,5 +236,5 @@ async def test_a_migration_to_a_condition_that_is_not_there_is_an_error(tmp_path
     await waiting(tmp_path, nameless(inserted=False))
     changed = nameless(inserted=True)
     changed.migrate(lambda graph, changes: {"condition 1": "first"})
-    with pytest.raises((FlowChanged, RunFailed), match="'first', which is no condition"):
+    with pytest.raises((FlowChanged, RunFailed), match="'first', which is not a condition"):
         await goes_on(new_app(tmp_path), changed)

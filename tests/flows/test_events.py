@@ -176,7 +176,7 @@ async def test_an_execution_notes_once_that_an_event_is_heard_by_no_line(
             if entry.kind is EntryKind.PROGRESSED
         ]
         assert noted == [{"event": "payd", "lines_begin_with": ["paid"]}]
-        assert caplog.text.count("event 'payd' begins no line of the flow; lines begin with paid") == 1
+        assert caplog.text.count("event 'payd' starts no line of the flow; lines start with paid") == 1
 
 
 @in_asyncio

@@ -70,7 +70,7 @@ async def test_each_attempt_of_a_chunk_is_logged_with_its_execution(
     why = "ConnectionError: the bank is down"
     assert [record.getMessage() for record in lines] == [
         f"step 'pay' of run e failed in attempt 1: {why}; next attempt in 0.0 s",
-        f"step 'pay' of run e failed in attempt 2: {why}; it is not tried again",
+        f"step 'pay' of run e failed in attempt 2: {why}; no further attempt",
         f"run e fails, and can be retried: chunk 'pay' failed on {SHOWN}: ConnectionError('the bank is down')",
     ]
     assert [vars(record)["run_id"] for record in lines] == ["e"] * 3

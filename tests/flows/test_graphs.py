@@ -135,7 +135,7 @@ async def test_for_each_of_nothing_is_nothing_and_of_no_list_is_an_error() -> No
     flow.for_each().to(double).end_for_each().to(keep)
     assert await ended(flow, []) == {"kept": [[]]}
     for wrong in ("text", {"a": 1}, None):
-        with pytest.raises(ChunkFailed, match="goes through a list"):
+        with pytest.raises(ChunkFailed, match="needs a list"):
             await ended(flow, wrong)
 
 
@@ -314,25 +314,28 @@ def wrong_graphs() -> dict[str, tuple[Callable[[], Any], str]]:
         "a chunk with two parameters": (lambda: flow().chunk(_two), "takes one parameter"),
         "a name twice": (twice, "already"),
         "an if that is not ended": (lambda: _graph(flow(), lambda f: f.if_(bool).to(keep)), "end_if"),
-        "else without if": (lambda: flow().to(keep).else_(), "nothing that it belongs to"),
-        "end_match of an if": (lambda: flow().if_(bool).end_match(), "nothing that it belongs to"),
+        "else without if": (lambda: flow().to(keep).else_(), "has no open counterpart"),
+        "end_match of an if": (lambda: flow().if_(bool).end_match(), "has no open counterpart"),
         "elif after else": (lambda: flow().if_(bool).else_().elif_(bool), "before else_"),
-        "end_if twice": (_ended_twice, "said already"),
+        "end_if twice": (_ended_twice, "already called"),
         "a match without a case": (lambda: flow().match().end_match(), "no case"),
         "an empty batch": (lambda: flow().batch(), "no branches"),
         "two branches of one name": (lambda: flow().batch(keep, keep), "two branches"),
         "an empty branch": (lambda: flow().batch(a=flow().branch()), "no chunk"),
         "no concurrency": (lambda: flow().for_each(concurrency=0), "at least 1"),
         "no lines": (lambda: _graph(flow(), lambda f: f), "no lines"),
-        "a flow inside of itself": (inside_itself, "inside of itself"),
+        "a flow inside of itself": (inside_itself, "contains itself"),
         "when without events": (lambda: flow().when(), "needs events"),
         "when with one twice": (lambda: flow().when("a", "a"), "each of them once"),
-        "when with something else": (lambda: flow().when({"timer": "x"}), "is no event"),
+        "when with something else": (lambda: flow().when({"timer": "x"}), "is not an event"),
         "when with an unknown chunk": (
             lambda: _graph(flow(), lambda f: f.when({"chunk": "x"}).to(keep)),
             "no line",
         ),
-        "a capture that is no path": (lambda: flow().to(Flow("g"), capture={"state": "input"}), "is none of"),
+        "a capture that is no path": (
+            lambda: flow().to(Flow("g"), capture={"state": "input"}),
+            "is not one of",
+        ),
         "a capture of a chunk": (lambda: flow().to(keep, capture={}), "belong to a flow"),
         "a collection with one branch twice": (_collects_twice, "two branches of one name"),
         "a collection that goes on twice": (_goes_on_twice, "several lines follow"),
@@ -428,7 +431,7 @@ def _written(*line: dict[str, Any], **root: Any) -> str:
 
 KEEP = {"op": "chunk", "chunk": "keep"}
 WRONG_TEXTS = {
-    "no JSON": ("{", "no JSON"),
+    "no JSON": ("{", "not valid JSON"),
     "a list": ("[]", "graph"),
     "another flow's": (json.dumps({"name": "g"}), "flow 'g'"),
     "a newer form": (json.dumps({"name": "f", "format": 2}), "format"),
@@ -443,7 +446,7 @@ WRONG_TEXTS = {
     "a match without a case": (_written({"op": "match", "hits": "all", "cases": []}), "cases"),
     "no path": (
         _written({"op": "flow", "flow": "g", "capture": {"x": "input"}, "write_back": {}}),
-        "none of",
+        "not one of",
     ),
 }
 
@@ -458,7 +461,7 @@ def test_a_graph_that_is_none_is_refused_and_leaves_the_flow_as_it_was(what: str
         flow.from_json(text)
     flow.to(keep)
     assert flow.graph.roots
-    with pytest.raises(RegistrationError, match="has lines already"):
+    with pytest.raises(RegistrationError, match="already has lines"):
         flow.from_json(flow.to_json())
 
 

@@ -272,7 +272,7 @@ async def test_a_chunk_that_returns_what_nobody_awaits_fails(chunk: Callable[[Da
     app = Signoff(MemoryStore())
     app.register(flow)
     async with environment(app) as env:
-        with pytest.raises(ChunkFailed, match="returned coroutine _ask, which nobody awaits"):
+        with pytest.raises(ChunkFailed, match="returned coroutine _ask, which no code awaits"):
             await (await Executions(env.client, "f").start("x")).result()
         assert came == []
 

@@ -56,7 +56,7 @@ def wrong_pauses() -> dict[str, tuple[Ask, str]]:
         return data.pause_for("approval", {"question": "?"}, exclude_requester=True)
 
     return {
-        "the id of another question": (of_a_question, "interrupt_id: 'e.2' is what questions"),
+        "the id of another question": (of_a_question, "interrupt_id: 'e.2' has the form"),
         "a question over the limit": (too_large, "question: 1,048,.* over the limit"),
         "four eyes without a requester": (of_nobody, "exclude_requester needs to know the requester"),
     }

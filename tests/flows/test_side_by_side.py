@@ -103,7 +103,7 @@ async def test_an_execution_waits_for_the_worker_that_knows_it_and_is_busy(
     is_free = asyncio.Event()
 
     async def left_often() -> bool:
-        return caplog.text.count("run e is left to another worker") > 5
+        return caplog.text.count("run e is released to another worker") > 5
 
     async with store_of("sqlite", tmp_path) as make:
         old, new = app_of(make(), version("old")), app_of(make(), version("new"))

@@ -1,4 +1,4 @@
-"""Flows: event-driven graphs that pause at durable barriers."""
+"""Flows: event-driven graphs with durable pauses."""
 
 from signoff.flows.chunks import Chunk
 from signoff.flows.data import Data, Resume

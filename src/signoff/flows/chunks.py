@@ -1,4 +1,4 @@
-"""A chunk: a function that runs as a step, with all that it leaves in one record."""
+"""Chunks: functions that run as steps. All effects of a chunk are one record."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ MARK: Final = "signoff_chunk"
 
 LIVE: Final = "chunk"
 BEGUN: Final = "begun"
-"""What a chunk says live when it begins: the journal has it only when it has ended."""
+"""The live text of a chunk that begins. The journal has the chunk only once it has ended."""
 
 NEVER_BETTER: Final = (RegistrationError, InvalidValue, DuplicateInterrupt, NotAwaited, PauseIgnored)
-"""What no further attempt mends."""
+"""Errors that another attempt would raise again."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Chunk:
     """A registered chunk.
 
     Attributes:
-        name: Its name: what a graph, a journal and a snapshot know it by.
-        function: What it runs.
-        options: How its step is run.
-        input_type: What its data holds.
+        name: Its name in graphs, journals and snapshots.
+        function: Its function.
+        options: The options of its step.
+        input_type: The type of its input.
     """
 
     name: str
@@ -52,24 +52,24 @@ class Chunk:
 
     @functools.cached_property
     def is_async(self) -> bool:
-        """Whether calling its function gives a coroutine."""
+        """Whether a call of its function returns a coroutine."""
         return is_async(self.function)
 
     @functools.cached_property
     def non_retryable(self) -> tuple[type[BaseException], ...]:
-        """The exceptions after which there is no further attempt."""
+        """The exceptions that end the retries."""
         return (*NEVER_BETTER, *self.options.non_retryable)
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What a line is at.
+    """A line's current position in its data.
 
     Attributes:
-        input: The value.
-        event: What began the line.
-        index: Of an item of ``for_each``, its place.
-        items: The place of each item that the line is within, and of how many; the outermost first.
+        input: The current value.
+        event: The source that started the line.
+        index: The index of an item of ``for_each``.
+        items: The index and count of each enclosing item, the outermost first.
     """
 
     input: Any
@@ -78,11 +78,11 @@ class Moment:
     items: tuple[tuple[int, int], ...] = ()
 
     def with_input(self, input: Any) -> Moment:
-        """Return the moment behind what has made this one's value another."""
+        """Return the moment after an operation that has replaced the value."""
         return Moment(input, self.event, self.index, self.items)
 
     def of_item(self, item: Any, index: int, count: int) -> Moment:
-        """Return the moment of an item of the list that this one has."""
+        """Return the moment of an item of this moment's list."""
         return Moment(item, self.event, index, (*self.items, (index, count)))
 
     @property
@@ -91,14 +91,18 @@ class Moment:
         return codec.encode(self.input, path="input")
 
     def data(self, around: Surroundings, resume: Resume | None = None, input_type: Any = Any) -> Data[Any]:
-        """Return what a chunk is given. Raises InvalidValue if the value is not what it declares."""
+        """Return the data of a chunk.
+
+        Raises:
+            InvalidValue: The value does not match the chunk's declared type.
+        """
         given = codec.decode(self.text, input_type, path="input")
         return Data(given, self.event, self.index, resume, around)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a chunk."""
+    """The outcome of a chunk."""
 
     output: Any
     writes: Sequence[Write] = ()
@@ -107,13 +111,13 @@ class Outcome:
 
 
 async def settled(ctx: Context, chunk: Chunk, place: str, moment: Moment) -> Moment:
-    """Have what a chunk's type makes of its input made once: every attempt and every resume gets the same.
+    """Decode a chunk's input once, so that every attempt and every resume gets the same value.
 
     Args:
         ctx: The run's context.
-        chunk: What is going to run.
+        chunk: The chunk to run.
         place: Its place in the graph.
-        moment: What it is given.
+        moment: Its input.
     """
     text = None if chunk.input_type is Any else codec.settled_value(moment.text, chunk.input_type)
     if text is None:
@@ -138,11 +142,11 @@ async def run_chunk(
 
     Args:
         ctx: The run's context.
-        chunk: What to run.
+        chunk: The chunk.
         place: Its place in the graph, which is the step's name.
-        moment: What it is given.
+        moment: Its input.
         resume: The answer, if it runs again with one.
-        around: What it may know of its execution.
+        around: The execution, as the chunk sees it.
     """
 
     def data() -> Data[Any]:
@@ -153,7 +157,7 @@ async def run_chunk(
             current_step().live(BEGUN, LIVE)
             try:
                 output = await cast("Awaitable[Any]", chunk.function(given))
-                await let_begin()  # a pause in a task that nobody awaits is noticed
+                await let_begin()  # so that a pause in an unawaited task is noticed
             except BaseException as error:
                 output = _left(given, error)
             finally:
@@ -181,7 +185,7 @@ async def run_chunk(
     )
     recorded = await own_step(ctx, place, run_async if chunk.is_async else run_plain, options)
     if not isinstance(recorded, dict) or MARK not in recorded:
-        return Outcome(recorded)  # a person has said what came of it
+        return Outcome(recorded)  # an operator has supplied the result
     found = cast("dict[str, Any]", recorded)
     left = found["pause"]
     return Outcome(
@@ -193,7 +197,7 @@ async def run_chunk(
 
 
 def _left(given: Data[Any], error: BaseException) -> Paused:
-    """Return the pause that a chunk left for, or raise what it failed with: task groups put theirs around that."""
+    """Return the pause that a chunk left for, or raise its error. Task groups wrap either in an exception group."""
     paused = given.paused
     if paused is None:
         raise error
@@ -212,7 +216,7 @@ def _left(given: Data[Any], error: BaseException) -> Paused:
 
 
 def _carries_leaving(error: BaseException) -> bool:
-    """Whether an exception was raised in the place of what leaves the chunk, by code that handled that."""
+    """Whether an exception replaced a chunk's pause, raised by code that handled the pause."""
     seen: set[int] = set()
     each: BaseException | None = error
     while each is not None and id(each) not in seen:
@@ -226,11 +230,11 @@ def _carries_leaving(error: BaseException) -> bool:
 def _recorded(
     given: Data[Any], output: Any, chunk: Chunk, place: str, items: Sequence[tuple[int, int]]
 ) -> dict[str, Any]:
-    """Return what a chunk leaves.
+    """Return a chunk's record.
 
     Raises:
-        PauseIgnored, NotAwaited: It went on where it had to wait.
-        NotSerializable, InvalidValue: Its output would not come back as what it declares to return.
+        PauseIgnored, NotAwaited: It continued where it had to wait.
+        NotSerializable, InvalidValue: Its output would not come back as its declared type.
     """
     record, paused = given.record, given.paused
     if paused is not None:
@@ -254,28 +258,28 @@ def _recorded(
 
 
 def _text_of(output: Any, chunk: Chunk) -> str:
-    """Write an output as JSON, which the next chunk must be able to read as what this one declares to return."""
+    """Return an output as JSON that the next chunk can read as this chunk's declared type."""
     declared = codec.return_annotation(unwrapped(chunk.function))
     if declared is Any or declared is type(None):
-        return codec.encode_for(f"what comes behind chunk {chunk.name!r}", output, path="output")
+        return codec.encode_for(f"the chunk after {chunk.name!r}", output, path="output")
     return codec.normalize(output, declared, path="output")[0]
 
 
 def _nonlocals(code: Callable[..., Any]) -> dict[str, Any]:
-    """Return what a function sees of the functions around it, as far as it is defined yet."""
+    """Return a function's nonlocal names that are defined so far."""
     names: Sequence[str] = getattr(getattr(code, "__code__", None), "co_freevars", ())
     found: dict[str, Any] = {}
     for name, cell in zip(names, getattr(code, "__closure__", None) or (), strict=False):
-        with contextlib.suppress(ValueError):  # it is empty
+        with contextlib.suppress(ValueError):  # the cell is empty
             found[name] = cell.cell_contents
     return found
 
 
 def input_type_of(function: Callable[..., Any], name: str) -> Any:
-    """Return what a chunk's data holds, as it declares it with ``data: Data[T]``.
+    """Return the declared input type of a chunk, from ``data: Data[T]``.
 
     Raises:
-        RegistrationError: It does not take one parameter, or what it declares cannot be read.
+        RegistrationError: It does not take one parameter, or its annotations cannot be evaluated.
     """
     taken = list(codec.shape_of(function).parameters.values())
     if len(taken) != 1 or taken[0].kind not in (
@@ -289,7 +293,7 @@ def input_type_of(function: Callable[..., Any], name: str) -> Any:
     try:
         hints = typing.get_type_hints(holder, getattr(code, "__globals__", {}), _nonlocals(code))
     except NameError as error:
-        raise RegistrationError(f"chunk {name!r}: what it declares cannot be read: {error}") from None
+        raise RegistrationError(f"chunk {name!r}: its annotations cannot be evaluated: {error}") from None
     declared = hints["data"]
     if typing.get_origin(declared) is not Data:
         return Any

@@ -1,4 +1,4 @@
-"""Conditions: which way a line goes. Each decision is a step: once made, it holds, whatever the code says later."""
+"""Conditions: they choose a line's path. Each decision is a step, and final even if the code changes."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from signoff.flows.errors import ChunkHeld, NotACondition, reason_of, shortened
 from signoff.workflow.context import Context
 
 Condition = Callable[[Data[Any]], Any]
-"""Says which way to go: a plain or an async function that looks at its data and does nothing else."""
+"""Chooses a path: a plain or async function that reads its data and has no effects."""
 
 
 def numbered(count: int) -> str:
-    """Return what the condition of that number is called, if it has no name of its own."""
+    """Return the name of the unnamed condition with a number."""
     return f"condition {count}"
 
 
 def is_numbered(name: str) -> bool:
-    """Whether a condition has no name of its own."""
+    """Return whether a condition has no name of its own."""
     return re.fullmatch(r"condition \d+", name) is not None
 
 
 _ONCE = RetryPolicy(max_attempts=1)
 
 _YES_OR_NO: tuple[type, ...] = (Number, re.Match)
-"""What says yes or no by its truth, besides None: ``Decimal`` is a number, and a match is what is None otherwise."""
+"""Types whose truth value is a valid result, besides None and bool: numbers, and a ``re.Match``."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What a line is taken for: a condition, or a value that a subject is compared with.
+    """A line's case: a condition, or a value to compare a subject with.
 
     Attributes:
         when: The condition's name.
@@ -55,11 +55,11 @@ class Decision:
     """Decides between cases, once.
 
     Args:
-        place: Where it is in the graph: the step's name.
-        path: What the names of its conditions begin with in errors.
-        conditions: The flow's, by their names.
-        moment: What is decided on.
-        around: What a condition may know of its execution.
+        place: Its place in the graph: the step's name.
+        path: A prefix for the names of its conditions in errors.
+        conditions: The flow's conditions, by name.
+        moment: The data to decide on.
+        around: The execution, as a condition sees it.
     """
 
     def __init__(
@@ -79,20 +79,21 @@ class Decision:
     async def make(
         self, ctx: Context, cases: Sequence[Case], subject: str | None = None, *, first: bool
     ) -> list[int]:
-        """Return which cases fit: the first one only, or all.
+        """Return the indexes of matching cases: the first only, or all.
 
         Raises:
-            ChunkHeld: A condition failed, or said neither yes nor no; it is named.
+            ChunkHeld: A condition failed, or returned neither true nor false. The error names it.
         """
         if subject is None and all(case.when is None for case in cases):
-            return await self._fitting(cases, None, first)  # nothing but what is recorded decides
+            # No code runs: the decision follows from recorded data.
+            return await self._fitting(cases, None, first)
 
         async def decide() -> list[int]:
             return await self._fitting(cases, subject, first)
 
         names = {case.when for case in cases if case.when is not None} if subject is None else {subject}
 
-        def held(error: Exception) -> ChunkHeld:  # also of what ends processes, such as sys.exit()
+        def held(error: Exception) -> ChunkHeld:  # also for exceptions that end processes, such as sys.exit()
             if isinstance(error, ChunkHeld):
                 return error
             return self._failed(next(iter(names)) if len(names) == 1 else self._place, error)
@@ -109,7 +110,7 @@ class Decision:
 
     async def _fitting(self, cases: Sequence[Case], subject: str | None, first: bool) -> list[int]:
         given: Any = self._moment.input if subject is None else await self._value(subject)
-        text = codec.encode(given, path=f"what {subject} returns")
+        text = codec.encode(given, path=f"result of {subject}")
         hits: list[int] = []
         for index, case in enumerate(cases):
             # JSON's equality: true is not 1.
@@ -145,7 +146,7 @@ class Decision:
 
 
 def _neither(value: Any) -> str:
-    """Say what to write instead of a value that is always true, such as ``{"approved": False}``."""
+    """Return advice for a value that is always true, such as ``{"approved": False}``."""
     shown = shortened(repr(value), 80)
     approved = isinstance(value, dict) and "approved" in cast("dict[object, object]", value)
     write = 'data.input["approved"]' if approved else "a comparison, or bool(...)"
@@ -154,7 +155,7 @@ def _neither(value: Any) -> str:
 
 @functools.cache
 def _input_of(condition: Condition) -> Any:
-    """Return what a condition's data holds, as it declares it; any plain data if it does not say."""
+    """Return the declared input type of a condition; Any without one."""
     try:
         return input_type_of(condition, "condition")
     except (RegistrationError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What a chunk is given: its input, the state, and how it pauses."""
+"""The data of a chunk: its input, the state, and its ways to emit and pause."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ T = TypeVar("T")
 
 
 class Left(BaseException):
-    """Takes a chunk's code to its end; no ``except Exception`` stops it."""
+    """Ends a chunk's code. It is a BaseException, so that ``except Exception`` does not catch it."""
 
 
 @dataclass(frozen=True)
 class Resume:
-    """An answer that a chunk is run again with.
+    """The answer with which a chunk runs again.
 
     Attributes:
-        value: What was answered; for an approval ``{"approved": ...}``.
-        user_id: Who answered, if they said.
-        note: What they added in words.
-        count: How often the chunk was resumed; 1 the first time.
+        value: The answer's value; for an approval ``{"approved": ...}``.
+        user_id: The user who answered, if known.
+        note: Their comment.
+        count: How often the chunk has been resumed, from 1.
     """
 
     value: Any
@@ -54,21 +54,21 @@ class Resume:
 
 
 class Done:
-    """Is awaited, and is done already: ``await data.set_state(...)`` and without ``await`` are the same."""
+    """An awaitable that is already done: ``await data.set_state(...)`` works with and without ``await``."""
 
     def __await__(self) -> Generator[Any, None, None]:
         yield from ()
 
 
 class Paused(Coroutine[Any, Any, Any]):
-    """A pause that was asked for: ``await`` it, or return it from a plain function.
+    """A pause: ``await`` it, or return it from a plain function.
 
-    It is a coroutine, so ``asyncio.create_task`` takes it.
+    It is a coroutine, so that ``asyncio.create_task`` accepts it.
 
     Attributes:
         chunk: The chunk's place.
-        line: Where it was asked for.
-        was_awaited: Whether it was.
+        line: The line that called ``pause_for``.
+        was_awaited: Whether it was awaited.
     """
 
     def __init__(self, chunk: str, line: str) -> None:
@@ -90,7 +90,7 @@ class Paused(Coroutine[Any, Any, Any]):
         raise error[0]
 
     def close(self) -> None:
-        """Do nothing: nothing is under way."""
+        """Do nothing, since nothing is running."""
 
     def __bool__(self) -> bool:
         raise PauseIgnored(self.chunk, self.line, was_awaited=False)
@@ -98,21 +98,21 @@ class Paused(Coroutine[Any, Any, Any]):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a chunk may know of its execution while it runs.
+    """The execution, as a running chunk sees it.
 
     Attributes:
         execution_id: The run.
         started_by: The user who started it, if known.
-        flow: The flow that the chunk is of.
+        flow: The chunk's flow.
         chunk: Its place in the graph.
         state: The state when it began.
-        room: How large the state is.
-        listened: The events that lines of the graph begin with.
-        interrupts: The chosen ids of interrupts that are taken.
-        resources: What the worker provides of what the flow requires.
-        types: What the flow declares of its state.
-        is_condition: Whether this is for a condition, which only looks.
-        owner: What the chunk is known by while it runs.
+        room: The sizes of the state.
+        listened: The events that start lines of the graph.
+        interrupts: The chosen ids of interrupts in use.
+        resources: The resources that the flow requires, as this worker provides them.
+        types: The declared types of the state.
+        is_condition: Whether this is for a condition, which only reads.
+        owner: Identifies the running chunk.
     """
 
     execution_id: str
@@ -130,11 +130,11 @@ class Surroundings:
 
 
 Write = tuple[Change, str, Any]
-"""What is done to a key of the state."""
+"""A write to a key of the state."""
 
 
 class _Copy(MutableMapping[str, Any]):
-    """A state of a chunk's own. A value is copied when it is looked at: a large state costs only what is used of it."""
+    """A chunk's own view of the state. Values are copied on first read, so unread parts cost nothing."""
 
     def __init__(self, state: Mapping[str, Any]) -> None:
         self._state = state
@@ -176,16 +176,16 @@ def copied(plain: Any) -> Any:
 
 
 def written(state: MutableMapping[str, Any], writes: Sequence[Write], *, is_commit: bool = False) -> None:
-    """Do to a state what a chunk has done to it.
+    """Apply a chunk's writes to a state.
 
     Args:
         state: The state.
-        writes: What was done, in its order.
-        is_commit: Whether chunks beside this one may have written since it looked: the last to commit a key wins.
+        writes: The writes, in order.
+        is_commit: Whether concurrent chunks may have written in between: the last commit of a key wins.
 
     Raises:
-        TypeError: Something is appended to what is no list, or added to what is no number.
-        NotSerializable, OverflowError: A sum is no number that JSON has.
+        TypeError: A value is appended to something other than a list, or added to something other than a number.
+        NotSerializable, OverflowError: A sum is not a JSON number.
     """
     for what, key, value in writes:
         match what:
@@ -195,18 +195,14 @@ def written(state: MutableMapping[str, Any], writes: Sequence[Write], *, is_comm
                 known = state.get(key, [])
                 if not isinstance(known, list):
                     if not is_commit:
-                        raise TypeError(
-                            f"state.{key} is no list that something could be appended to: {known!r}"
-                        )
+                        raise TypeError(f"state.{key} is not a list: {known!r}")
                     known = []
                 state[key] = [*cast("list[Any]", known), value]
             case "add":
                 number = state.get(key, 0)
                 if isinstance(number, bool) or not isinstance(number, (int, float)):
                     if not is_commit:
-                        raise TypeError(
-                            f"state.{key} is no number that something could be added to: {number!r}"
-                        )
+                        raise TypeError(f"state.{key} is not a number: {number!r}")
                     number = 0
                 try:
                     state[key] = unchanged(number + value, f"state.{key}")
@@ -220,7 +216,7 @@ def written(state: MutableMapping[str, Any], writes: Sequence[Write], *, is_comm
 
 @dataclass
 class Record:
-    """What a chunk leaves: it commits as a whole, or not at all."""
+    """A chunk's result. It commits as a whole, or not at all."""
 
     writes: list[Write] = field(default_factory=list[Write])
     events: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
@@ -228,14 +224,14 @@ class Record:
 
 
 class Data(Generic[T]):
-    """What a chunk is given.
+    """The data of a chunk.
 
     Attributes:
-        input: What the chunk before it returned; an instance of ``T`` for a chunk that declares ``data: Data[T]``.
-        event: The name of what began this line: an event, ``state.key``, a chunk, or ``start``.
-        index: Of an item of ``for_each``, its place.
+        input: The result of the chunk before it; an instance of ``T`` for a chunk that declares ``data: Data[T]``.
+        event: The name of the source that started this line: an event, ``state.key``, a chunk, or ``start``.
+        index: The index of an item of ``for_each``.
         execution_id: The execution's id.
-        resume: The answer, if this is a chunk that resumes to itself; else None.
+        resume: The answer, if this chunk resumes to itself; otherwise None.
     """
 
     def __init__(
@@ -255,7 +251,7 @@ class Data(Generic[T]):
         self._types = around.types
         self._state = _Copy(around.state)
         self._typed = TypedState(self._state, self._types)
-        self._sizes: dict[str, int] = {}  # of the keys that it has written
+        self._sizes: dict[str, int] = {}  # sizes of the keys it has written
         self._growth = 0
         self.record = Record()
         self.paused: Paused | None = None
@@ -264,7 +260,7 @@ class Data(Generic[T]):
 
     @contextmanager
     def attempt(self) -> Generator[Self]:
-        """Have what an attempt has taken be free again if it fails."""
+        """Release the interrupt ids and room of an attempt if it fails."""
         try:
             yield self
         except BaseException:
@@ -273,21 +269,21 @@ class Data(Generic[T]):
             raise
 
     def end(self) -> None:
-        """Take nothing more: what its code still does, such as in a task of its own, would be lost."""
+        """Accept no more calls: the effects of code that still runs, such as a task of its own, would be lost."""
         self._has_ended = True
 
     def _check_takes(self, what: str) -> None:
-        """Raise unless the chunk may leave something."""
+        """Check that the chunk may write, emit and pause."""
         if self._around.is_condition:
             self.misused = NotACondition(
                 self._around.chunk,
-                f"uses {what}, at {calling_line()}: it looks at its data and does nothing else; do that in a chunk",
+                f"uses {what}, at {calling_line()}: a condition only reads its data; do that in a chunk",
             )
             raise self.misused
         if self._has_ended:
             raise RegistrationError(
                 f"chunk {self._around.chunk!r} uses {what} after it has ended, at {calling_line()}: "
-                "await what it has begun"
+                "await the tasks that it has started"
             )
 
     @property
@@ -299,47 +295,51 @@ class Data(Generic[T]):
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """The state as it was when the chunk began, with what the chunk has written."""
+        """The state as of the chunk's beginning, with the chunk's own writes."""
         return MappingProxyType(self._typed)
 
     def get_state(self, key: str, default: Any = None) -> Any:
-        """Return a key of the state, as what ``Flow(state=...)`` declares of it."""
+        """Return a value of the state, as the type that ``Flow(state=...)`` declares."""
         return self._typed.get(key, default)
 
     def set_state(self, key: str, value: Any) -> Done:
-        """Write a key of the state, together with the chunk's result.
+        """Write a key of the state. It commits with the chunk's result.
+
+        Args:
+            key: The key.
+            value: The new value.
 
         Raises:
-            NotSerializable: The value would not come back as it is: nothing declares that it is not plain JSON data.
-            InvalidValue: It is not what ``Flow(state=...)`` declares.
-            PayloadTooLarge: It is over the limit, or the state would be over its own.
+            NotSerializable: The value would come back changed, and no declared type prevents that.
+            InvalidValue: It does not match the type that ``Flow(state=...)`` declares.
+            PayloadTooLarge: It is over the limit, or the state would be.
         """
         return self._write("set", key, self._types.write(checked(key, "state key"), value))
 
     def append_state(self, key: str, value: Any) -> Done:
-        """Append to a list in the state, together with the chunk's result; one that is not there is begun.
+        """Append to a list in the state. It commits with the chunk's result; a missing list is created.
 
-        Unlike a ``set_state`` of what was read, it loses nothing that chunks beside this one append.
+        Unlike ``set_state`` with a value that was read before, it keeps the values that concurrent chunks append.
 
         Raises:
-            TypeError: It is no list.
+            TypeError: The key does not hold a list.
             NotSerializable, InvalidValue, PayloadTooLarge: As for ``set_state``.
         """
         return self._write("append", key, self._types.write_item(checked(key, "state key"), value))
 
     def add_state(self, key: str, number: float = 1) -> Done:
-        """Add to a number in the state, together with the chunk's result; one that is not there is 0.
+        """Add to a number in the state. It commits with the chunk's result; a missing number counts as 0.
 
-        Unlike a ``set_state`` of what was read, it loses nothing that chunks beside this one add.
+        Unlike ``set_state`` with a value that was read before, it keeps the values that concurrent chunks add.
 
         Raises:
-            TypeError: It is no number.
-            NotSerializable: It, or the sum, is a number that JSON does not have, such as a ``Decimal``.
+            TypeError: The key does not hold a number.
+            NotSerializable: It, or the sum, is not a JSON number, such as a ``Decimal``.
         """
         return self._write("add", key, unchanged(number, f"state.{key}"))
 
     def del_state(self, key: str) -> Done:
-        """Remove a key of the state, together with the chunk's result; one that is not there is left so."""
+        """Remove a key of the state, if it exists. It commits with the chunk's result."""
         return self._write("delete", key, None)
 
     def _write(self, what: Change, key: str, value: Any) -> Done:
@@ -352,7 +352,7 @@ class Data(Generic[T]):
         room.grow(self._around.owner, growth)
         written(
             self._state, [(what, key, copied(value))]
-        )  # what is read may be changed in place, a write may not
+        )  # values that were read may be modified in place; a write must not
         self._sizes[key], self._growth = size, growth
         self._typed.forget(key)
         self.record.writes.append(write)
@@ -361,7 +361,11 @@ class Data(Generic[T]):
     # Events, resources
 
     def emit(self, event: str, value: Any = None) -> Done:
-        """Emit an event, together with the chunk's result.
+        """Emit an event. It commits with the chunk's result.
+
+        Args:
+            event: The event's name.
+            value: Its value.
 
         Raises:
             NotSerializable, PayloadTooLarge: The value cannot be stored.
@@ -375,12 +379,15 @@ class Data(Generic[T]):
     def require(self, name: str) -> Any:
         """Return a resource that the flow requires and this worker provides.
 
+        Args:
+            name: The resource's name.
+
         Raises:
-            RegistrationError: The flow does not say that it requires it.
+            RegistrationError: The flow does not require it.
         """
         if name not in self._around.resources:
             raise RegistrationError(
-                f"chunk {self._around.chunk!r} uses {name!r}: say flow.requires({name!r})"
+                f"chunk {self._around.chunk!r} uses {name!r}, which the flow does not require: flow.requires({name!r})"
             )
         return self._around.resources[name]
 
@@ -398,23 +405,24 @@ class Data(Generic[T]):
         schema: Any = None,
         **options: Any,
     ) -> Paused:
-        """Leave the chunk until somebody has answered. What it wrote and emitted before is committed.
+        """Pause the chunk until a person has answered. Its writes and events so far are committed.
 
         Args:
-            type: ``approval``, ``text``, ``select``, ``multiselect`` or ``form``; any other word is a form, too, which
-                takes what ``schema`` says (without one: any JSON).
-            payload: What people are shown; its ``question`` is what they read, its ``options`` what they select from.
-            resume_to: ``next``: the answer is the chunk's result. ``self``: the chunk runs again, with ``data.resume``.
-                ``{"event": name}``: the line ends here, and the flow emits the event with the answer.
+            type: ``approval``, ``text``, ``select``, ``multiselect`` or ``form``. Any other word is a form that accepts
+                ``schema`` (without one, any JSON).
+            payload: The data shown to people. Its ``question`` is the question's text, its ``options`` are the choices.
+            resume_to: ``next``: the answer becomes the chunk's result. ``self``: the chunk runs again, with
+                ``data.resume``. ``{"event": name}``: the line ends here, and the flow emits the event with the answer.
             resume_event: The same as ``resume_to={"event": resume_event}``.
-            interrupt_id: A chosen id, unique among what is open in the execution; by default the question's.
-            max_resumes: With ``self``: how often the chunk may be resumed; None: unbounded.
-            schema: A pydantic model, a type or a JSON Schema that a form's answer must fit.
-            options: What else ``Context.wait_for_user`` knows: ``assignees``, ``timeout_seconds``, ``quorum`` ...
+            interrupt_id: A chosen id, unique among the execution's open interrupts; by default the question's id.
+            max_resumes: With ``self``: how often the chunk may be resumed; None: unlimited.
+            schema: A pydantic model, a type or a JSON Schema that a form's answer must match.
+            options: Further options of ``Context.wait_for_user``: ``assignees``, ``timeout_seconds``, ``quorum`` ...
 
         Raises:
-            RegistrationError: The target, the type, the schema or an option is none, or the chunk pauses twice at once.
-            DuplicateInterrupt: The id is taken.
+            RegistrationError: The target, the type, the schema or an option is not valid, or the chunk pauses twice at
+                once.
+            DuplicateInterrupt: The id is in use.
             NotSerializable, PayloadTooLarge: The payload cannot be stored.
 
         Example::
@@ -435,18 +443,18 @@ class Data(Generic[T]):
             resume_to = {"event": resume_event}
         check_target(resume_to, self._around.listened, self._around.chunk)
         if max_resumes is not None and max_resumes < 1:
-            raise InvalidValue("max_resumes", f"it is at least 1, or None for unbounded, not {max_resumes}")
+            raise InvalidValue("max_resumes", f"it is at least 1, or None for unlimited, not {max_resumes}")
         if interrupt_id is not None:
             check_interrupt_id(interrupt_id, self.execution_id)
         for name in options:
             if name not in OPTIONS:
-                raise RegistrationError(f"pause_for has no option {name!r}; there are: {', '.join(OPTIONS)}")
+                raise RegistrationError(
+                    f"pause_for has no option {name!r}; its options are {', '.join(OPTIONS)}"
+                )
         if schema is not None and type in TYPES and type != "form":
             raise RegistrationError(f"pause_for: schema belongs to a form, not to type {type!r}")
         if isinstance(payload, Mapping) and INTERRUPT in payload:
-            raise RegistrationError(
-                f"pause_for: {INTERRUPT!r} is Signoff's own; call it otherwise in the payload"
-            )
+            raise RegistrationError(f"pause_for: {INTERRUPT!r} is reserved; use another key in the payload")
         pause = Pause(
             checked(type, "type"),
             plain(payload, "payload"),

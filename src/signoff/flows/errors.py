@@ -1,4 +1,4 @@
-"""What goes wrong with flows, and what to do about it."""
+"""Errors of flows. Each says what to do."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class ChunkFailed(SignoffError):
 
     Attributes:
         chunk: Its place in the graph.
-        input: What it was given, as JSON; shortened if it is long.
-        reason: What it failed with.
+        input: Its input, as JSON; shortened if long.
+        reason: Its error, as text.
     """
 
     def __init__(self, chunk: str, input: str, reason: str) -> None:
@@ -25,20 +25,20 @@ class ChunkFailed(SignoffError):
 
 
 class ChunkHeld(ChunkFailed, CannotRunHere):
-    """A chunk or a condition failed, and the execution is kept: it goes on there when it is retried.
+    """A chunk or condition failed, and the execution can be retried from there.
 
-    Whatever was answered stays answered, and what is asked stays open.
+    Answered questions stay answered, and open ones stay open.
     """
 
 
 class PauseIgnored(SignoffError):
-    """A chunk asked for a pause and went on without it. Nothing of the chunk counts, and nothing is asked.
+    """A chunk called ``pause_for`` and continued without pausing. Its effects are dropped, and nothing is asked.
 
     Attributes:
         chunk: Its place in the graph.
-        line: Where it called ``data.pause_for``.
-        was_awaited: Whether it awaited the pause, and then caught what leaves the chunk.
-        raised: What it raised then, if it did.
+        line: The line of ``data.pause_for``.
+        was_awaited: Whether it awaited the pause and caught the exception that leaves the chunk.
+        raised: The exception it raised afterwards, if any.
     """
 
     def __init__(self, chunk: str, line: str, was_awaited: bool, raised: str | None = None) -> None:
@@ -58,18 +58,18 @@ class PauseIgnored(SignoffError):
 
 
 class NotAwaited(SignoffError):
-    """A chunk returned something that nobody has awaited. Nothing of the chunk counts."""
+    """A chunk returned an awaitable that no code awaits. Its effects are dropped."""
 
     def __init__(self, chunk: str, returned: str) -> None:
         super().__init__(
-            f"chunk {chunk!r} returned {returned}, which nobody awaits: make it `async def` and `return await ...`"
+            f"chunk {chunk!r} returned {returned}, which no code awaits: make it `async def` and `return await ...`"
         )
         self.chunk = chunk
         self.returned = returned
 
 
 class NotACondition(SignoffError):
-    """A condition returned something that is neither true nor false, or did more than look at its data."""
+    """A condition returned neither true nor false, or did more than read its data."""
 
     def __init__(self, condition: str, problem: str) -> None:
         super().__init__(f"condition {condition!r} {problem}")
@@ -78,7 +78,7 @@ class NotACondition(SignoffError):
 
 
 class ResumedTooOften(SignoffError):
-    """A chunk that resumes to itself has paused once more than it may."""
+    """A chunk that resumes to itself has paused more often than ``max_resumes`` allows."""
 
     def __init__(self, chunk: str, max_resumes: int) -> None:
         super().__init__(
@@ -89,11 +89,11 @@ class ResumedTooOften(SignoffError):
 
 
 class DuplicateInterrupt(SignoffError, ValueError):
-    """An interrupt id that another open interrupt of the execution has."""
+    """Another open interrupt of the execution has this id."""
 
     def __init__(self, interrupt_id: str) -> None:
         super().__init__(
-            f"interrupt {interrupt_id!r} is open already in this execution; choose another interrupt_id"
+            f"interrupt {interrupt_id!r} is already open in this execution; choose another interrupt_id"
         )
         self.interrupt_id = interrupt_id
 
@@ -116,27 +116,27 @@ class MissingResource(CannotRunHere):
 
 
 class FlowChanged(CannotRunHere):
-    """An execution began with another graph than its flow has now. Nothing of it is lost; other workers try first.
+    """An execution began with a graph that differs from its flow's. Nothing is lost; other workers try first.
 
     Attributes:
         flow: The flow.
-        changes: What differs, a line each; ``-`` was there, ``+`` is there now.
+        changes: The differences, one per line; ``-`` marks the old graph, ``+`` the current one.
     """
 
     may_run_elsewhere = True
 
     def __init__(self, flow: str, changes: Sequence[str]) -> None:
-        told = "\n  ".join(changes)
+        listed = "\n  ".join(changes)
         super().__init__(
-            f"flow {flow!r} is not the graph that this execution began with:\n  {told}\n"
-            "Restore it, or say with @flow.migrate which chunk is which now; then retry the run"
+            f"flow {flow!r} is not the graph that this execution began with:\n  {listed}\n"
+            "Restore it, or map its chunks with @flow.migrate; then retry the run"
         )
         self.flow = flow
         self.changes = list(changes)
 
 
 class PendingInterrupts(SignoffError):
-    """An execution cannot be closed while somebody is asked."""
+    """An execution cannot be closed while interrupts are open."""
 
     def __init__(self, execution_id: str, interrupt_ids: Sequence[str]) -> None:
         super().__init__(
@@ -148,7 +148,7 @@ class PendingInterrupts(SignoffError):
 
 
 class ExecutionClosed(SignoffError):
-    """An execution has ended and takes nothing more."""
+    """An execution has ended and accepts no more events."""
 
     def __init__(self, execution_id: str, what: str) -> None:
         super().__init__(f"execution {execution_id!r} is closed and takes no {what}; start another one")
@@ -168,7 +168,7 @@ class AmbiguousEvent(SignoffError):
 
 
 class UnknownInterrupt(SignoffError, LookupError):
-    """There is no such interrupt in an execution."""
+    """An execution has no such interrupt."""
 
     def __init__(self, execution_id: str, interrupt_id: str, pending: Sequence[str]) -> None:
         there = f"pending are {', '.join(pending)}" if pending else "nothing is pending"
@@ -179,11 +179,11 @@ class UnknownInterrupt(SignoffError, LookupError):
 
 
 def reason_of(error: Exception) -> str:
-    """Return why something failed, for ``ChunkFailed``."""
+    """Return the reason of a failure, for ``ChunkFailed``."""
     return str(error) if isinstance(error, PauseIgnored | NotAwaited | NotACondition) else repr(error)
 
 
 def shortened(value: Any, limit: int = 200) -> str:
-    """Return how a value is told in an error."""
+    """Return a value as short text for an error."""
     text = str(value)
     return text if len(text) <= limit else f"{text[:limit]}..."

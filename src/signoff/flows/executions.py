@@ -1,4 +1,4 @@
-"""Executions of a flow, from outside: any process may start, answer, tell and close them."""
+"""Executions of a flow, from outside: any process may start, answer, signal and close them."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _LATEST: Final = 0.25
 
 @dataclass(frozen=True)
 class Interrupt:
-    """What a chunk waits for.
+    """An open pause of an execution: the question of a chunk.
 
     Attributes:
-        id: What ``continue_with`` takes.
-        type: Which kind of answer, as ``pause_for`` said.
-        payload: What people are shown.
+        id: Its id, for ``continue_with``.
+        type: The kind of answer, from ``pause_for``.
+        payload: The data shown to people.
         chunk: The chunk's place in the graph.
         resume_to: ``next``, ``self`` or ``{"event": name}``.
-        question_id: The question in the inbox.
-        question: What people read.
-        schema: The JSON Schema that the answer must fit.
+        question_id: The id of its question in the inbox.
+        question: The question's text.
+        schema: The JSON Schema that the answer must match.
         resume_count: How often the chunk was resumed before, if it resumes to itself.
-        max_resumes: How often it may be; None: unbounded.
+        max_resumes: How often it may be resumed; None: unlimited.
     """
 
     id: str
@@ -58,7 +58,7 @@ class Interrupt:
 
     @classmethod
     def of(cls, promise: Promise) -> Interrupt | None:
-        """Read one from its question; None if it is a question of something else."""
+        """Return the interrupt of a question, or None if the question is not a flow's."""
         asked = Question.of(promise)
         about = cast("Mapping[str, Any] | None", asked.metadata.get(INTERRUPT))
         if about is None:
@@ -84,7 +84,7 @@ class Executions:
     """The executions of a flow.
 
     Args:
-        client: Where they are.
+        client: The client.
         flow: The flow's name.
 
     Example::
@@ -97,26 +97,32 @@ class Executions:
         self._flow = flow
 
     async def start(self, input: Any = None, *, id: str | None = None, **options: Any) -> Execution:
-        """Start an execution. It is durable when this returns, and any worker of the group runs it.
+        """Start an execution. It is durable when this returns; any worker of the group runs it.
 
         Args:
-            input: What its first chunks get.
+            input: The input of its first chunks.
             id: A chosen id. Starting twice with one id starts once.
-            options: What else ``AsyncClient.start`` knows.
+            options: Further options of ``AsyncClient.start``.
+
+        Returns:
+            The execution.
 
         Raises:
             IdConflict: The id belongs to another flow or another input.
-            InvalidValue, NotSerializable, PayloadTooLarge: The input cannot be taken.
+            InvalidValue, NotSerializable, PayloadTooLarge: The input is not valid.
         """
         await self._client.backend.open()
         handle = await self._client.start(self._flow, input, id=id, **options)
         return Execution(self._client, handle.id)
 
     async def attach(self, execution_id: str) -> Execution:
-        """Return an execution that any process has started.
+        """Return an existing execution, started by any process.
+
+        Args:
+            execution_id: Its id.
 
         Raises:
-            NotFound: There is no such execution of this flow.
+            NotFound: This flow has no such execution.
         """
         await self._client.backend.open()
         run = await self._client.backend.get_run(execution_id)
@@ -125,15 +131,18 @@ class Executions:
         return Execution(self._client, execution_id)
 
     async def load(self, snapshot: Snapshot, *, by: str | None = None) -> Execution:
-        """Have an execution go on here as it was saved in another store. The same snapshot is loaded once.
+        """Continue an execution that was saved in another store. Loading a snapshot again has no effect.
 
         Args:
-            snapshot: What ``Execution.save`` returned.
-            by: Who loads it, for the audit trail.
+            snapshot: The value of ``Execution.save``.
+            by: The user who loads it, for the audit trail.
+
+        Returns:
+            The execution.
 
         Raises:
-            SnapshotRefused: The execution lives here, or has lived here.
-            InvalidValue: It is no snapshot of this flow's, or was changed; nothing is loaded.
+            SnapshotRefused: The execution exists here, or has existed here.
+            InvalidValue: It is not a snapshot of this flow, or was changed. Nothing is loaded.
         """
         await self._client.backend.open()
         workflow = _workflow_of(snapshot)
@@ -143,7 +152,7 @@ class Executions:
 
 
 class Execution:
-    """One execution. Nothing of it is in this process.
+    """One execution. Its state is in the store, not in this process.
 
     Attributes:
         id: The run's id.
@@ -159,10 +168,10 @@ class Execution:
         return await self._handle.status()
 
     async def get_pending_interrupts(self, *, wait_seconds: float = 10.0) -> dict[str, Interrupt]:
-        """Return what is waited for, by the interrupts' ids, the oldest first.
+        """Return the open interrupts by id, the oldest first.
 
         Args:
-            wait_seconds: How long to wait at most for an execution that still moves to come to rest.
+            wait_seconds: How long to wait for a running execution to pause.
         """
         await self._at_rest(wait_seconds)
         found: dict[str, Interrupt] = {}
@@ -184,23 +193,27 @@ class Execution:
         request_id: str | None = None,
         wait_seconds: float = 10.0,
     ) -> None:
-        """Answer an interrupt. It returns when the answer is durable, not when what follows is done.
+        """Answer an interrupt. Returns once the answer is durable; the execution continues in the background.
 
         Args:
             interrupt_id: The interrupt.
             value: The answer, such as ``{"approved": True}``.
-            user_id: Who answers; ``groups`` and ``roles`` are theirs, as for ``AsyncClient.answer``.
-            note: What they add in words.
-            request_id: Makes a repetition of this very answer a success without effect, also when an interrupt with
-                the same chosen id is open again: the execution remembers it.
-            wait_seconds: How long to wait at most for an execution that still moves to come to the interrupt. One that
-                was answered may come again: a new request id waits for that.
+            user_id: The user who answers; ``groups`` and ``roles`` are theirs, as in ``AsyncClient.answer``.
+            note: A comment.
+            request_id: An idempotency key: repeating the same answer with it succeeds without effect. The execution
+                remembers it, even if an interrupt with the same chosen id is open again.
+            wait_seconds: How long to wait for a running execution to reach the interrupt. An answered interrupt may
+                open again: a new request id waits for that.
 
         Raises:
             UnknownInterrupt: The execution has no such interrupt.
-            WrongAnswer, NotAllowed: The answer is not taken; the interrupt stays open.
-            AlreadySettled: Somebody was first, or it was cancelled; who, is said.
-            RequestConflict: The request id was used with another value, or for another interrupt.
+            WrongAnswer, NotAllowed: The answer was refused; the interrupt stays open.
+            AlreadySettled: It was answered by another user, who is named, or cancelled.
+            RequestConflict: The request id was used with another value or for another interrupt.
+
+        Example::
+
+            await execution.continue_with(interrupt.id, {"approved": True}, user_id="ana")
         """
 
         async def answer(promise: Promise) -> None:
@@ -233,25 +246,25 @@ class Execution:
         groups: Collection[str] = (),
         roles: Collection[str] = (),
     ) -> bool:
-        """Emit an event from outside. It returns when it is durable.
+        """Emit an event from outside. Returns once the event is durable.
 
-        If an interrupt waits for the event (``resume_event``), this answers it, as ``continue_with`` does. An event
-        that no line begins with does nothing; the execution notes that.
+        If an interrupt waits for the event (``resume_event``), this answers it like ``continue_with``. An event that
+        starts no line has no effect; the execution logs it.
 
         Args:
-            event: The event.
-            value: Its value: the answer, if an interrupt waits for it.
-            request_id: Makes a repetition a success without effect.
-            user_id: Who answers; ``groups`` and ``roles`` are theirs.
+            event: The event's name.
+            value: Its value, or the answer if an interrupt waits for it.
+            request_id: An idempotency key: a repetition with it succeeds without effect.
+            user_id: The user who answers; ``groups`` and ``roles`` are theirs.
 
         Returns:
-            False if ``request_id`` says that this very event was emitted before.
+            False if this event was already emitted with this ``request_id``.
 
         Raises:
             ExecutionClosed: The execution has ended.
             RequestConflict: The request id was used with another value, or for something else.
             AmbiguousEvent: Several interrupts wait for the event.
-            WrongAnswer, NotAllowed: The interrupt does not take the answer, and stays open.
+            WrongAnswer, NotAllowed: The interrupt refused the answer, and stays open.
         """
         checked(event, "event")
         value = given(f"a line that begins with event {event!r}", value, f"event {event}")
@@ -275,7 +288,7 @@ class Execution:
             if not waiting:
                 return await self._tell(told, request_id, "events")
             await answer(waiting[0])
-            return not _is_answered_by(waiting[0], request_id)  # for a vote that was given before
+            return not _is_answered_by(waiting[0], request_id)  # for a vote given before
         except RequestConflict as conflict:
             if conflict.used_for == SIGNAL:  # it was emitted before the interrupt waited for it
                 return await self._tell(told, request_id, "events")
@@ -291,18 +304,19 @@ class Execution:
         pending_interrupts: Literal["refuse", "cancel"] = "refuse",
         timeout_seconds: float | None = None,
     ) -> Any:
-        """Have the execution take nothing more, finish what is under way, and end; returns its state.
+        """Close the execution: it accepts no more events, finishes its running chunks and ends. Returns its state.
 
-        An execution that has ended gives its state again.
+        For an execution that has ended, this returns its state again.
 
         Args:
-            pending_interrupts: ``refuse``, or ``cancel``: what is asked is withdrawn, on record, and their lines end.
+            pending_interrupts: ``refuse`` raises ``PendingInterrupts`` if interrupts are open; ``cancel`` withdraws
+                them, which is recorded, and ends their lines.
             timeout_seconds: How long to wait for the end.
 
         Raises:
-            PendingInterrupts: Somebody is asked, and it is to be refused then.
-            TimeoutError: It did not end in time; it does later.
-            ChunkFailed, RunCancelled: What the execution has ended with.
+            PendingInterrupts: Interrupts are open.
+            TimeoutError: It did not end in time. It still ends later.
+            ChunkFailed, RunCancelled: The execution's error.
         """
         if pending_interrupts not in ("refuse", "cancel"):
             raise InvalidValue(
@@ -323,19 +337,22 @@ class Execution:
     async def result(self, timeout_seconds: float | None = None) -> Any:
         """Wait for the end and return the state.
 
+        Args:
+            timeout_seconds: How long to wait; by default without limit.
+
         Raises:
             TimeoutError: It did not end in time.
-            ChunkFailed, RunCancelled: What it has ended with.
+            ChunkFailed, RunCancelled: The execution's error.
         """
         async with asyncio.timeout(timeout_seconds):
             return result_of(await end_of(self._client.backend, self.id))
 
     async def save(self) -> dict[str, Any]:
-        """Return the execution as JSON data, to be loaded into another store. Here it goes on, too."""
+        """Return the execution as JSON data, to load into another store. The execution here continues, too."""
         return await self._client.save(self.id)
 
     async def retry(self) -> None:
-        """Have an execution that a chunk has failed (``ChunkHeld``) go on at that chunk. Nothing is asked again.
+        """Retry an execution that a chunk has failed (``ChunkHeld``), from that chunk. No question is asked again.
 
         Raises:
             InvalidState: It has not failed, or cannot be retried.
@@ -343,14 +360,14 @@ class Execution:
         await self._client.retry(self.id)
 
     async def cancel(self, reason: str | None = None) -> None:
-        """Stop the execution where it is; what is asked is cancelled on record."""
+        """Stop the execution where it is. Its open questions are cancelled, which is recorded."""
         await self._handle.cancel(reason)
 
     def events(self, after: int = -1) -> AsyncGenerator[Entry]:
-        """Iterate over the journal, live, until the end."""
+        """Yield the journal's entries, live, until the end."""
         return self._handle.events(after)
 
-    # Inside
+    # Internal
 
     async def _tell(self, told: dict[str, Any], request_id: str | None, what: str) -> bool:
         try:
@@ -370,7 +387,7 @@ class Execution:
                 return
 
     async def _await(self, interrupt_id: str, request_id: str | None, seconds: float) -> Promise:
-        """Return the question of an interrupt; an execution that moves may still come to it."""
+        """Return the question of an interrupt, waiting for a running execution to reach it."""
         until, pause = monotonic() + seconds, _SOONEST
         while True:
             is_at_rest = _is_at_rest(await self.status())
@@ -386,7 +403,7 @@ class Execution:
             pause = min(2 * pause, _LATEST)
 
     async def _find(self, interrupt_id: str, request_id: str | None) -> Promise | None:
-        """Return the question of an interrupt: the one that a request has answered, or the open one, or the last."""
+        """Return the question of an interrupt: the one that the request answered, else the open one, else the last."""
         try:
             promise = await self._client.promises.get(interrupt_id)
         except (NotFound, InvalidValue):
@@ -410,7 +427,7 @@ class Execution:
         return before if before is not None and _interrupt_id(before) == interrupt_id else None
 
     async def _answered_by(self, request_id: str) -> Promise | None:
-        """Return the question of this execution that a request has settled, or voted on."""
+        """Return the question of this execution that a request has settled or voted on."""
         async for each in self._questions(None):
             if _is_answered_by(each, request_id):
                 return each
@@ -441,7 +458,7 @@ def _is_at_rest(state: RunState) -> bool:
 
 
 def _event_of(question: Promise) -> str | None:
-    """Return the event that the answer to a question becomes, if it does."""
+    """Return the event that the answer to a question becomes, if any."""
     interrupt = Interrupt.of(question)
     if interrupt is None or not isinstance(interrupt.resume_to, dict):
         return None
@@ -449,9 +466,9 @@ def _event_of(question: Promise) -> str | None:
 
 
 def _may_open_again(question: Promise, interrupt_id: str, request_id: str | None) -> bool:
-    """Whether a new request may be for the next interrupt of a chosen id, after the one whose question was answered.
+    """Whether a new request may be meant for the next interrupt with a chosen id, after an answered one.
 
-    Without a request id it may as well be the same answer once more.
+    Without a request id it may also be a repetition of the same answer.
     """
     is_open = question.state is PromiseState.PENDING
     is_new = request_id is not None and not _is_answered_by(question, request_id)
@@ -459,7 +476,7 @@ def _may_open_again(question: Promise, interrupt_id: str, request_id: str | None
 
 
 def _is_answered_by(question: Promise, request_id: str | None) -> bool:
-    """Whether a request has settled a question, or voted on it."""
+    """Whether a request has settled or voted on a question."""
     if request_id is None:
         return False
     votes = Progress.from_json(question.id, question.progress).votes
@@ -472,7 +489,7 @@ def _interrupt_id(question: Promise) -> str | None:
 
 
 def _refused(entry: Entry, request: str) -> list[str] | None:
-    """Return which interrupts an entry refuses a close for; None if it is about something else."""
+    """Return the interrupts for which an entry refuses a close; None if it is about something else."""
     if entry.kind is not EntryKind.PROGRESSED or entry.name != CLOSE_REFUSED:
         return None
     said = json.loads(entry.value or "{}")
@@ -480,7 +497,7 @@ def _refused(entry: Entry, request: str) -> list[str] | None:
 
 
 def _workflow_of(snapshot: Snapshot) -> Any:
-    """Return whose run a snapshot is; None if it does not say, as it is none."""
+    """Return the workflow of a snapshot's run; None if it is not a valid snapshot."""
     try:
         return snapshot["runs"][0]["run"]["workflow"]
     except (LookupError, TypeError):

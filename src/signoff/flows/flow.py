@@ -1,4 +1,4 @@
-"""``Flow``: a graph of chunks joined by events, and what it is made of."""
+"""``Flow``: a graph of chunks joined by events."""
 
 from __future__ import annotations
 
@@ -41,21 +41,20 @@ from signoff.service.snapshots import Snapshot
 F = TypeVar("F", bound=Callable[..., Any])
 
 Migration = Callable[[Mapping[str, Any], Sequence[str]], Mapping[str, str]]
-"""Given the old graph as plain data and what differs, says which chunk or condition is which now: ``{old: new}``."""
+"""Maps an old graph (plain data) and its differences to the current chunks and conditions: ``{old: new}``."""
 
 
 class Flow:
-    """A graph of chunks. An execution of it is a run: durable, on any worker that registers the flow.
+    """A graph of chunks. Its executions are runs: durable, on any worker that registers the flow.
 
     Args:
         name: Its name in the store. It must never change.
-        input: The type of what an execution is started with.
-        output: The type of the state that an execution ends with.
-        state: The types of the keys of the state: a mapping, or a class that declares them as fields, such as a
-            ``TypedDict``. Values are checked when they are written, and come back as they went. A key that is not
-            declared is plain JSON data.
-        auto_close_timeout: After how many seconds without anything to do an execution closes by itself; never while
-            somebody is asked. None: only ``close`` ends it.
+        input: The type of an execution's input.
+        output: The type of an execution's final state.
+        state: The types of the state's keys: a mapping, or a class with fields, such as a ``TypedDict``. Values are
+            validated when they are written, and come back as the same type. A key without a type is plain JSON data.
+        auto_close_timeout: Seconds of inactivity after which an execution closes on its own, unless interrupts are
+            open. None: only ``close`` ends it.
 
     Example::
 
@@ -106,7 +105,7 @@ class Flow:
         self._app: App | None = None
         self._bound: Executions | None = None
 
-    # What it is made of
+    # Chunks, conditions and resources
 
     @overload
     def chunk(self, function: F) -> F: ...
@@ -130,15 +129,15 @@ class Flow:
         effect: Effect = "repeatable",
         non_retryable: tuple[type[BaseException], ...] = (),
     ) -> F | Callable[[F], F]:
-        """Register a function as a chunk: it runs as a step, and what it writes, emits and returns commits together.
+        """Register a function as a chunk. It runs as a step; its writes, events and result commit together.
 
         Args:
-            function: An async or a plain function of one parameter, its ``Data``.
+            function: An async or plain function of one parameter, its ``Data``.
             name: Its name, by default the function's. It must never change.
-            retry: When to try again; by default 8 attempts with exponential back-off.
-            timeout: Seconds one attempt may take.
-            effect: ``once``: if the worker dies inside, a person is asked what is true.
-            non_retryable: Exceptions after which there is no further attempt.
+            retry: The retry policy; by default 8 attempts with exponential back-off.
+            timeout: Seconds that one attempt may take.
+            effect: ``once``: if the worker dies during the chunk, an operator decides whether it runs again.
+            non_retryable: Exceptions that end the retries.
 
         Raises:
             RegistrationError: The name is taken, or the function cannot be a chunk.
@@ -151,7 +150,7 @@ class Flow:
             check_name("chunk name", checked(chosen, "chunk name"))
             check_kind(decorated, f"chunk {chosen!r}")
             if chosen in self.chunks:
-                raise RegistrationError(f"flow {self.name!r} has a chunk {chosen!r} already")
+                raise RegistrationError(f"flow {self.name!r} already has a chunk {chosen!r}")
             options = StepOptions(retry=retry, timeout=timeout, effect=effect, non_retryable=non_retryable)
             options.check(f"chunk {chosen!r}")
             declared = input_type_of(decorated, chosen)
@@ -161,39 +160,36 @@ class Flow:
         return register if function is None else register(function)
 
     def condition(self, function: F) -> F:
-        """Register a condition under its function's name, for graphs that come from JSON.
+        """Register a condition under its function's name, for graphs loaded from JSON.
 
-        A condition is a plain or an async function. It looks at its data and does nothing else, and returns true or
-        false. What it returns is journaled: a decision holds, whatever the code says later.
+        A condition is a plain or async function that reads its data and returns true or false. Its result is journaled:
+        a decision is final, even if the code changes.
 
         Raises:
             RegistrationError: The name is taken, or the function cannot be a condition.
         """
         name = getattr(function, "__name__", None)
         if name is None:
-            raise RegistrationError(
-                f"{function!r} has no name that a condition is known by; define it with def"
-            )
+            raise RegistrationError(f"{function!r} has no name; define the condition with def")
         check_condition(function, f"condition {name!r}")
         if self.conditions.get(name, function) is not function:
-            raise RegistrationError(f"flow {self.name!r} has a condition {name!r} already")
+            raise RegistrationError(f"flow {self.name!r} already has a condition {name!r}")
         self.conditions[name] = function
         return function
 
     def requires(self, *names: str) -> Self:
-        """Say which live resources the chunks use; each worker has ``app.register(flow, resources={...})``."""
+        """Declare the live resources that chunks use. Workers provide them to ``app.register(flow, resources=...)``."""
         for name in names:
             check_name("resource name", checked(name, "resource name"))
         self.required.update(names)
         return self
 
     def migrate(self, function: Migration) -> Migration:
-        """Register what says which chunk of an older graph is which now, for executions that began with it.
+        """Register a function that maps an older graph to the current one, for executions that began with it.
 
-        The function gets the old graph as plain data and what differs, a line each, and returns ``{old: new}``, of
-        chunks and conditions. Such an execution goes on along the graph that it began with. A condition without a name
-        of its own (``condition 1``) is known by its position alone: if more than names differ, the migration has to
-        say which one it is now.
+        The function receives the old graph as plain data and a list of differences, and returns ``{old: new}`` for
+        chunks and conditions. Such an execution continues along its original graph. An unnamed condition (``condition
+        1``) is known by its position only: if more than names differ, the migration must map it.
 
         Example::
 
@@ -211,7 +207,7 @@ class Flow:
         return self._root([Source("start")], "or").to(step, **moves)
 
     def batch(self, *steps: Step | tuple[str, Step | Point], **named: Any) -> Point:
-        """Begin with lines side by side; see ``Point.batch``."""
+        """Begin with parallel lines; see ``Point.batch``."""
         return self._root([Source("start")], "or").batch(*steps, **named)
 
     def for_each(self, *, concurrency: int | None = None) -> Point:
@@ -233,15 +229,15 @@ class Flow:
         *sources: str | Mapping[str, str] | Callable[..., Any],
         mode: Literal["and", "or"] = "and",
     ) -> Point:
-        """Begin a line when events come.
+        """Begin a line that events start.
 
         Args:
             sources: Names of events; ``{"state": key}`` for writes to a key of the state; ``{"chunk": name}`` or a
                 chunk's function for the end of a chunk.
-            mode: Of several: ``and`` waits for one of each and gives a dict of them, ``or`` begins with any.
+            mode: For several sources: ``and`` waits for one of each and passes a dict of them, ``or`` starts with any.
 
         Raises:
-            RegistrationError: There is none, or one twice.
+            RegistrationError: There is no source, or one is repeated.
         """
         if mode not in ("and", "or"):
             raise RegistrationError(f"when: mode is 'and' or 'or', not {mode!r}")
@@ -251,7 +247,7 @@ class Flow:
         return self._root(on, mode if len(on) > 1 else "or")
 
     def branch(self) -> Point:
-        """Begin a line that is given to ``batch``."""
+        """Begin a line to pass to ``batch``."""
         return Point(self, [], -1)
 
     def _root(self, on: list[Source], mode: Literal["and", "or"]) -> Point:
@@ -267,35 +263,36 @@ class Flow:
         kinds: tuple[SourceKind, ...] = ("event", "state", "chunk")
         found: list[SourceKind] = [kind for kind in kinds if set(given) == {kind}]
         if not found:
-            raise RegistrationError(
-                f"when: {given!r} is no event, and neither {{'state': key}} nor {{'chunk': name}}"
-            )
+            raise RegistrationError(f"when: {given!r} is not an event, {{'state': key}} or {{'chunk': name}}")
         return Source(found[0], checked(given[found[0]], found[0]))
 
     @property
     def graph(self) -> Graph:
-        """The graph as data: what an execution goes along.
+        """The graph as data, which executions follow.
 
         Raises:
-            RegistrationError: It is not complete, or names something that is not there.
+            RegistrationError: It is not complete, or names something that is not registered.
         """
         return resolved(self)
 
     # As data
 
     def to_json(self) -> str:
-        """Return the graph as JSON. Chunks and conditions are in it by their names."""
+        """Return the graph as JSON, with the names of chunks and conditions."""
         return json.dumps(self.graph.to_json(), indent=2)
 
     def from_json(self, text: str) -> Self:
-        """Take the graph from JSON, made of the chunks, conditions and flows that are registered here.
+        """Load the graph from JSON, using the chunks, conditions and flows registered here.
 
         Args:
-            text: What ``to_json`` wrote, or somebody.
+            text: The JSON, from ``to_json`` or written by hand.
+
+        Returns:
+            The flow itself.
 
         Raises:
-            InvalidValue: It is no graph; the path to what is wrong is named.
-            RegistrationError: It names something that is not registered, or this flow has lines already.
+            InvalidValue: It is not a valid graph. The error has the path.
+            RegistrationError: It names something that is not registered, or this flow already has lines.
         """
         try:
             data = json.loads(text)
@@ -308,17 +305,17 @@ class Flow:
         return _yaml().safe_dump(self.graph.to_json(), sort_keys=False, allow_unicode=True)
 
     def from_yaml(self, text: str) -> Self:
-        """Take the graph from YAML; see ``from_json``. Needs PyYAML."""
+        """Load the graph from YAML; see ``from_json``. Needs PyYAML."""
         yaml = _yaml()
         try:
             data = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise InvalidValue("graph", f"it is no YAML: {error}") from None
+            raise InvalidValue("graph", f"it is not valid YAML: {error}") from None
         return self._take(data)
 
     def _take(self, data: Any) -> Self:
         if self.roots:
-            raise RegistrationError(f"flow {self.name!r} has lines already")
+            raise RegistrationError(f"flow {self.name!r} already has lines")
         try:
             graph = GRAPH.validate_python(data)
         except ValidationError as error:
@@ -346,7 +343,7 @@ class Flow:
     # Executions
 
     def bind(self, app: App) -> None:
-        """Have ``start`` and ``attach`` use an app; ``app.register`` does it."""
+        """Set the app for ``start``, ``attach`` and ``load``. ``app.register`` does this."""
         self._app, self._bound = app, None
 
     @property
@@ -368,14 +365,18 @@ class Flow:
         return await self._executions.start(input, id=id, **options)
 
     async def attach(self, execution_id: str) -> Execution:
-        """Return an execution that any process has started. Raises NotFound."""
+        """Return an existing execution, started by any process.
+
+        Raises:
+            NotFound: This flow has no such execution.
+        """
         return await self._executions.attach(execution_id)
 
     async def load(self, snapshot: Snapshot, *, by: str | None = None) -> Execution:
-        """Have an execution go on here as it was saved in another store; see ``Executions.load``."""
+        """Continue an execution that was saved in another store; see ``Executions.load``."""
         return await self._executions.load(snapshot, by=by)
 
-    # What building needs
+    # Used by the builder
 
     def operation(
         self,
@@ -383,7 +384,11 @@ class Flow:
         capture: Mapping[str, str] | None = None,
         write_back: Mapping[str, str] | None = None,
     ) -> Op:
-        """Return the operation that goes to a step. Raises RegistrationError if it is none."""
+        """Return the operation for a step.
+
+        Raises:
+            RegistrationError: It is not a valid step.
+        """
         if isinstance(step, Flow):
             if self.flows.get(step.name, step) is not step:
                 raise RegistrationError(f"flow {self.name!r} has another flow called {step.name!r}")
@@ -394,7 +399,7 @@ class Flow:
         return chunk_op(self.name_of(step))
 
     def name_of(self, step: Step) -> str:
-        """Return the name of a chunk or flow; a function that is no chunk yet becomes one."""
+        """Return the name of a chunk or flow. An unregistered function becomes a chunk."""
         if isinstance(step, str):
             return step
         if isinstance(step, Flow):
@@ -403,14 +408,12 @@ class Flow:
             if chunk.function is step:
                 return name
         if getattr(step, "__name__", "<lambda>") == "<lambda>":
-            raise RegistrationError(
-                f"{step!r} has no name: a chunk is known by it; define it with def, or name it"
-            )
+            raise RegistrationError(f"{step!r} has no name; define the chunk with def, or name it")
         self.chunk(step)
         return step.__name__
 
     def named_condition(self, condition: Condition | str) -> str:
-        """Return the name of a condition; one without gets a number."""
+        """Return the name of a condition. An unnamed condition gets a number."""
         if isinstance(condition, str):
             return condition
         for name, known in self.conditions.items():
@@ -428,7 +431,11 @@ class Flow:
         return name
 
     def emitter(self, event: str) -> Callable[[Data[Any]], Any]:
-        """Return the chunk that emits an event with its input. Raises RegistrationError for an empty name."""
+        """Return the chunk that emits an event with its input.
+
+        Raises:
+            RegistrationError: The name is empty.
+        """
         checked(event, "event")
         name = f"emit {event}"
         if name not in self.chunks:
@@ -442,7 +449,11 @@ class Flow:
         return self.chunks[name].function
 
     def plain(self, value: Any) -> Any:
-        """Return a case's value as plain data. Raises NotSerializable."""
+        """Return a case's value as plain data.
+
+        Raises:
+            NotSerializable: It is not plain data.
+        """
         return json.loads(codec.encode(value, path="case"))
 
 

@@ -1,4 +1,4 @@
-"""Calling the functions of a flow: which kinds there are, and from which line of theirs something was called."""
+"""The functions of a flow: their kinds, and the line from which they called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HERE: Final = Path(__file__).parent
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine: an async function, a partial of one, an object with an async call."""
+    """Return whether a call gives a coroutine: an async function, a partial of one, or an object with an async call."""
     plain = unwrapped(function)
     return inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(
         getattr(type(plain), "__call__", None)  # noqa: B004
@@ -24,27 +24,35 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what a partial calls, or the function itself."""
+    """Return the function inside a partial, or the function itself."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
 
 
 def check_kind(function: Callable[..., Any], what: str) -> None:
-    """Raise RegistrationError for a generator function."""
+    """Check that a function is not a generator function.
+
+    Raises:
+        RegistrationError: It is one.
+    """
     plain = unwrapped(function)
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
         raise RegistrationError(f"{what} is a generator function; it returns its value, without yield")
 
 
 def check_condition(function: object, what: str) -> None:
-    """Raise RegistrationError for what cannot be called with a condition's data."""
+    """Check that a condition can be called with its data.
+
+    Raises:
+        RegistrationError: It cannot.
+    """
     if not callable(function):
         raise RegistrationError(f"{what} is a function of the data, or the name of one, not {function!r}")
     check_kind(function, what)
     try:
         shape = codec.shape_of(function)
-    except ValueError:  # a builtin that Python cannot describe
+    except ValueError:  # a builtin without a signature
         return
     try:
         shape.bind(None)
@@ -53,7 +61,7 @@ def check_condition(function: object, what: str) -> None:
 
 
 def calling_line() -> str:
-    """Return the file and the line outside of this package that led here."""
+    """Return the innermost file and line outside this package."""
     frame: FrameType | None = inspect.currentframe()
     while frame is not None and Path(frame.f_code.co_filename).parent == _HERE:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""A graph: what runs after what, as data. Its identity is its names and its shape."""
+"""A flow's graph as data. Its identity is its names and its shape."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from typing_extensions import TypeAliasType
 
 Line = TypeAliasType("Line", "list[Op]")
-"""Operations, one after the other."""
+"""A sequence of operations."""
 
 
 Concurrency = Annotated[int | None, Field(ge=1)]
 """How many lines run at once; None: all."""
 
 _STRICT: Final = ConfigDict(extra="forbid")
-"""What is misspelt is refused, not ignored."""
+"""Rejects unknown keys, such as typos."""
 
 
 @dataclass
 class ChunkOp:
-    """Runs a chunk. ``id`` is its place: the chunk's name, with a number if the graph has it several times."""
+    """Runs a chunk. ``id`` is its place: the chunk's name, numbered if the graph uses it several times."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -34,7 +34,7 @@ class ChunkOp:
 
 @dataclass
 class IfCase:
-    """A line to take, and the condition for it."""
+    """A line, and its condition."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -56,7 +56,7 @@ class IfOp:
 
 @dataclass
 class MatchCase:
-    """A line to take for a value, or under a condition (``when``)."""
+    """A line, and its value or condition (``when``)."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -67,7 +67,7 @@ class MatchCase:
 
 @dataclass
 class MatchOp:
-    """Takes the line of the first case that fits, or of all (``hits``); their results are a list then."""
+    """Takes the line of the first matching case, or of all (``hits``): their results are then a list."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -81,7 +81,7 @@ class MatchOp:
 
 @dataclass
 class BatchOp:
-    """Runs named lines side by side and joins their results in a dict."""
+    """Runs named lines in parallel and joins their results in a dict."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -93,7 +93,7 @@ class BatchOp:
 
 @dataclass
 class ForEachOp:
-    """Runs a line for each item and joins the results in their order."""
+    """Runs a line for each item and joins the results in order."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -105,7 +105,7 @@ class ForEachOp:
 
 @dataclass
 class CollectOp:
-    """Ends its line; when each branch of the collection has come, what follows gets all of them."""
+    """Ends its line. Once each branch of the collection has arrived, the continuation receives all values."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -118,7 +118,7 @@ class CollectOp:
 
 @dataclass
 class FlowOp:
-    """Runs another flow within the execution, with a state of its own. ``id`` is its place, as a chunk's."""
+    """Runs another flow within the execution, with its own state. ``id`` is its place, like a chunk's."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -138,7 +138,7 @@ SourceKind = Literal["start", "event", "state", "chunk"]
 
 @dataclass(frozen=True)
 class Source:
-    """What a line can begin with: the start, an event, a write to a key of the state, or the end of a chunk."""
+    """A source that starts a line: the start, an event, a write to a key of the state, or the end of a chunk."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -147,13 +147,13 @@ class Source:
 
     @property
     def label(self) -> str:
-        """What it is called in the dict of several."""
+        """Its key in the dict of several sources."""
         return f"state.{self.name}" if self.kind == "state" else self.name or "start"
 
 
 @dataclass
 class Root:
-    """A line, and what begins it: all of ``begins`` (``mode="and"``) or any of them."""
+    """A line, and its sources: all of ``begins`` (``mode="and"``) or any of them."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -167,9 +167,9 @@ class Graph:
     """A flow as data.
 
     Attributes:
-        name: The flow's.
+        name: The flow's name.
         roots: Its lines.
-        format: The version of this form.
+        format: The version of this format.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -187,7 +187,7 @@ GRAPH: TypeAdapter[Graph] = TypeAdapter(Graph)
 
 
 def lines_within(op: Op) -> Iterator[tuple[str, Line]]:
-    """Yield the lines that an operation has inside it, each with what it is there."""
+    """Yield the lines inside an operation, each with its role."""
     match op:
         case IfOp():
             for case in op.cases:
@@ -213,7 +213,7 @@ def lines_within(op: Op) -> Iterator[tuple[str, Line]]:
 
 
 def operations(line: Line) -> Iterator[Op]:
-    """Yield the operations of a line and of all lines within, in their order; not those of other flows."""
+    """Yield the operations of a line and of all nested lines, in order, but not of other flows."""
     for op in line:
         yield op
         for _, inner in lines_within(op):
@@ -221,11 +221,11 @@ def operations(line: Line) -> Iterator[Op]:
 
 
 def all_operations(graph: Graph) -> Iterator[Op]:
-    """Yield all operations of a graph; not those of other flows."""
+    """Yield all operations of a graph, but not of other flows."""
     for root in graph.roots:
         yield from operations(root.then)
 
 
 def source_names(graph: Graph, kind: SourceKind) -> set[str]:
-    """Return the names of the sources of a kind that lines begin with."""
+    """Return the names of a graph's sources of one kind."""
     return {source.name for root in graph.roots for source in root.begins if source.kind == kind}

@@ -1,4 +1,4 @@
-"""A graph in words: what differs between two, and a drawing for Mermaid."""
+"""A graph as indented text, and the differences between two graphs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from signoff.flows.graph import (
 
 
 def outline(graph: Graph) -> Sequence[str]:
-    """Return a graph as indented lines, one for each thing in it."""
+    """Return a graph as indented lines, one for each element."""
     return list(_outline(graph, ""))
 
 
 def differences(old: Graph, new: Graph) -> Sequence[str]:
-    """Return what differs, a line each, with what it is in; empty if nothing does."""
+    """Return the differences as lines, each with its enclosing elements; empty without any."""
     lines = difflib.unified_diff(outline(old), outline(new), lineterm="", n=1)
     return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 

@@ -1,4 +1,4 @@
-"""The code of an execution: it walks the graph, in workflow code."""
+"""Runs an execution: walks the graph, in workflow code."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from signoff.records.flow_records import CLOSE_REFUSED, EVENT_UNHEARD
 from signoff.workflow.context import Context, own_signal
 
 SIGNAL: Final = "signoff.flow"
-"""What an execution is told: ``{"emit": name, "value": ...}`` or ``{"close": "refuse" | "cancel", "id": ...}``."""
+"""The signal to an execution: ``{"emit": name, "value": ...}`` or ``{"close": "refuse" | "cancel", "id": ...}``."""
 
 COMPACT_AFTER: Final = 1_000
-"""After so many signals and chunks an execution that is idle begins a new journal, with what it knows."""
+"""Signals and chunks after which an idle execution continues as new, with its data."""
 
 
 class Machine:
@@ -27,14 +27,14 @@ class Machine:
     Args:
         ctx: The run's context.
         parts: The flow's graph, chunks and conditions.
-        resources: What this worker provides.
-        auto_close_seconds: After how long without anything to do it closes; None: never.
+        resources: The resources that this worker provides.
+        auto_close_seconds: Seconds of inactivity after which it closes; None: never.
 
     Attributes:
-        interrupts: What is open, by its id: the task that waits for it.
-        ids: The ids among them that chunks have chosen, also of chunks that still run.
-        journaled: How many signals and chunks the journal has of this generation.
-        closing: Whether it takes nothing more, and what becomes of what is asked meanwhile.
+        interrupts: The open interrupts by id, with the tasks that wait for them.
+        ids: The chosen ids among them, including those of running chunks.
+        journaled: The number of signals and chunks in the journal of this generation.
+        closing: Whether it accepts no more events, and what happens to open interrupts.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Machine:
         self._top = Scope(self, parts, "")
 
     async def run(self, input: Any, memory: Memory | None) -> dict[str, Any]:
-        """Run until the execution is closed; returns its state."""
+        """Run until the execution is closed. Returns its state."""
         listener = self._loop.create_task(self._listen())
         listener.add_done_callback(self._is_done)
         try:
@@ -79,7 +79,7 @@ class Machine:
         return self._top.state
 
     def spawn(self, line: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run something beside the rest; if it fails, the execution does."""
+        """Start a task. If it fails, the execution fails."""
         task = self._loop.create_task(_ended(line))
         self._tasks.add(task)
         task.add_done_callback(self._is_done)
@@ -125,12 +125,12 @@ class Machine:
                 return
 
     def _compact(self, input: Any) -> None:
-        """Begin a new journal, unless this knows too much for it, such as events that wait for their partners."""
+        """Continue as new, unless too much data is pending, such as events that wait for a join."""
         try:
             self.ctx.continue_as_new(input, self._top.memory())
         except PayloadTooLarge as error:
             self._compact_at = 2 * self.journaled
-            self.ctx.logger.warning("the journal grows on: %s", error)
+            self.ctx.logger.warning("the journal keeps growing: %s", error)
 
     async def _take(self, told: Any) -> None:
         match told:
@@ -141,7 +141,7 @@ class Machine:
             case {"emit": str(event)}:
                 self._top.dispatch("event", event, told.get("value"))
             case _:
-                pass  # whoever sends signals by hand may send anything
+                pass  # a user may send any signal by hand
 
     async def _close(self, how: Literal["refuse", "cancel"], request: str) -> None:
         if how == "refuse" and self.interrupts:
@@ -153,7 +153,7 @@ class Machine:
             task.cancel()
 
     async def reopen(self) -> None:
-        """Take back a close, as somebody is asked after all; what came meanwhile is taken now."""
+        """Withdraw a close because an interrupt is open. Events that arrived in between are processed now."""
         self.closing = None
         self._news.set()
         requests, self._closers = self._closers, []
@@ -163,12 +163,12 @@ class Machine:
         await self.ctx.progress(CLOSE_REFUSED, requests=requests, interrupts=list(self.interrupts))
 
     def note_unheard(self, event: str, listened: Collection[str]) -> None:
-        """Note, once, that an event began no line: perhaps its name is misspelt."""
+        """Log, once per event, that an event has started no line: its name may be a typo."""
         if event in self._unheard:
             return
         self._unheard.add(event)
         there = ", ".join(sorted(listened)) or "no event"
-        self.ctx.logger.warning("event %r begins no line of the flow; lines begin with %s", event, there)
+        self.ctx.logger.warning("event %r starts no line of the flow; lines start with %s", event, there)
         self.spawn(self._note_unheard(event, sorted(listened)))
 
     async def _note_unheard(self, event: str, listened: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The chosen ids of interrupts: each is of one chunk as long as it is open, or as its chunk still runs."""
+"""The chosen ids of interrupts. An id belongs to one chunk while the chunk runs or its interrupt is open."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from signoff.records.start_options import check_id
 
 
 class InterruptIds:
-    """The ids that are taken, and by which chunk. Chunks on threads may take them at the same time."""
+    """The ids in use, and their chunks. Thread-safe, since chunks may run in threads."""
 
     def __init__(self) -> None:
         self._owners: dict[str, object] = {}
         self._taken: dict[object, str] = {}
 
     def take(self, id: str, owner: object) -> None:
-        """Take an id for a chunk and release the one it had. Raises DuplicateInterrupt."""
+        """Reserve an id for a chunk and release its previous one.
+
+        Raises:
+            DuplicateInterrupt: Another chunk has the id.
+        """
         if self._taken.get(owner) == id:
             return
         self.free(owner)
@@ -26,14 +30,14 @@ class InterruptIds:
         self._taken[owner] = id
 
     def free(self, owner: object) -> None:
-        """Release the id that a chunk has, if any."""
+        """Release a chunk's id, if any."""
         id = self._taken.pop(owner, None)
         if id is not None:
             del self._owners[id]
 
 
 def check_interrupt_id(id: str, execution_id: str) -> None:
-    """Refuse an id that cannot be chosen: an interrupt without a chosen id has that of its question.
+    """Check a chosen id. An interrupt without one has its question's id.
 
     Raises:
         InvalidValue: It is empty, too long, or could be the id of another question of the execution.
@@ -41,5 +45,5 @@ def check_interrupt_id(id: str, execution_id: str) -> None:
     check_id(id)
     if re.fullmatch(rf"{re.escape(execution_id)}\.\d+(~\d+)?", id):
         raise InvalidValue(
-            "interrupt_id", f"{id!r} is what questions of this execution are called; choose another id"
+            "interrupt_id", f"{id!r} has the form of this execution's question ids; choose another id"
         )

@@ -18,7 +18,7 @@ from signoff.flows.graph import (
 )
 
 Ends = list[tuple[str, str]]
-"""Nodes that the next one follows, each with what its arrow says."""
+"""Nodes that precede the next one, each with its arrow's label."""
 
 
 def to_mermaid(graph: Graph) -> str:

@@ -1,4 +1,4 @@
-"""What a chunk waits for: checked where it is written, and asked as a question."""
+"""Pauses of chunks: validated at ``pause_for``, then asked as questions."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ OPTIONS: Final[Mapping[str, Any]] = {
     "proposal_type": Any,
     "action": Action,
 }
-"""What else a question has, and as what it comes back from the journal; ``Context.wait_for_user`` says what each is."""
+"""Further options of a question, with the types they are decoded as; see ``Context.wait_for_user``."""
 
 
 @dataclass(frozen=True)
 class Pause:
-    """What a chunk waits for.
+    """A pause of a chunk.
 
     Attributes:
-        type: Which kind of answer: what ``Context.wait_for_user`` knows, or a word of one's own.
-        payload: What people are shown.
+        type: The kind of answer: one of ``Context.wait_for_user``, or any other word.
+        payload: The data shown to people.
         resume_to: ``next``, ``self`` or ``{"event": name}``.
         interrupt_id: A chosen id.
-        max_resumes: How often the chunk may be run again; None: unbounded.
-        schema: What the answer must fit.
-        options: What else the question has.
+        max_resumes: How often the chunk may run again; None: unlimited.
+        schema: The schema that the answer must match.
+        options: Further options of the question.
     """
 
     type: str
@@ -63,11 +63,11 @@ class Pause:
 
     @property
     def event(self) -> str | None:
-        """The event that the answer becomes, if it does."""
+        """The event that the answer becomes, if any."""
         return self.resume_to["event"] if isinstance(self.resume_to, dict) else None
 
     def question(self, flow: str, place: str, resumes: int) -> dict[str, Any]:
-        """Return how ``Context.wait_for_user`` is called for it.
+        """Return the arguments of ``Context.wait_for_user`` for its question.
 
         Args:
             flow: The flow's name.
@@ -112,8 +112,8 @@ def plain_option(name: str, value: Any, options: Mapping[str, Any]) -> Any:
         options: All options of the pause.
 
     Raises:
-        InvalidValue: A proposal is not of its type.
-        NotSerializable: JSON cannot say all of it.
+        InvalidValue: A proposal does not match its type.
+        NotSerializable: It cannot be represented in JSON without loss.
         RegistrationError: It is not a valid option.
     """
     if name == "proposal_type" and value is not None:
@@ -135,12 +135,16 @@ def _option_of(name: str, value: Any) -> Any:
 
 
 def plain(value: Any, path: str) -> Any:
-    """Return a value as plain data. Raises NotSerializable, PayloadTooLarge."""
+    """Return a value as plain data.
+
+    Raises:
+        NotSerializable, PayloadTooLarge: It cannot be stored.
+    """
     return json.loads(codec.encode(value, path=path))
 
 
 def unchanged(value: Any, path: str) -> Any:
-    """Return a value as plain data, which it must be equal to: what reads it declares no type.
+    """Return a value as plain data that equals it, since its readers declare no type.
 
     Raises:
         NotSerializable: It would come back changed.
@@ -150,19 +154,31 @@ def unchanged(value: Any, path: str) -> Any:
 
 
 def given(reader: str, value: Any, path: str) -> Any:
-    """Return a value as plain data for chunks that may declare its type. Raises NotSerializable, PayloadTooLarge."""
+    """Return a value as plain data, for chunks that may declare its type.
+
+    Raises:
+        NotSerializable, PayloadTooLarge: It cannot be stored.
+    """
     return json.loads(codec.encode_for(reader, value, path=path))
 
 
 def checked(name: object, what: str) -> str:
-    """Return a name if it can be one. Raises RegistrationError."""
+    """Return a valid name.
+
+    Raises:
+        RegistrationError: It is not a text, or empty.
+    """
     if not isinstance(name, str) or not name.strip():
-        raise RegistrationError(f"a flow's {what} is a text that is not empty, not {name!r}")
+        raise RegistrationError(f"a flow's {what} must be a text that is not empty, not {name!r}")
     return name
 
 
 def check_target(target: object, listened: Collection[str], chunk: str) -> None:
-    """Raise RegistrationError unless an answer can go there."""
+    """Check the target of an answer.
+
+    Raises:
+        RegistrationError: It is not valid, or no line begins with the event.
+    """
     if target in ("next", "self"):
         return
     if isinstance(target, dict) and set(cast("dict[str, object]", target)) == {"event"}:
@@ -183,15 +199,15 @@ _OF_THE_QUESTION: Final = (
 
 
 def check_question(asked: Mapping[str, Any], started_by: str | None) -> None:
-    """Refuse a question that could not be asked, before its chunk has ended: then nothing mends it any more.
+    """Check a question while its chunk still runs: later, the code could no longer be corrected.
 
     Args:
-        asked: As ``Pause.question`` returned it.
+        asked: The value of ``Pause.question``.
         started_by: The user who started the execution, if known.
 
     Raises:
-        RegistrationError: Its parts do not fit together, too few people could answer, or nobody knows the requester.
-        InvalidValue: A name, a number or a time is invalid.
+        RegistrationError: Its parts contradict each other, too few people can answer, or the requester is unknown.
+        InvalidValue: A name, a number or a time is not valid.
         PayloadTooLarge: It is over the limit.
     """
     parts = {name: asked[name] for name in _OF_THE_QUESTION if name in asked}

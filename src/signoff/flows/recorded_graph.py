@@ -1,4 +1,4 @@
-"""The graph that an execution began with, and the chunks of today that it is walked with."""
+"""The graph that an execution began with, and the current chunks that run it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A flow as an execution walks it.
+    """A flow, as an execution walks it.
 
     Attributes:
-        name: The flow's.
+        name: The flow's name.
         graph: The graph that the execution began with.
-        chunks: What its chunks run now, by the names of then.
-        conditions: Its conditions.
-        flows: The flows within.
-        types: What it declares of its state.
+        chunks: The current chunks, by their original names.
+        conditions: The current conditions, by their original names.
+        flows: The nested flows.
+        types: The declared types of its state.
     """
 
     name: str
@@ -41,10 +41,10 @@ class Recorded:
 
 
 def recorded(flow: Flow, graph: Mapping[str, Any]) -> Recorded:
-    """Return how an execution that began with a graph is walked now.
+    """Return the flow for an execution that began with a graph.
 
     Raises:
-        FlowChanged: The flow has another graph now, and no migration says which chunk is which, or it makes no sense.
+        FlowChanged: The flow's graph differs, and no valid migration maps it.
     """
     try:
         began = GRAPH.validate_python(graph)
@@ -73,7 +73,7 @@ def _recorded(flow: Flow, began: Graph, current: Graph) -> Recorded:
 
 
 def _is_changed_itself(began: Graph, current: Graph) -> bool:
-    """Whether more differs than flows within, which have their own migrations."""
+    """Whether the graphs differ outside nested flows, which have their own migrations."""
     return differences(_without_inner(began), _without_inner(current)) != []
 
 
@@ -97,7 +97,7 @@ def _migrated(flow: Flow, began: Graph, changes: Sequence[str]) -> Mapping[str, 
         if new not in (flow.conditions if old in conditions else flow.chunks):
             what = "condition" if old in conditions else "chunk"
             raise FlowChanged(
-                flow.name, [*changes, f"  (its migration has {old!r} be {new!r}, which is no {what})"]
+                flow.name, [*changes, f"  (its migration maps {old!r} to {new!r}, which is not a {what})"]
             )
     return renamed
 
@@ -110,7 +110,7 @@ def _renamed(
         if isinstance(op, ChunkOp):
             now = renamed.get(op.chunk, op.chunk)
             if now not in flow.chunks:
-                unsaid = f"  (its migration does not say what chunk {op.chunk!r} is now)"
+                unsaid = f"  (its migration does not map chunk {op.chunk!r})"
                 raise FlowChanged(flow.name, [*changes, unsaid])
             found[op.chunk] = flow.chunks[now]
     return found
@@ -119,20 +119,18 @@ def _renamed(
 def _conditions(
     flow: Flow, began: Graph, current: Graph, renamed: Mapping[str, str], changes: Sequence[str]
 ) -> Mapping[str, Condition]:
-    """Return the conditions of now by the names of then. One without a name of its own is never found by its number.
+    """Return the current conditions by their original names. An unnamed condition is never matched by its number alone.
 
-    Its number is its position, which says nothing in a graph that differs: unless only names differ.
+    Its number is its position, which is only meaningful if nothing but names differ.
     """
     is_same_shape = _shape(began, renamed) == _shape(current, {})
     found: dict[str, Condition] = {}
     for name in sorted(_condition_names(began)):
         now = renamed.get(name, name)
         if now not in flow.conditions:
-            raise FlowChanged(flow.name, [*changes, f"  (condition {name!r} is not there any more)"])
+            raise FlowChanged(flow.name, [*changes, f"  (condition {name!r} no longer exists)"])
         if is_numbered(name) and name not in renamed and not is_same_shape:
-            unsaid = (
-                f"  (which condition {name!r} is now, its number does not say: have the migration say it)"
-            )
+            unsaid = f"  (condition {name!r} is known only by its position: map it in the migration)"
             raise FlowChanged(flow.name, [*changes, unsaid])
         found[name] = flow.conditions[now]
     return found
@@ -149,7 +147,7 @@ def _condition_names(graph: Graph) -> set[str]:
 
 
 def _shape(graph: Graph, renamed: Mapping[str, str]) -> Graph:
-    """Return a graph with its chunks and conditions renamed, without places and the graphs of flows within."""
+    """Return a graph with renamed chunks and conditions, without places and nested graphs."""
     plain = _without_inner(graph)
     for op in all_operations(plain):
         match op:
@@ -180,6 +178,6 @@ def _flows(flow: Flow, began: Graph, changes: Sequence[str]) -> Mapping[str, Rec
         if not isinstance(op, FlowOp) or op.graph is None:
             continue
         if op.flow not in flow.flows:
-            raise FlowChanged(flow.name, [*changes, f"  (flow {op.flow!r} is not there any more)"])
+            raise FlowChanged(flow.name, [*changes, f"  (flow {op.flow!r} no longer exists)"])
         inner[op.flow] = _recorded(flow.flows[op.flow], op.graph, flow.flows[op.flow].graph)
     return inner

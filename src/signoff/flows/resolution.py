@@ -1,4 +1,4 @@
-"""A flow's graph, complete and checked: each place has its id, and whatever it names is there."""
+"""Completes and checks a flow's graph: each place gets its id, and every name must be registered."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 def resolved(flow: Flow, outer: tuple[str, ...] = ()) -> Graph:
-    """Return a flow's graph, with the graphs of the flows within.
+    """Return a flow's graph, including the graphs of nested flows.
 
     Args:
         flow: The flow.
-        outer: The names of the flows that it is within.
+        outer: The names of the enclosing flows.
 
     Raises:
-        RegistrationError: It is not complete, or names something that is not there.
+        RegistrationError: It is not complete, or names something that is not registered.
     """
     if flow.name in outer:
-        raise RegistrationError(f"flow {flow.name!r} is inside of itself: {' > '.join([*outer, flow.name])}")
+        raise RegistrationError(f"flow {flow.name!r} contains itself: {' > '.join([*outer, flow.name])}")
     if flow.open_ops:
         left = flow.open_ops[-1].op
-        raise RegistrationError(f"flow {flow.name!r}: {left} is never ended; say end_{left}()")
+        raise RegistrationError(f"flow {flow.name!r}: {left} is not closed; call end_{left}()")
     graph = Graph(flow.name, copy.deepcopy(flow.roots))
     if not graph.roots:
         raise RegistrationError(f"flow {flow.name!r} has no lines: flow.to(chunk)")
@@ -72,13 +72,17 @@ def resolved(flow: Flow, outer: tuple[str, ...] = ()) -> Graph:
 
 
 def _numbered(name: str, seen: Counter[str]) -> str:
-    """Return the id of a place: its name, with a number from the second of them on."""
+    """Return the id of a place: its name, numbered from its second use on."""
     seen[name] += 1
     return name if seen[name] == 1 else f"{name}#{seen[name]}"
 
 
 def check_moves(op: FlowOp) -> None:
-    """Raise RegistrationError if something that is moved into a flow within, or out of it, is no path."""
+    """Check the paths of values moved into and out of a nested flow.
+
+    Raises:
+        RegistrationError: A path is not valid.
+    """
     for target, source in op.capture.items():
         _check_path(target, "input")
         _check_path(source, "input")
@@ -89,7 +93,7 @@ def check_moves(op: FlowOp) -> None:
 
 def _check_path(path: str, *words: str) -> None:
     if path not in words and not (path.startswith("state.") and len(path) > len("state.")):
-        raise RegistrationError(f"{path!r} is none of {', '.join([*words, 'state.KEY'])}")
+        raise RegistrationError(f"{path!r} is not one of {', '.join([*words, 'state.KEY'])}")
 
 
 def _check_known(flow: Flow, name: str, there: Mapping[str, Any], what: str) -> None:
@@ -109,7 +113,11 @@ def _check_begins(flow: Flow, root: Root, places: set[str]) -> None:
 
 
 def _check_heard(flow: Flow, graph: Graph) -> None:
-    """Raise RegistrationError if a line emits an event that no line begins with."""
+    """Check that every emitted event starts a line.
+
+    Raises:
+        RegistrationError: An event starts no line.
+    """
     listened = source_names(graph, "event")
     for op in all_operations(graph):
         event = flow.emitted.get(op.chunk) if isinstance(op, ChunkOp) else None

@@ -1,4 +1,4 @@
-"""A flow within an execution: its state, its joins, and its lines under way. A sub-flow has a scope of its own."""
+"""A flow within an execution: its state, joins and running lines. Each nested flow has its own scope."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Memory(TypedDict):
-    """What an idle execution knows."""
+    """The data of an idle execution."""
 
     state: dict[str, Any]
     joins: dict[str, dict[str, list[Any]]]
@@ -46,10 +46,10 @@ class Memory(TypedDict):
 
 
 class LineEnded(Exception):
-    """A line ends here, with a value."""
+    """Ends a line, with a value."""
 
     def __init__(self, value: Any) -> None:
-        super().__init__("a line has ended")
+        super().__init__("the line has ended")
         self.value = value
 
 
@@ -59,7 +59,7 @@ class Scope:
     Args:
         machine: The execution.
         parts: The flow.
-        path: Where it is in the execution's own flow, with a slash at its end; empty for that flow itself.
+        path: Its path in the execution's top-level flow, with a trailing slash; empty for the top-level flow.
 
     Attributes:
         state: Its state.
@@ -81,7 +81,7 @@ class Scope:
         }
 
     def _all_beginnings(self) -> dict[tuple[SourceKind, str], list[tuple[Join | None, str, Line]]]:
-        """Return which lines something begins, by what it is."""
+        """Return the lines that each source starts."""
         found: dict[tuple[SourceKind, str], list[tuple[Join | None, str, Line]]] = {}
         for index, root in enumerate(self._graph.roots):
             join = self._joins[f"when {index}"] if root.mode == "and" else None
@@ -101,21 +101,21 @@ class Scope:
                 branches.setdefault(op.name, []).append(op.branch)
         return joins | {f"collect {name}": Join(names) for name, names in branches.items()}
 
-    # Beginning
+    # Starting lines
 
     def begin(self, input: Any) -> Sequence[asyncio.Task[Any]]:
-        """Begin the lines of the start."""
+        """Start the lines of the execution's start."""
         return self.dispatch("start", "", input)
 
     async def run(self, input: Any) -> Any:
-        """Run to the end of all lines; returns the value of the first of those that the start began."""
+        """Run until all lines have ended. Returns the value of the first line of the start."""
         begun = self.begin(input)
         while self._tasks:
             await asyncio.wait(self._tasks)
         return begun[0].result() if begun else None
 
     def remember(self, memory: Memory) -> None:
-        """Take over what an earlier generation of the run knew."""
+        """Restore the data of an earlier generation of the run."""
         self.state = memory["state"]
         self.room.set_all(self.state)
         for name, kept in memory["joins"].items():
@@ -123,12 +123,12 @@ class Scope:
                 self._joins[name].keep(kept)
 
     def memory(self) -> Memory:
-        """Return what this knows while none of its lines is under way."""
+        """Return the scope's data while none of its lines is running."""
         joins = {name: kept for name, join in self._joins.items() if (kept := join.kept())}
         return {"state": self.state, "joins": joins, "graph": self._graph.to_json()}
 
     def dispatch(self, kind: SourceKind, name: str, value: Any) -> Sequence[asyncio.Task[Any]]:
-        """Begin the lines that something begins."""
+        """Start the lines of a source."""
         begun: list[asyncio.Task[Any]] = []
         if kind == "event" and name not in self._listened:
             self._machine.note_unheard(name, self._listened)
@@ -140,12 +140,12 @@ class Scope:
 
     def _spawn(self, line: Line, moment: Moment) -> asyncio.Task[Any]:
         task = self._machine.spawn(self._line(line, moment))
-        if self._path:  # the lines of the flow itself are only the machine's
+        if self._path:  # lines of the top-level flow belong to the machine
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return task
 
-    # Walking
+    # Walking the graph
 
     async def _line(self, line: Line, moment: Moment) -> Any:
         for op in line:
@@ -196,7 +196,7 @@ class Scope:
             raise ChunkFailed(
                 f"{self._path}for_each",
                 shortened(moment.text),
-                "it goes through a list, and this is none",
+                "for_each needs a list",
             )
         items = cast("list[Any]", moment.input)
         lines = [(op.each, moment.of_item(item, index, len(items))) for index, item in enumerate(items)]
@@ -215,7 +215,7 @@ class Scope:
                 try:
                     return await self._line(line, moment) if is_joined else None
                 except asyncio.CancelledError:
-                    is_joined = False  # nobody waits any more for those that have not begun
+                    is_joined = False  # nothing waits any more for lines that have not started
                     raise
 
         return await asyncio.gather(*(self._machine.spawn(in_turn(*each)) for each in lines))
@@ -335,7 +335,7 @@ class Scope:
 
 
 def answered(answer: Answer) -> Any:
-    """Return what an answer is in a flow, as plain data."""
+    """Return the value of an answer in a flow, as plain data."""
     if answer.skipped:
         return None
     if answer.approved is None:

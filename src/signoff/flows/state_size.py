@@ -1,4 +1,4 @@
-"""How large a state is: it is limited as a whole, and the chunk that would exceed the limit is refused."""
+"""Limits the size of a state: a chunk that would exceed it fails."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from signoff.errors import PayloadTooLarge
 Change = Literal["set", "append", "add", "delete"]
 
 _NUMBER: Final = 24
-"""How many bytes a number of ``add_state`` takes, about."""
+"""The approximate size of a number of ``add_state``, in bytes."""
 
 
 class Room:
-    """The sizes of a state's keys, in bytes of JSON, and what running chunks are about to add.
+    """The sizes of a state's keys, in bytes of JSON, including pending writes of running chunks.
 
     Attributes:
-        size: That of the whole state.
+        size: The size of the whole state.
     """
 
     def __init__(self) -> None:
@@ -29,26 +29,30 @@ class Room:
         self._growing: dict[object, int] = {}
 
     def of(self, key: str) -> int:
-        """Return the size of a key; 0 if it is not there."""
+        """Return the size of a key; 0 if it does not exist."""
         return self._sizes.get(key, 0)
 
     def set(self, key: str, size: int) -> None:
-        """Note the size of a key; 0 if it is gone."""
+        """Set the size of a key; 0 if it was removed."""
         self.size += size - self._sizes.pop(key, 0)
         if size:
             self._sizes[key] = size
 
     def set_all(self, state: Mapping[str, Any]) -> None:
-        """Note the sizes of a state that was made elsewhere."""
+        """Set the sizes of all keys of a state."""
         for key, value in state.items():
             self.set(key, grown(0, "set", key, value))
 
     def change(self, what: Change, key: str, value: Any) -> None:
-        """Note a write to a key."""
+        """Apply a write to a key's size."""
         self.set(key, grown(self.of(key), what, key, value))
 
     def grow(self, owner: object, growth: int) -> None:
-        """Note by how much the writes of a running chunk change the size. Raises PayloadTooLarge, noting nothing."""
+        """Add the size of a running chunk's writes.
+
+        Raises:
+            PayloadTooLarge: The state would exceed its limit. Nothing is added.
+        """
         before = self._growing.pop(owner, 0)
         if growth > 0:
             size = self.size + growth + sum(list(self._growing.values()))
@@ -59,7 +63,7 @@ class Room:
             self._growing[owner] = growth
 
     def end(self, owner: object) -> None:
-        """Forget what a chunk was about to add: it has ended."""
+        """Remove the pending size of a chunk that has ended."""
         self._growing.pop(owner, None)
 
     @property

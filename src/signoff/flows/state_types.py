@@ -1,4 +1,4 @@
-"""What a flow declares of its state: by that its values are checked, and come back as they went."""
+"""The declared types of a flow's state: values are validated by them, and come back as the same types."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LISTS: Final = (list, collections.abc.Sequence, collections.abc.MutableSequence
 
 
 class StateTypes:
-    """The types of keys of a state. A key without one is plain JSON data.
+    """The types of a state's keys. A key without a type is plain JSON data.
 
     Args:
-        types: The types, by the keys.
+        types: The types, by key.
     """
 
     def __init__(self, types: Mapping[str, Any] | None = None) -> None:
@@ -27,14 +27,14 @@ class StateTypes:
 
     @classmethod
     def of(cls, flow: str, declared: object) -> StateTypes:
-        """Read what ``Flow(state=...)`` says.
+        """Read the argument of ``Flow(state=...)``.
 
         Args:
             flow: The flow's name.
-            declared: Types by the keys, a class that declares its fields, or None.
+            declared: Types by key, a class with fields, or None.
 
         Raises:
-            RegistrationError: It is something else, or a type cannot be read.
+            RegistrationError: It is something else, or a type cannot be evaluated.
         """
         if declared is None:
             return cls()
@@ -57,20 +57,24 @@ class StateTypes:
         """Return a value for a key as plain data.
 
         Raises:
-            NotSerializable: It would come back as something else.
-            InvalidValue: It is not what the key declares.
+            NotSerializable: It would come back changed.
+            InvalidValue: It does not match the key's type.
             PayloadTooLarge: It is over the limit.
         """
         return self._plain(key, value, self._types.get(key, Any))
 
     def write_item(self, key: str, value: Any) -> Any:
-        """Return an item for the list of a key as plain data. Raises as ``write`` does."""
+        """Return an item for a key's list as plain data. Raises as ``write`` does."""
         declared = self._types.get(key, Any)
         items = typing.get_args(declared) if typing.get_origin(declared) in _LISTS else ()
         return self._plain(key, value, items[0] if items else Any)
 
     def read(self, key: str, plain: Any) -> Any:
-        """Return plain data of a key as what the key declares. Raises InvalidValue if it is not that."""
+        """Return a key's plain data as its declared type.
+
+        Raises:
+            InvalidValue: It does not match the type.
+        """
         return codec.decode(
             codec.encode(plain, limit=codec.MAX_CARRIED), self._types[key], path=f"state.{key}"
         )
@@ -89,11 +93,11 @@ class StateTypes:
 
 
 class TypedState(Mapping[str, Any]):
-    """A state to be read: each key as what is declared of it, read once.
+    """A read-only state whose values are decoded by their declared types, once.
 
     Args:
         plain: The state, as plain data.
-        types: What is declared.
+        types: The declared types.
     """
 
     def __init__(self, plain: Mapping[str, Any], types: StateTypes) -> None:
@@ -118,7 +122,7 @@ class TypedState(Mapping[str, Any]):
         return repr(dict(self))
 
     def forget(self, key: str) -> None:
-        """Read a key anew: it has another value."""
+        """Decode a key anew, because its value has changed."""
         self._read.pop(key, None)
 
 
@@ -129,7 +133,7 @@ def _fields_of(flow: str, declared: object) -> dict[str, Any]:
             hints = typing.get_type_hints(declared, include_extras=True)
         except NameError as error:
             raise RegistrationError(
-                f"flow {flow!r}: what {declared.__name__} declares cannot be read: {error}"
+                f"flow {flow!r}: the annotations of {declared.__name__} cannot be evaluated: {error}"
             ) from None
     if not hints:
         raise RegistrationError(
@@ -144,7 +148,7 @@ def _fields_of(flow: str, declared: object) -> dict[str, Any]:
 
 
 def _bare(hint: Any) -> Any:
-    """Return the type of a field, whether it is required or not."""
+    """Return the type of a field, without ``Required`` or ``NotRequired``."""
     while typing.get_origin(hint) in (typing.Required, typing.NotRequired):
         (hint,) = typing.get_args(hint)
     return hint

@@ -1,4 +1,4 @@
-"""A flow as a workflow: what its executions run."""
+"""The workflow behind a flow's executions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from signoff.workflow.context import Context
 def register(
     app: App, flow: Flow, name: str | None, resources: Mapping[str, Any] | None
 ) -> Callable[..., Awaitable[Any]]:
-    """Return the workflow whose runs are a flow's executions, and have the flow start them there.
+    """Return the workflow whose runs are a flow's executions, and bind the flow to the app.
 
     Raises:
-        RegistrationError: The graph is not complete, or a resource is none that the flow requires.
+        RegistrationError: The graph is not complete, or a resource is not required by the flow.
     """
     if name is not None and name != flow.name:
         raise RegistrationError(f"flow {flow.name!r} has its name from Flow(...), not from register")
@@ -63,7 +63,7 @@ def register(
 
 
 def _functions(flow: Flow) -> list[object]:
-    """Return the functions that an execution calls, those of the flows within included."""
+    """Return the functions that an execution calls, including those of nested flows."""
     chunks = (chunk.function for chunk in flow.chunks.values())
     inner = (each for within in flow.flows.values() for each in _functions(within))
     return [*chunks, *flow.conditions.values(), *inner]

@@ -1,4 +1,4 @@
-"""What a test of durable code needs: time that the test owns, people with a script, and crashes where it wants them."""
+"""Tools to test durable code: virtual time, scripted people, and crashes at chosen places."""
 
 from signoff.testing.clock import VirtualClock
 from signoff.testing.crashes import (

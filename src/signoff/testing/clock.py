@@ -1,4 +1,4 @@
-"""Time that a test owns."""
+"""A clock for tests."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 
 class VirtualClock:
-    """A clock that stands still until a test moves it. Safe to use from any thread.
+    """A clock that stands still until a test moves it. Thread-safe.
 
     Args:
-        start: The first time, in unix seconds.
+        start: The first time, in Unix seconds.
 
     Example:
         clock = VirtualClock()
@@ -24,23 +24,23 @@ class VirtualClock:
         self._callbacks: list[Callable[[], None]] = []
 
     def now(self) -> float:
-        """Return the time in unix seconds."""
+        """Return the time in Unix seconds."""
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Move time on (or, with a negative number, back) and tell whoever asked."""
+        """Move time forward (or back, with a negative number) and notify listeners."""
         with self._lock:
             self._now += seconds
         self._jumped()
 
     def set(self, to: float) -> None:
-        """Make it ``to``, in unix seconds, and tell whoever asked."""
+        """Set the time, in Unix seconds, and notify listeners."""
         with self._lock:
             self._now = to
         self._jumped()
 
     def on_jump(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called after each move, on the thread that made it."""
+        """Call ``callback`` after each move, on the thread that moved the clock."""
         self._callbacks.append(callback)
 
     def _jumped(self) -> None:

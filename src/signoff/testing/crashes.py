@@ -1,4 +1,4 @@
-"""Places at which a test has its worker die, and the store and steps of a worker that can die there."""
+"""Places where a test kills its worker, and the store and steps of a worker that can die there."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ When = Literal["before", "after"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place that a worker comes to, between two of which it cannot die with another result.
+    """A place in a worker's work. A crash between two places has the same effect as a crash at one of them.
 
     Attributes:
-        when: Before or after what happens there.
-        what: ``step`` (its function runs), ``write`` (something of the run becomes durable) or ``pause``.
+        when: ``before`` or ``after`` the event.
+        what: ``step`` (its function runs), ``write`` (entries become durable) or ``pause``.
         run_id: The run.
         name: The step's name.
-        seqs: Numbers of the journal entries that are written.
+        seqs: The numbers of the journal entries written.
     """
 
     when: When
@@ -46,12 +46,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """Where a worker is to die; ``before_step`` and its siblings make them.
+    """Where a worker dies; made by ``before_step`` and the other functions here.
 
     Attributes:
-        matches: Whether a place is one of those meant.
-        nth: Which of them, counted from 1.
-        description: What is meant, in words.
+        matches: Returns whether a place matches.
+        nth: Which of the matching places, from 1.
+        description: The place in words.
     """
 
     matches: Callable[[Place], bool]
@@ -63,17 +63,17 @@ class CrashPoint:
 
 
 def before_step(name: str, *, run_id: str | None = None, nth: int = 1) -> CrashPoint:
-    """Die when everything up to the step is durable and its function is about to be called for the ``nth`` time."""
+    """Die just before the step's function is called for the ``nth`` time. Everything before it is durable."""
     return _step("before", name, run_id, nth)
 
 
 def after_step(name: str, *, run_id: str | None = None, nth: int = 1) -> CrashPoint:
-    """Die when the step's function has returned or raised for the ``nth`` time, and the journal does not know yet."""
+    """Die just after the step's function ended for the ``nth`` time. The journal does not have its outcome yet."""
     return _step("after", name, run_id, nth)
 
 
 def at_pause(*, run_id: str | None = None, nth: int = 1) -> CrashPoint:
-    """Die when a run has been paused for the ``nth`` time: it waits for a person, a promise, a signal or a timer."""
+    """Die after a run has paused for the ``nth`` time: it waits for a person, a promise, a signal or a timer."""
     return CrashPoint(
         lambda place: (place.when, place.what) == ("after", "pause") and run_id in (None, place.run_id),
         nth,
@@ -82,12 +82,12 @@ def at_pause(*, run_id: str | None = None, nth: int = 1) -> CrashPoint:
 
 
 def before_entry(seq: int, *, run_id: str | None = None) -> CrashPoint:
-    """Die when journal entry ``seq`` is about to be written: its cause has happened, and is not durable."""
+    """Die just before journal entry ``seq`` is written: its cause has happened, but is not durable."""
     return _entry("before", seq, run_id)
 
 
 def after_entry(seq: int, *, run_id: str | None = None) -> CrashPoint:
-    """Die when journal entry ``seq`` is durable, and nobody knows yet."""
+    """Die just after journal entry ``seq`` became durable, before anything follows from it."""
     return _entry("after", seq, run_id)
 
 
@@ -110,11 +110,11 @@ def _of(run_id: str | None) -> str:
 
 
 class Mortal:
-    """What makes a worker die at a place: it is told of each, and does not let it go on there.
+    """Kills a worker at a place: it is called at each place, and does not return at the fatal one.
 
     Args:
-        reaches: Told of each place; returns whether the worker dies there.
-        dies: Called when it does.
+        reaches: Called with each place; returns whether the worker dies there.
+        dies: Called when it dies.
     """
 
     def __init__(self, reaches: Callable[[Place], bool], dies: Callable[[], None]) -> None:
@@ -123,21 +123,21 @@ class Mortal:
         self._dies = dies
 
     async def reach(self, place: Place) -> None:
-        """Go past a place, or never."""
+        """Pass a place, or never return."""
         if not self.is_dead and self._reaches(place):
             self.is_dead = True
             self._dies()
         await self.live()
 
     async def live(self) -> None:
-        """Go on, or never."""
+        """Return while the worker lives; otherwise never."""
         if self.is_dead:
             await asyncio.Event().wait()  # until it is cancelled
 
     async def attempt(
         self, call: StepCall, run_id: str, number: int, threads: StepThreads, pace: Pace
     ) -> Attempt:
-        """Run an attempt of a step, and the places before and after it."""
+        """Run an attempt of a step, with the places before and after it."""
         place = Place("before", "step", run_id, call.name)
         await self.reach(place)
         attempt = await run_attempt(call, run_id, number, threads, pace)
@@ -146,7 +146,7 @@ class Mortal:
 
 
 class MortalStore(MemoryStore):
-    """A worker's view of a store: once the worker is dead, nothing of it gets there any more."""
+    """A worker's view of a store. Writes of a dead worker do not reach the store."""
 
     mortal: Mortal
 
@@ -172,7 +172,7 @@ class MortalStore(MemoryStore):
 
     def _do(self, operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if self.mortal.is_dead:
-            raise asyncio.CancelledError  # what is left of the worker is being cancelled
+            raise asyncio.CancelledError  # the dead worker's remaining code is being cancelled
         return super()._do(operation, *args, **kwargs)
 
     async def _write(

@@ -1,4 +1,4 @@
-"""A process that dies at the journal entry which a test chooses."""
+"""A store that kills its process at a chosen journal entry."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ T = TypeVar("T")
 
 
 class DoomedStore:
-    """A store whose process is killed with SIGKILL at one entry of one run's journal.
+    """A store that kills its process with SIGKILL at one entry of one run's journal.
 
-    Give it to a ``Signoff`` in a process of its own, and start another process to see what is left.
+    Pass it to a ``Signoff`` in a separate process, then start another process to check what is left.
 
     Args:
         store: The store to use until then.
         run_id: The run.
         seq: The entry.
-        when: ``before`` it is written, when its cause has happened but is not durable; or ``after``, when it is
-            durable but nobody knows yet.
+        when: ``before`` it is written, when its cause has happened but is not durable; or ``after``, when it is durable
+            but nothing follows yet.
 
     Example:
         app = Signoff(DoomedStore(SqliteStore("test.db"), "refund-1", 3, when="before"))

@@ -1,4 +1,4 @@
-"""An environment for tests of workflows: time that skips, people with a script, and crashes where a test wants them."""
+"""A test environment for workflows: time that skips, scripted people, and crashes at chosen places."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from signoff.workflow.registry import Registry
 
 T = TypeVar("T")
 
-SETTLED_AFTER = 5  # turns of the loop in which nothing happens
-PATIENT_AFTER = 100  # turns; a step does real I/O then
+SETTLED_AFTER = 5  # turns of the event loop without activity
+PATIENT_AFTER = 100  # turns, after which a step must be doing real I/O
 PATIENCE_SECONDS = 0.001
 
 
 class NothingHappens(SignoffError):
-    """A test waits for what will never come: everything is paused, nobody has a script for it, and no timer runs."""
+    """A test waits forever: everything is paused, no script answers, and no timer is running."""
 
     def __init__(self, waiting: Sequence[str], refused: Sequence[str] = ()) -> None:
         what = "; ".join(waiting) or "no run is under way"
@@ -55,11 +55,11 @@ class _Target:
 
 
 PUBLIC_URL: Final = "https://signoff.test"
-"""What the addresses of callbacks begin with, unless the app says it."""
+"""The base URL of callbacks, unless the app sets one."""
 
 
 class _Store(MemoryStore):
-    """The environment's store, as the test has it; workers have views of it.
+    """The environment's store, as the test sees it. Workers have views of it.
 
     Attributes:
         context: The context variables of the last write.
@@ -75,7 +75,7 @@ class _Store(MemoryStore):
 
 
 class _Backend(LocalBackend):
-    """Whoever waits for a run's end lets time skip meanwhile."""
+    """A backend whose callers skip time while they wait for a run's end."""
 
     def __init__(self, store: MemoryStore, environment: Environment) -> None:
         super().__init__(store)
@@ -86,14 +86,14 @@ class _Backend(LocalBackend):
 
 
 class Environment:
-    """What a test holds of it. Made by ``environment``.
+    """The handle of a test environment, made by ``environment``.
 
     Attributes:
-        client: Starts, watches and answers runs. Waiting for a result lets time skip.
+        client: Starts, watches and answers runs. Waiting for a result skips time.
         clock: The time of the workflows.
-        people: Who answers questions, and how.
-        store: Where the runs are, in memory.
-        places: The places that workers came to, in order: what ``crash`` can name.
+        people: Answers questions by a script.
+        store: The store, in memory.
+        places: The places that workers have reached, in order: possible arguments of ``crash``.
     """
 
     def __init__(self, app: Signoff, groups: Sequence[str], options: dict[str, Any]) -> None:
@@ -112,10 +112,23 @@ class Environment:
         self._seats = {group: _Seat(self, group) for group in (app.group, *groups)}
         self._pumping = asyncio.Lock()
 
-    # What a test does
+    # Used by tests
 
     async def run(self, workflow: Workflow, /, *args: Any, id: str | None = None, **kwargs: Any) -> Any:
-        """Start a run and wait for its result, skipping whatever time it takes. See ``AsyncClient.start``."""
+        """Start a run and return its result, skipping the time it takes. See ``AsyncClient.start``.
+
+        Args:
+            workflow: The workflow or its name.
+            args: Its positional arguments, without the context.
+            id: A chosen id.
+            kwargs: Its keyword arguments.
+
+        Returns:
+            The run's result.
+
+        Raises:
+            NothingHappens: The run waits for something that cannot happen.
+        """
         return await (await self.start(workflow, *args, id=id, **kwargs)).result()
 
     async def start(
@@ -125,14 +138,14 @@ class Environment:
         return await self.client.start(workflow, *args, id=id, **kwargs)
 
     async def idle(self) -> None:
-        """Wait until everything waits for people, time or signals, without letting time pass.
+        """Wait until everything waits for people, time or signals. Time does not pass.
 
-        Steps that are under way are waited for, and people whose time has come answer.
+        Running steps finish, and people whose answers are due give them.
         """
         await self._pump(until=self.clock.now())
 
     async def sleep(self, duration: Delay) -> None:
-        """Let time pass, with everything in it that falls due, in order.
+        """Let time pass. Everything that becomes due happens, in order.
 
         Args:
             duration: Seconds, or a ``timedelta``.
@@ -140,33 +153,32 @@ class Environment:
         await self._pump(until=self.clock.now() + seconds_in("duration", duration))
 
     def now(self) -> datetime:
-        """The time (UTC) in the environment."""
+        """Return the environment's time (UTC)."""
         return datetime.fromtimestamp(self.clock.now(), UTC)
 
     def crash(self, *, at: CrashPoint) -> None:
-        """Have the worker die when it comes to a place; another one goes on there.
+        """Kill the worker when it reaches a place. Another one continues there.
 
-        Nothing that the worker does after that reaches the store. Async steps that were running get a
-        ``CancelledError``.
+        Nothing that the worker does afterwards reaches the store. Running async steps get a ``CancelledError``.
 
         Args:
-            at: What ``before_step``, ``after_step``, ``at_pause``, ``before_entry`` or ``after_entry`` returns.
+            at: The result of ``before_step``, ``after_step``, ``at_pause``, ``before_entry`` or ``after_entry``.
 
         Example::
 
-            env.crash(at=after_step("charge"))  # the card is charged, and nobody has noted it
+            env.crash(at=after_step("charge"))  # the card is charged, but the journal does not say so
         """
         self._points.append((at, at.nth))
 
     @property
     def pending_crashes(self) -> list[CrashPoint]:
-        """Those that no worker has come to yet."""
+        """The crashes whose place no worker has reached yet."""
         return [point for point, _ in self._points]
 
-    # For its parts
+    # Used by its parts
 
     def reaches(self, place: Place) -> bool:
-        """Note a place; whether the worker dies there."""
+        """Record a place. Returns whether the worker dies there."""
         self.places.append(place)
         for index, (point, left) in enumerate(self._points):
             if point.matches(place):
@@ -177,17 +189,17 @@ class Environment:
         return False
 
     def context(self) -> contextvars.Context:
-        """Return the context variables of the test where it waits or writes now: runs begin with them."""
+        """Return the test's current context variables, with which runs begin."""
         return self.store.context.copy()
 
     async def let_pass(self, run_id: str, awaited: Awaitable[T]) -> T:
-        """Wait for something that follows a run's end, while time skips until then."""
+        """Wait for an event that follows a run's end, skipping time until then."""
         waiting = asyncio.ensure_future(awaited)
         pumping = asyncio.ensure_future(self._pump(until=math.inf, run_id=run_id))
         try:
             await asyncio.wait({waiting, pumping}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
-                pumping.result()  # raises
+                pumping.result()  # raises its error
             return await waiting
         finally:
             for task in (waiting, pumping):
@@ -197,7 +209,7 @@ class Environment:
     # Time
 
     async def _pump(self, *, until: float, run_id: str | None = None) -> None:
-        """Let time pass until then, or until a run has ended."""
+        """Let time pass until a moment, or until a run has ended."""
         self.store.context = contextvars.copy_context()
         async with self._pumping:
             while True:
@@ -205,7 +217,7 @@ class Environment:
                 if self._has_ended(run_id):
                     return
                 next_at = self._next_at()
-                if next_at < math.inf or until < math.inf:  # schedules alone keep nobody waiting for an end
+                if next_at < math.inf or until < math.inf:  # schedules alone do not keep a run from ending
                     next_at = min(next_at, self._next_schedule())
                 if next_at > until or (next_at == math.inf and until < math.inf):
                     self.clock.set(max(until, self.clock.now()))
@@ -266,7 +278,7 @@ class Environment:
         return min((time for time in times if time is not None), default=None)
 
     def _next_schedule(self) -> float:
-        """When a schedule fires next: each of its times is reached, so that none is missed."""
+        """Return when a schedule fires next. Each of its times is visited, so that none is missed."""
         schedules = self.store.model.tables.schedules.values()
         return min((each.next_at for each in schedules if not each.is_paused), default=math.inf)
 
@@ -283,13 +295,13 @@ class Environment:
     async def begin(self) -> None:
         """Start the workers."""
         self._app.registry.public_url = self._public_url or PUBLIC_URL
-        self._app.store = self.store  # where turns of conversations read what was said before
+        self._app.store = self.store  # in which the turns of conversations read earlier messages
         self._app.client_in_tests = self.client  # with which flows start their executions
         for seat in self._seats.values():
             seat.begin(self._app, self._options)
 
     async def end(self) -> None:
-        """Stop them, and the client."""
+        """Stop the workers and the client."""
         await self.client.close()
         for seat in self._seats.values():
             await seat.end()
@@ -299,7 +311,7 @@ class Environment:
 
 
 class _Seat:
-    """Where one worker sits, and the next when that has died."""
+    """The place of one worker, and of its successors after crashes."""
 
     def __init__(self, environment: Environment, group: str) -> None:
         self._environment = environment
@@ -312,15 +324,15 @@ class _Seat:
 
     @property
     def next_at(self) -> float:
-        """When its worker has something to do by itself; 0 for now."""
+        """When its worker has work to do on its own; 0 for now."""
         if self._worker is None:
             return 0.0
         if self._task is not None and self._task.done():
-            self._task.result()  # raises what it ended with
+            self._task.result()  # raises the error it ended with
         return self._worker.next_at
 
     def holds(self, run_id: str) -> bool:
-        """Whether its worker holds a run."""
+        """Return whether its worker holds a run."""
         return self._worker is not None and run_id in self._worker.held
 
     def begin(self, app: Signoff, options: dict[str, Any]) -> None:
@@ -370,15 +382,15 @@ class _Seat:
 async def environment(
     app: Signoff, *, groups: Sequence[str] = (), **options: Any
 ) -> AsyncGenerator[Environment]:
-    """Run an app's workflows in memory, with a worker of their own and time that a test owns.
+    """Run an app's workflows in memory, with workers and a virtual time of their own.
 
-    The app's store is not touched. Time stands still, except while the test waits for a result or calls ``sleep``: then
-    it skips from one thing that falls due to the next, so that weeks pass at once.
+    The app's store is not used. Time stands still, except while the test waits for a result or calls ``sleep``: it then
+    skips from one due event to the next, so that weeks pass at once.
 
     Args:
-        app: Where the workflows are registered.
-        groups: Further groups that get a worker, for child runs elsewhere.
-        options: What ``signoff.engine.worker.worker.Worker`` takes.
+        app: The app with the workflows.
+        groups: Further groups that get a worker, for child runs in other groups.
+        options: Options of ``signoff.engine.worker.worker.Worker``.
 
     Example::
 
@@ -399,24 +411,24 @@ async def environment(
 async def crash_everywhere(
     app: Signoff, scenario: Callable[[Environment], Awaitable[Any]], **options: Any
 ) -> int:
-    """Play a scenario without a crash, and once for each place at which its worker can die: it must come to the same.
+    """Run a scenario without a crash, and once for each place where its worker can die. The results must be equal.
 
     Args:
-        app: Where the workflows are registered.
-        scenario: Is given an environment, and returns what must be the same: a result, and what was done in the world.
-            It starts with a world of its own each time.
-        options: What ``environment`` takes.
+        app: The app with the workflows.
+        scenario: Receives an environment and returns the values to compare: a result, and the effects outside. It
+            creates its own outside world each time.
+        options: Options of ``environment``.
 
     Returns:
-        At how many places it crashed.
+        The number of places at which it crashed.
 
     Raises:
-        AssertionError: It came to something else; says after which crash.
+        AssertionError: A result differs. The error names the crash.
 
     Example::
 
         async def scenario(env):
-            bank = Bank()  # that counts charges by idempotency key
+            bank = Bank()  # counts charges by idempotency key
             result = await env.run(checkout, "o-1")
             return result, bank.charges
 

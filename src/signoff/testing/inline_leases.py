@@ -1,4 +1,4 @@
-"""Leases kept on the worker's own loop, without a thread."""
+"""Leases extended on the worker's event loop, without a thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from signoff.engine.worker.leases import Leases
 
 
 class LoopKeeper:
-    """Extends leases from the worker's own loop, where tests are about other things than hogged loops."""
+    """Extends leases on the worker's event loop, for tests that do not block it."""
 
     def __init__(self, leases: Leases, *, beat_seconds: float, **_: float) -> None:
         self._leases = leases

@@ -1,4 +1,4 @@
-"""A store in memory: the whole contract, nothing durable, in a few microseconds an operation."""
+"""A store in memory: the whole contract without durability, in a few microseconds per operation."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ log = own_logger("signoff.store")
 
 
 class _Elsewhere:
-    """Stands for the tables of a store that lives in the parent of this process."""
+    """Placeholder for the tables of a store that belongs to the parent process."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise StoreUnavailable(
@@ -80,16 +80,16 @@ class _Elsewhere:
 
 
 class MemoryStore:
-    """Keeps runs in this process, for tests. The contract of every method is in ``stores.contract.store.Store``.
+    """Keeps runs in this process, for tests. ``stores.contract.store.Store`` documents its methods.
 
     Args:
         namespace: The tenant.
-        clock: Stamps and compares business times: deadlines, timers, when something happened.
+        clock: The business time: deadlines, timers, time stamps.
         lease_clock: Measures leases.
         lease_seconds: How long a claim or a heartbeat holds a run.
 
     Attributes:
-        model: What it is made of; a test may look at its tables.
+        model: The reference model that implements it; tests may read its tables.
 
     Example:
         app = Signoff(MemoryStore(clock=VirtualClock()))
@@ -115,7 +115,7 @@ class MemoryStore:
         forks.in_child(self)
 
     def forked(self) -> None:
-        """Refuse to be used in a child: what it writes here, the parent does not see."""
+        """Refuse use in a forked child, whose writes the parent would not see."""
         forks.keep(self._lock, self._listeners)
         self._lock, self._listeners = threading.RLock(), {}
         self.model = cast("Model", _Elsewhere())
@@ -229,7 +229,7 @@ class MemoryStore:
     async def delete_ended(self, before: float, limit: int) -> int:
         return self._do(self.model.delete_ended, before, limit)
 
-    # What the holder of a lease does
+    # Operations of a lease's holder
 
     async def claim(
         self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
@@ -548,7 +548,7 @@ class MemoryStore:
     async def release(self, worker_id: str, *, dead: bool = False) -> int:
         return self._do(lambda _: self.model.release(worker_id, dead))
 
-    # Inside
+    # Internal
 
     def _do(self, operation: Callable[Concatenate[str, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         with self._lock:

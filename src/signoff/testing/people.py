@@ -1,4 +1,4 @@
-"""People who follow a test's script: who answers what, when, and what they were told."""
+"""People who answer questions by a test's script."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Delay = float | timedelta
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question as people see it.
+    """A question, as people see it.
 
     Attributes:
         id: Its id.
         run_id: The run that asks.
-        text: What it says.
-        metadata: What else is shown to them.
+        text: The question's text.
+        metadata: Additional data shown with it.
     """
 
     id: str
@@ -45,13 +45,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What somebody answered, and what came of it.
+    """A scripted answer, and its result.
 
     Attributes:
         question: The question's text.
-        value: Their answer.
-        by: Who they are.
-        error: Why it did not count: ``AlreadySettled``, ``WrongAnswer`` ...; None if it did.
+        value: The answer.
+        by: The user who answered.
+        error: Why it was refused: ``AlreadySettled``, ``WrongAnswer`` ...; None if it was accepted.
     """
 
     question: str
@@ -70,19 +70,20 @@ class _Rule:
     after: float
     note: str | None
     left: int | None
-    call: Incoming | None = None  # what comes to the question's address; None: it is for people
+    # The request to the question's callback URL; None for an answer of a person.
+    call: Incoming | None = None
 
     def is_for(self, question: Question, asked: Asked) -> bool:
-        """Whether it says what comes of a question."""
+        """Return whether the instruction applies to a question."""
         is_of_its_kind = (self.call is not None) == (question.input_type == "external") or not self.replies
         return self.left != 0 and is_of_its_kind and self.matches(asked)
 
 
 class People:
-    """Whoever answers in a test. The first instruction that fits a question counts, and none is no answer.
+    """The people of a test. The first matching instruction applies. A question without one is not answered.
 
     Attributes:
-        said: All answers so far, in order, with what came of each.
+        said: All answers so far, in order, with their results.
     """
 
     def __init__(self, client: AsyncClient, store: Store) -> None:
@@ -105,19 +106,19 @@ class People:
         note: str | None = None,
         times: int | None = None,
     ) -> None:
-        """Have somebody answer the questions that fit.
+        """Answer matching questions.
 
         Args:
-            question: The text, in which ``*`` stands for anything, or a function that is given an ``Asked``.
-            value: What they answer.
-            approved: For an approval: instead of ``value``.
-            after: How long they take, in seconds or as a ``timedelta``; the environment's time skips it.
-            by: Who they are.
-            note: What they add in words.
-            times: How many questions they answer like this; by default all. The next instruction is for the rest.
+            question: The text, in which ``*`` matches anything, or a function of an ``Asked``.
+            value: The answer.
+            approved: For an approval, instead of ``value``.
+            after: The delay, in seconds or as a ``timedelta``; the environment's time skips it.
+            by: The user who answers.
+            note: A comment.
+            times: How many questions to answer; by default all. The next instruction applies to the rest.
 
         Raises:
-            InvalidValue: ``by`` is not a valid user name, ``after`` is no time, or ``times`` is below 1.
+            InvalidValue: ``by`` is not a valid user, ``after`` is not a time, or ``times`` is below 1.
 
         Example::
 
@@ -131,12 +132,12 @@ class People:
         )
 
     def race(self, question: Matching, *replies: tuple[str, Any], after: Delay = 0.0) -> None:
-        """Have several people answer in the same moment. One of them wins; ``said`` tells what each was told.
+        """Let several people answer at the same moment. One of them wins; ``said`` has the result of each.
 
         Args:
             question: As in ``answer``.
-            replies: Who says what, such as ``("user:ana", True), ("user:ben", False)``.
-            after: How long they take.
+            replies: Users and their answers, such as ``("user:ana", True), ("user:ben", False)``.
+            after: The delay.
         """
         said = [(value, check_user("by", by)) for by, value in replies]
         self._rules.append(_Rule(_matcher(question), said, seconds_in("after", after), None, None))
@@ -153,17 +154,17 @@ class People:
         after: Delay = 0.0,
         times: int | None = None,
     ) -> None:
-        """Have something elsewhere call back, at the address that the workflow was given (``ctx.callback``).
+        """Send a request to the callback URL of a matching question (``ctx.callback``).
 
         Args:
             question: As in ``answer``.
-            value: What it says, as JSON.
+            value: The body, as JSON.
             method: ``POST`` or ``GET``.
-            query: What follows the ``?`` of the address.
-            headers: What else it sends.
-            body: The very bytes that it sends, instead of ``value``.
-            after: How long it takes.
-            times: How many questions it answers like this; by default all.
+            query: The query string.
+            headers: Further headers.
+            body: The raw body, instead of ``value``.
+            after: The delay.
+            times: How many questions to answer; by default all.
 
         Example::
 
@@ -179,13 +180,13 @@ class People:
         )
 
     def stay_silent(self, question: Matching) -> None:
-        """Have nobody answer the questions that fit, whatever later instructions say."""
+        """Leave matching questions unanswered, regardless of later instructions."""
         self._rules.append(_Rule(_matcher(question), [], 0.0, None, None))
 
-    # For the environment
+    # Used by the environment
 
     def see(self, promises: Sequence[Promise]) -> None:
-        """Take in the questions that are open."""
+        """Update the open questions."""
         for promise in promises:
             is_open = promise.kind is PromiseKind.QUESTION and promise.state is PromiseState.PENDING
             if is_open and promise.id not in self._seen:
@@ -193,11 +194,11 @@ class People:
 
     @property
     def next_at(self) -> float | None:
-        """When somebody answers next, in unix seconds."""
+        """When the next answer is due, in Unix seconds."""
         return self._plans[0][0] if self._plans else None
 
     async def act(self, now: float) -> bool:
-        """Give the answers whose time has come. Returns whether there were any."""
+        """Give the answers that are due. Returns whether there were any."""
         due: list[tuple[Asked, _Rule]] = []
         while self._plans and self._plans[0][0] <= now:
             due.append(heapq.heappop(self._plans)[2:])
@@ -242,7 +243,11 @@ def _matcher(question: Matching) -> Callable[[Asked], bool]:
 
 
 def seconds_in(path: str, delay: Delay) -> float:
-    """Return seconds, given as such or as a ``timedelta``. Raises InvalidValue."""
+    """Return a delay in seconds.
+
+    Raises:
+        InvalidValue: It is not a number of seconds or a ``timedelta``.
+    """
     return delay.total_seconds() if isinstance(delay, timedelta) else seconds_of(path, delay)
 
 

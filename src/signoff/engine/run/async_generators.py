@@ -1,7 +1,7 @@
-"""Async generators of a run that are left before their end.
+"""Async generators of a run that are dropped before their end.
 
-One that is dropped is closed at once, at the same moment at every replay. One that is part of a cycle is found by the
-garbage collector, at a moment that no replay repeats. It is kept then, and closed when the run ends.
+A dropped generator is closed at once, at the same moment at every replay. One in a reference cycle is found by the
+garbage collector, at an unpredictable moment. It is kept then, and closed when the run ends.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ gc.callbacks.append(_note_collection)
 
 
 def forget_collection() -> None:
-    """Note that the garbage collector does not run on the calling thread, if its end was not noted."""
+    """Reset the calling thread's mark of a running garbage collection, if its end was missed."""
     _collecting.discard(threading.get_ident())
 
 
 def is_collecting() -> bool:
-    """Whether the garbage collector runs on the calling thread."""
+    """Return whether the garbage collector is running on the calling thread."""
     return threading.get_ident() in _collecting
 
 
 class Generators:
-    """The async generators of a run that have begun and are not at their end."""
+    """The async generators of a run that have begun and not ended."""
 
     def __init__(self) -> None:
         self._begun: dict[int, weakref.ref[AnyGenerator]] = {}
-        self._numbers: dict[int, int] = {}  # by identity: the collector clears references before it finalizes
-        self._kept: dict[int, AnyGenerator] = {}  # the garbage collector has found them
+        # By identity, since the collector clears weak references before it finalizes.
+        self._numbers: dict[int, int] = {}
+        self._kept: dict[int, AnyGenerator] = {}  # found by the garbage collector
         self._next = 0
 
     def begin(self, generator: AnyGenerator) -> None:
@@ -65,18 +66,18 @@ class Generators:
 
     @property
     def kept(self) -> list[AnyGenerator]:
-        """What the garbage collector has found."""
+        """The generators found by the garbage collector."""
         return list(self._kept.values())
 
     def left(self) -> list[AnyGenerator]:
-        """Return what is not at its end, in the order in which it began, and let go of it."""
+        """Remove and return the generators that have not ended, in the order in which they began."""
         found = {number: each() for number, each in self._begun.items()} | self._kept
         self.drop()
         ordered = (found[number] for number in sorted(found))
         return [each for each in ordered if each is not None and _is_open(each)]
 
     def drop(self) -> None:
-        """Forget them."""
+        """Forget all generators."""
         self._begun.clear()
         self._numbers.clear()
         self._kept.clear()

@@ -1,4 +1,4 @@
-"""Watching workflow code while it runs: blocking I/O is refused, endless computation interrupted."""
+"""Watches running workflow code: rejects blocking I/O and interrupts endless computation."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from signoff.engine.run.thread_interruption import (
 from signoff.engine.run.user_code_lines import calling_line
 from signoff.runtime import forks, private_names
 
-# Audit events of blocking I/O that workflow code has no business with. Opening files is not among them:
-# imports, logging and tracebacks open files too.
+# Audit events of blocking I/O, which workflow code must not do. Opening files is not included: imports, logging and
+# tracebacks open files, too.
 _BLOCKING = {
     "socket.connect": "a network connection was opened",
     "socket.getaddrinfo": "a host name was looked up",
@@ -37,39 +37,44 @@ _BLOCKING = {
     "os.system": "a process was started",
     "os.posix_spawn": "a process was started",
     "os.fork": "the process was forked",
-    "time.sleep": "time.sleep() was called",  # an event from Python 3.13 on
-    "_thread.start_new_thread": "a thread was started",  # from 3.12 on
+    "time.sleep": "time.sleep() was called",  # an event since Python 3.13
+    "_thread.start_new_thread": "a thread was started",  # since 3.12
     "_thread.start_joinable_thread": "a thread was started",
     "sqlite3.connect": "a database was opened",
 }
 
 
-# Code that computes nothing all the while, since the machine is busy elsewhere or it waits outside of asyncio,
-# is given so many times as long.
+# Code that does not compute meanwhile, because the machine is busy or it waits outside asyncio, gets this many times
+# the limit.
 _IDLE_PATIENCE = 6
-# Code that gets this part of a processor or more, as in a container with a limit, has its limit in computing alone.
+# Code that gets this share of a processor or more, as in a limited container, is limited by computing time alone.
 _LEAST_SHARE = 0.05
 
-_PULSE_SECONDS = 0.1  # a process that sleeps for longer at once was stopped
+_PULSE_SECONDS = 0.1  # a sleep that lasted longer means that the process was stopped
 
-# A gather of 100,000 calls takes some seconds until it first waits. Each task and call adds so much to what code may
-# compute, up to six times as much as without. So code that makes them without end has an end.
+# A gather of 100,000 calls takes some seconds before it first waits. So each task and call adds this to the limit, up
+# to six times the limit. Code that creates them endlessly is still interrupted.
 _SECONDS_OF_EACH = 0.0001
 _MAKING_PATIENCE = 6
 
-_SPARING_LOOKS = 10  # for which code that may hold a lock of the standard library is not interrupted
+# Checks during which code that may hold a lock of the standard library is not interrupted.
+_SPARING_LOOKS = 10
 
 
 class Watched(Protocol):
     """The run whose code is being driven."""
 
     def refuse_io(self, what: str) -> None:
-        """Raise ``NotInStep``."""
+        """Reject blocking I/O.
+
+        Raises:
+            NotInStep: Always.
+        """
         ...
 
     @property
     def made(self) -> int:
-        """How many tasks and calls the code has made. Asked from any thread."""
+        """The number of tasks and calls that the code has made. Read from any thread."""
         ...
 
     def declare_busy(self, seconds: float, where: str) -> None:
@@ -78,20 +83,20 @@ class Watched(Protocol):
 
 
 class _Drive:
-    """One turn of a run's code on a thread. Nearly all end before anything is noted of them."""
+    """One turn of a run's code on a thread. Most end before any field is set."""
 
-    computed_before: float | None = None  # the processor time of its thread when it was first looked at
-    made_before = 0  # the same of what it has made
+    computed_before: float | None = None  # its thread's processor time at the first check
+    made_before = 0  # tasks and calls made by then
     warned = False
-    looks = 0  # at which it was too busy
+    looks = 0  # checks that found it too busy
     interrupted = False
-    insisted = False  # it went on after that
+    insisted = False  # it continued after an interruption
     endings = 0
-    renewed: type[Interrupted] | None = None  # what interrupts it then, without sys.monitoring
+    renewed: type[Interrupted] | None = None  # interrupts it in that case, without sys.monitoring
 
     def __init__(self, watched: Watched, thread: int, since: float) -> None:
         self.watched = watched
-        self.thread: int | None = thread  # None once the code is left: nothing interrupts it anymore
+        self.thread: int | None = thread  # None once the code is left: nothing interrupts it any more
         self.since = since
 
 
@@ -99,16 +104,16 @@ _drives: dict[int, _Drive] = {}
 
 
 class _Watch:
-    """What is done to drives from other threads."""
+    """The checks of drives from other threads."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._pulse_at = 0.0
-        self._stopped_seconds = 0.0  # since the last look
+        self._stopped_seconds = 0.0  # since the last check
         forks.in_child(self)
 
     def note_pulse(self, since: float) -> None:
-        """Note that the process was to sleep for a pulse since then, and wakes now: what is beyond that, it missed."""
+        """Note that the process slept for one pulse since then. Any additional time means that it was stopped."""
         with self.lock:
             now = time.monotonic()
             late = now - max(since, self._pulse_at) - _PULSE_SECONDS
@@ -116,12 +121,12 @@ class _Watch:
             self._pulse_at = now
 
     def take_stopped(self) -> float:
-        """Return for how many seconds the process was stopped since the last look."""
+        """Return for how many seconds the process was stopped since the last check."""
         stopped, self._stopped_seconds = self._stopped_seconds, 0.0
         return stopped
 
     def forked(self) -> None:
-        """Forget the parent's drives: the child may give the numbers of their threads to its own."""
+        """Forget the parent's drives: a child may reuse the numbers of their threads."""
         self.lock = threading.RLock()
         _drives.clear()
         restore_switches()
@@ -133,8 +138,8 @@ _watch = _Watch()
 def drive(watched: Watched, run: Callable[[], None]) -> None:
     """Run workflow code with ``run`` on this thread, watched.
 
-    An interruption ends ``run`` early; ``watched`` was told why by then. Code that catches one and goes on is
-    interrupted again and again, see ``interrupt_busy``.
+    An interruption ends ``run`` early, after reporting the reason to ``watched``. Code that catches it and continues is
+    interrupted repeatedly; see ``interrupt_busy``.
     """
     thread = threading.get_ident()
     mine = _Drive(watched, thread, time.monotonic())
@@ -142,13 +147,12 @@ def drive(watched: Watched, run: Callable[[], None]) -> None:
     _drives[thread] = mine
     try:
         run()
-    except Interrupted:  # declare_busy has noted it
+    except Interrupted:  # declare_busy has recorded it
         pass
     finally:
-        # Python looks for an interruption at calls and at the ends of loops: not before this assignment, after which
-        # none is sent. One may still be on its way. It may leave ``_end`` at any point: called again, that goes on. A
-        # loop that calls it again would not do: the interruption may come at its jump, and leave the loop.
-        # sys.monitoring spares this module.
+        # Python checks for interruptions at calls and at loop ends: not before this assignment, after which none is
+        # sent. One may still be pending. It may leave `_end` at any point; calling `_end` again continues it. A retry
+        # loop would not do: the interruption may hit its jump and leave the loop. sys.monitoring excludes this module.
         mine.thread = None
         try:
             _end(thread, mine, outer)
@@ -171,7 +175,7 @@ def _end(thread: int, mine: _Drive, outer: _Drive | None) -> None:
     """End a drive."""
     mine.endings += 1
     lock = _watch.lock
-    # From Python 3.14 on an interruption may come between the acquisition by a ``with`` and its block.
+    # Since Python 3.14 an interruption may occur between a `with` statement's acquisition and its block.
     lock.acquire()
     if _drives.get(thread) is mine:
         if outer is None:
@@ -183,17 +187,17 @@ def _end(thread: int, mine: _Drive, outer: _Drive | None) -> None:
         return
     use_up(thread)
     relent(thread)
-    forget_collection()  # the interruption may have hit the note of its end
+    forget_collection()  # an interruption may have hit the reset at its end
     release_handlers()
     try:
         while True:
             lock.release()
-    except RuntimeError:  # released as often as it was acquired
+    except RuntimeError:  # released as often as acquired
         pass
 
 
 def wait(event: threading.Event, seconds: float) -> bool:
-    """Wait between two looks at what is busy, as ``event.wait``, and notice when the process is stopped meanwhile."""
+    """Wait between two checks, like ``event.wait``, and notice when the process is stopped meanwhile."""
     end = time.monotonic() + seconds
     while (now := time.monotonic()) < end:
         if event.wait(min(_PULSE_SECONDS, end - now)):
@@ -205,13 +209,13 @@ def wait(event: threading.Event, seconds: float) -> bool:
 def interrupt_busy(limit_seconds: float) -> None:
     """Interrupt every drive of this process that has computed for longer than ``limit_seconds``.
 
-    It is to be called more often than that: what a drive computed before it was first looked at does not count.
-    What it makes meanwhile, tasks and calls, adds to the limit.
-    One that computes little, as it blocks, or on a machine that does not get to it, is warned of by then, and
-    interrupted when it lasted six times as long. Time in which the process was stopped, and time of which it gets a
-    twentieth or more, do not count. The caller uses ``wait`` between its calls.
-    One that goes on after that is interrupted at each of its steps, until it has ended. What computes in C and never
-    comes back to Python (``sum(itertools.count())``, a regular expression that backtracks) cannot be interrupted.
+    Call it more often than that: computation before the first check does not count. Tasks and calls made meanwhile add
+    to the limit.
+    Code that computes little, because it blocks or the machine is busy, is first warned about, and interrupted after
+    six times the limit. Time in which the process was stopped does not count, nor does waiting if the code gets a
+    twentieth of a processor or more. The caller uses ``wait`` between its calls.
+    Code that continues is interrupted at each of its steps until it ends. Computation in C that never returns to Python
+    (``sum(itertools.count())``, a backtracking regular expression) cannot be interrupted.
     """
     now = time.monotonic()
     with _watch.lock:
@@ -219,7 +223,7 @@ def interrupt_busy(limit_seconds: float) -> None:
         for thread, busy in list(_drives.items()):
             busy.since = min(busy.since + stopped, now)
             frame = private_names.frame_of(thread)
-            if frame is None:  # the thread is gone: to ask for its time could end the process
+            if frame is None:  # the thread is gone, and asking for its time could crash the process
                 del _drives[thread]
                 continue
             computed = _processor_time(thread)
@@ -239,8 +243,8 @@ def interrupt_busy(limit_seconds: float) -> None:
                     busy.warned = True
                     log_aside(
                         logging.WARNING,
-                        "workflow code holds its worker up for %.1f s, in which it has computed for %.1f s, at %s: "
-                        "does it block, make very many calls at once, or get little of a processor?",
+                        "workflow code has blocked its worker for %.1f s, of which it computed for %.1f s, at %s: "
+                        "does it block, make very many calls at once, or get little processor time?",
                         lasted,
                         has_computed,
                         where,
@@ -266,23 +270,23 @@ def interrupt_busy(limit_seconds: float) -> None:
 
 
 def _processor_time(thread: int) -> float:
-    """Return how long a living thread has computed, in seconds; where the system does not tell (macOS), the time."""
+    """Return the processor time of a living thread in seconds; where unavailable (macOS), the wall time."""
     if not hasattr(time, "pthread_getcpuclockid"):
         return time.monotonic()
     return time.clock_gettime(time.pthread_getcpuclockid(thread))
 
 
 class _BlockingEvent(str):
-    """The name of an audit event of blocking I/O. It refuses the event when a dict finds it.
+    """The name of an audit event of blocking I/O. It rejects the event when a dict lookup compares it.
 
-    So a method of a dict is the audit hook: CPython announces much that no run cares about (every ``f_code`` and
-    ``__code__`` that is read), and a hook written in Python would cost more than all that it is called for.
+    So a dict's method can be the audit hook. CPython raises many irrelevant events (every read of ``f_code`` and
+    ``__code__``), and a hook written in Python would cost more than the operations themselves.
     """
 
     __slots__ = ()
     __hash__ = str.__hash__
 
-    def __eq__(  # the names of a module are gone before the last events of a process
+    def __eq__(  # the module's globals are gone before the last events of a process
         self,
         event: object,
         is_equal: Callable[[str, object], bool] = str.__eq__,

@@ -1,4 +1,4 @@
-"""Branches: calls that are numbered among themselves, so that a replay can do without the code that made them."""
+"""Branches: calls with their own numbers, so that replay can do without the code that made them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from signoff.engine.run.execution import Execution
 
 SIZE: Final = 1000
-"""How many calls a branch has numbers for, until it grows by as many."""
+"""The number of call numbers in a block of a branch."""
 
 GROWN_FROM: Final = 1 << 30
-"""From where on branches within branches, and those that grow, have their numbers."""
+"""The first call number of nested branches and of further blocks."""
 
 GROWING: Final = "signoff.growing_branches"
-"""The patch of runs whose branches grow: before, calls for which they had no numbers had the run's."""
+"""The patch of runs whose branches grow. Before it, calls beyond a branch's numbers took the run's numbers."""
 
-_END: Final = 1 << 31  # of numbers: Postgres has 32 bits for them
+_END: Final = 1 << 31  # of call numbers, which are 32-bit in Postgres
 
 _LEAVES_OPEN: Final = (CallKind.QUESTION, CallKind.PROMISE, CallKind.CHILD, CallKind.STEP)
 
@@ -35,22 +35,22 @@ current_branch: ContextVar[Branch | None] = ContextVar("signoff_branch", default
 
 
 class Branch:
-    """A part of a run whose calls are numbered among themselves.
+    """A part of a run with its own call numbers.
 
-    Code that runs in ``with branch.entered():``, and tasks begun there, make their calls in it, and branches begun
-    there are within it. So a replay on which that code is gone can ``skip`` it, and the rest of the run still finds its
-    own calls under their numbers.
+    Code inside ``with branch.entered():``, and tasks begun there, make their calls in the branch; branches begun there
+    are nested in it. If this code no longer exists at replay, ``skip`` ignores the branch's calls, and the rest of the
+    run keeps its own call numbers.
 
     Attributes:
-        recorded: What the journal had of its calls, those of branches within it included, when this process took the
-            run up, in order; of a branch that is skipped also what they have come to since.
-        is_skipped: Whether the replay does without its calls.
+        recorded: The journal's entries about its calls, including nested branches, from before this process took over
+            the run, in order. For a skipped branch, also later entries.
+        is_skipped: Whether replay ignores its calls.
 
     Example::
 
         branch = ctx.branch()
         if branch.recorded and "plan" not in plugins:
-            branch.skip()  # begun by code that is not here
+            branch.skip()  # begun by code that no longer exists
         else:
             with branch.entered():
                 await plugins["plan"](ctx)
@@ -59,20 +59,20 @@ class Branch:
     def __init__(self, execution: Execution, id: str, blocks: list[int], recorded: list[Entry]) -> None:
         self.recorded = recorded
         self.is_skipped = False
-        self.id = id  # the first of its numbers; within another: that one's, and which of its branches it is
-        self.blocks = blocks  # where its numbers begin: SIZE of them each
-        self.count = 0  # of the calls it has made
-        self.inner = 0  # how many branches have been begun in it
+        self.id = id  # its first call number; for a nested branch, the outer id and its index there
+        self.blocks = blocks  # the first numbers of its blocks of SIZE numbers
+        self.count = 0  # of calls made so far
+        self.inner = 0  # nested branches begun so far
         self.futures = itertools.count(first_future_of(f"{execution.run.id}.{id}"))
-        self._execution = weakref.ref(execution)  # which has it
+        self._execution = weakref.ref(execution)  # its owner
         self._is_closed = False
 
     @contextmanager
     def entered(self) -> Generator[None]:
-        """Have the calls made here made in it. When this is left, what was recorded is let go of.
+        """Make the calls of the enclosed code in this branch. Leaving it drops ``recorded``.
 
         Raises:
-            RegistrationError: It is skipped.
+            RegistrationError: The branch is skipped.
         """
         if self.is_skipped:
             raise RegistrationError(
@@ -86,12 +86,12 @@ class Branch:
             self.recorded = []
 
     def skip(self) -> None:
-        """Replay without its calls: what the journal has of them is passed over. What it left open stays open.
+        """Ignore its calls at replay: their journal entries are passed over. Calls that it left open stay open.
 
-        What waits in its place is to do so in a branch, too. Nobody else gets the signals that it has received.
+        A wait in its place should be in a branch, too. No other call receives the signals that it has received.
 
         Raises:
-            RegistrationError: Its code has made calls already.
+            RegistrationError: Its code has already made calls.
         """
         if self.count or self.inner:
             raise RegistrationError(
@@ -105,30 +105,30 @@ class Branch:
         execution.pass_over_signals(self)
 
     def close(self) -> None:
-        """Close what it left open: questions, promises without an id of their own, child runs. It goes on no more."""
+        """Close its open questions, promises without a chosen id and child runs. It does not continue."""
         self._is_closed = True
         execution = self._execution()
         assert execution is not None
         if execution.is_replaying:
-            return  # it was closed when the run came here first
+            return  # it was closed when the run came here for the first time
         for entry in self.recorded:
             is_open = entry.kind is EntryKind.OPENED and entry.n in execution.past.opened
             if is_open and entry.call in _LEAVES_OPEN:
                 execution.left_open.append(entry)
 
     def is_of(self, numbers: Numbers) -> bool:
-        """Whether these numbers have it."""
+        """Return whether it belongs to these numbers."""
         execution = self._execution()
         return execution is not None and execution.numbers is numbers
 
     @property
     def is_held(self) -> bool:
-        """Whether it may go on with what people say of its interrupted steps."""
+        """Whether decisions about its interrupted steps may continue it."""
         return self.is_skipped and not self._is_closed
 
     @property
     def is_within_another(self) -> bool:
-        """Whether it was begun in another branch."""
+        """Whether it is nested in another branch."""
         return "." in self.id
 
     @property
@@ -138,12 +138,12 @@ class Branch:
 
     @property
     def next_n(self) -> int:
-        """The number of its next call; it is not full."""
+        """The number of its next call, if it is not full."""
         block, place = divmod(self.count, SIZE)
         return self.blocks[block] + place
 
     def has_come_to(self, n: int) -> bool:
-        """Whether its code has made a call ``n``."""
+        """Return whether its code has made call ``n``."""
         for index, first_n in enumerate(self.blocks):
             if first_n <= n < first_n + SIZE:
                 return SIZE * index + n - first_n < self.count
@@ -151,18 +151,17 @@ class Branch:
 
 
 class Numbers:
-    """Numbers the calls of a generation of a run.
+    """Numbers the calls of one generation of a run.
 
     Args:
         run_id: The run.
-        first_n: Where its numbers begin.
-        grown_from: Where those begin that branches take when they grow.
+        first_n: Its first call number.
+        grown_from: The first number for further blocks of branches.
 
     Attributes:
-        last_n: The last number that was given away, those reserved for branches included; not those that they have
-            grown by.
-        grown_to: Where the numbers go on that branches take when they grow.
-        grown: By how much branches have grown since the driver last took it: where the numbers begin, and the branch.
+        last_n: The last number used, including those reserved for branches, but not their further blocks.
+        grown_to: The first free number for further blocks of branches.
+        grown: Further blocks taken since the driver last collected them, as first number and branch id.
     """
 
     def __init__(self, run_id: str, first_n: int, grown_from: int = GROWN_FROM) -> None:
@@ -172,14 +171,15 @@ class Numbers:
         self._first_n = first_n
         self._run_id = run_id
         self._branches: dict[str, Branch] = {}
-        self._reserved: list[int] = []  # where the numbers begin of branches that are not within others
-        self._owners: dict[int, str] = {}  # of the numbers that branches have grown by
-        self._expected: dict[str, list[int]] = {}  # where each branch has grown, says the journal
-        self._expected_within: dict[str, list[int]] = {}  # and where it or one within it has
+        self._reserved: list[int] = []  # the first numbers of top-level branches
+        self._owners: dict[int, str] = {}  # the branches of further blocks
+        self._expected: dict[str, list[int]] = {}  # further blocks of each branch, from the journal
+        # Further blocks of each branch and those nested in it.
+        self._expected_within: dict[str, list[int]] = {}
         self._randoms: dict[str, random.Random] = {}
 
     def expect(self, entries: Iterable[Entry]) -> None:
-        """Take in a journal that is going to be replayed."""
+        """Prepare for the replay of a journal."""
         for entry in entries:
             if entry.kind is EntryKind.BRANCHED:
                 first_n, id = entry.fact("from"), entry.name or ""
@@ -196,24 +196,24 @@ class Numbers:
 
     @property
     def branch_here(self) -> Branch | None:
-        """The branch in which code runs here; None: it runs in none."""
+        """The branch of the calling code, or None."""
         branch = current_branch.get()
         return branch if branch is not None and branch.is_of(self) else None
 
     def next_n(self, execution: Execution) -> int:
-        """Return the number of the next call of the code that runs here.
+        """Return the number of the calling code's next call.
 
         Args:
-            execution: Whose numbers these are.
+            execution: The execution of this run.
         """
         branch = self._branch_to_number(execution)
         return self.last_n + 1 if branch is None else branch.next_n
 
     def take(self, execution: Execution) -> int:
-        """Give the next number away.
+        """Use the calling code's next number.
 
         Args:
-            execution: Whose numbers these are.
+            execution: The execution of this run.
         """
         branch = None if current_branch.get() is None else self._branch_to_number(execution)
         if branch is None:
@@ -246,11 +246,11 @@ class Numbers:
         return first_n
 
     def branch(self, execution: Execution, recorded: Sequence[Entry]) -> Branch:
-        """Begin a branch, within the one in which code runs here.
+        """Begin a branch inside the calling code's branch, if any.
 
         Args:
-            execution: Whose numbers these are.
-            recorded: What the journal has of calls, ordered by their numbers.
+            execution: The execution of this run.
+            recorded: The journal's entries about calls, ordered by call number.
         """
         outer = self.branch_here
         blocks = list[int]()
@@ -277,7 +277,7 @@ class Numbers:
         return branch
 
     def has_come_to(self, n: int) -> bool:
-        """Whether the code has made a call ``n``."""
+        """Return whether the code has made call ``n``."""
         id = self._branch_id_of(n)
         if id is None:
             return n <= self.last_n
@@ -285,7 +285,7 @@ class Numbers:
         return branch is not None and branch.has_come_to(n)
 
     def passes_over(self, entry: Entry) -> bool:
-        """Whether what a call came to is one of a branch that is skipped, which notes it."""
+        """Return whether an entry completes a call of a skipped branch. The branch then records it."""
         branch = next((each for each in self._branches_around(_number_of(entry)) if each.is_skipped), None)
         if branch is None:
             return False
@@ -294,15 +294,15 @@ class Numbers:
         return True
 
     def is_held(self, n: int) -> bool:
-        """Whether a call ``n`` is one of a branch that is skipped, and may go on."""
+        """Return whether call ``n`` belongs to a skipped branch and may continue."""
         return any(branch.is_held for branch in self._branches_around(n))
 
     def is_in_branch(self, n: int) -> bool:
-        """Whether a call ``n`` is one of a branch."""
+        """Return whether call ``n`` belongs to a branch."""
         return self._branch_id_of(n) is not None
 
     def is_of(self, n: int, branch: Branch) -> bool:
-        """Whether a call ``n`` is one of a branch, or of one within it."""
+        """Return whether call ``n`` belongs to a branch or to one nested in it."""
         id = self._branch_id_of(n)
         return id is not None and branch.id in _around(id)
 
@@ -315,13 +315,13 @@ class Numbers:
         return str(self._reserved[index])
 
     def _branches_around(self, n: int) -> list[Branch]:
-        """Return those begun here of which a call ``n`` is one, the outermost first."""
+        """Return the branches begun here that contain call ``n``, the outermost first."""
         id = self._branch_id_of(n)
         return [] if id is None else [self._branches[each] for each in _around(id) if each in self._branches]
 
     @property
     def random(self) -> random.Random:
-        """The source of random numbers of the code that runs here, the same at every replay."""
+        """The random number generator of the calling code, with the same numbers at every replay."""
         branch = self.branch_here
         seed = str(self._first_n) if branch is None else f"branch {branch.id}"
         found = self._randoms.get(seed)
@@ -331,7 +331,7 @@ class Numbers:
 
 
 def _around(id: str) -> list[str]:
-    """Return the ids of the branches around a branch, and its own: the outermost first."""
+    """Return the ids of a branch and those around it, the outermost first."""
     return list(itertools.accumulate(id.split("."), "{}.{}".format))
 
 
@@ -341,13 +341,13 @@ def _of_block(entries: Sequence[Entry], first_n: int) -> Sequence[Entry]:
 
 
 def first_future_of(id: str) -> int:
-    """Return where the futures of a run or branch are numbered from: far from others', and small sets are in order."""
+    """Return the first future number of a run or branch: far from the others', so that small sets keep their order."""
     digest = hashlib.blake2b(id.encode(errors="surrogatepass"), digest_size=5).digest()
     return (int.from_bytes(digest, "big") << 20) + 1
 
 
 def by_number(entries: Iterable[Entry]) -> list[Entry]:
-    """Return what a journal has of calls, ordered by their numbers."""
+    """Return the entries about calls, ordered by call number."""
     of_calls = (entry for entry in entries if entry.n is not None and entry.kind is not EntryKind.CONTINUED)
     return sorted(of_calls, key=_number_of)
 

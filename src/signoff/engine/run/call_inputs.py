@@ -1,7 +1,7 @@
-"""What a call was called with, as the journal has it and a replay compares it.
+"""The inputs of a call, as the journal stores them and replay compares them.
 
-The inputs of a call are one JSON object. Short values are in it as they are, so that people can read what differs; of
-long ones it has a digest. What has no stable form is left out, with a warning.
+Inputs are one JSON object. Short values are stored in full, so that people can read a difference; long ones as a
+digest. Values without a stable form are left out, with a warning.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from signoff.runtime.loggers import own_logger
 log = own_logger("signoff.workflow")
 
 KEY: Final = "inputs"
-"""The name under which the details of a journal entry have them."""
+"""The key of the inputs in an entry's details."""
 
 READABLE: Final = 200
-"""Up to how many characters a value is kept as it is."""
+"""The longest value, in characters, that is stored in full."""
 
 MOST_READABLE: Final = 2_000
-"""Up to how many characters the inputs of a call are kept one by one."""
+"""The longest inputs, in characters, that are stored value by value."""
 
 DIGEST: Final = "$digest"
 
 CAPTURED: Final = "captured"
-"""The part of the inputs that the function of a step brings along."""
+"""The part of the inputs with the values that a step's function captures."""
 
 _ABSENT: Final = object()
 
@@ -45,10 +45,10 @@ _DIGEST_BYTES: Final = 12
 _MOST_WARNINGS: Final = 1_000
 
 FUNCTIONS: Final = frozenset({types.FunctionType, types.BuiltinFunctionType, types.MethodType, type})
-"""Types of values that are compared by their identity. A class with a metaclass has its name as its stable form."""
+"""Types whose values are compared by identity. A class with a metaclass has its name as stable form."""
 
 BRINGING: Final = FUNCTIONS | {functools.partial}
-"""Types of arguments that may bring something along."""
+"""Types of arguments that may capture values."""
 
 _EXACT: Final = frozenset({type(None), bool, int, str})
 
@@ -56,7 +56,7 @@ _warned: set[tuple[str, str]] = set()
 
 
 def inputs_text(parts: Mapping[str, str]) -> str | None:
-    """Return the inputs of a call as one JSON object; None if there are none.
+    """Return the inputs of a call as one JSON object, or None without inputs.
 
     Args:
         parts: JSON texts by name.
@@ -67,7 +67,7 @@ def inputs_text(parts: Mapping[str, str]) -> str | None:
 
 
 def value_text(value: object) -> str | None:
-    """Return the text for a value, as it is or its digest; None if it has no stable form."""
+    """Return the text of a value, in full or as a digest; None if it has no stable form."""
     try:
         return short_text(value)
     except Unstable:
@@ -75,14 +75,18 @@ def value_text(value: object) -> str | None:
 
 
 def short_text(value: object) -> str:
-    """Return the text for a value, as it is or its digest. Raises Unstable."""
+    """Return the text of a value, in full or as a digest.
+
+    Raises:
+        Unstable: The value has no stable form.
+    """
     if type(value) is str and len(value) > READABLE:
-        return _digest_of(value)  # without writing it as JSON, which takes as long again
+        return _digest_of(value)  # without writing it as JSON, which would double the time
     return folded(stable_text(value))
 
 
 def folded(text: str) -> str:
-    """Return a JSON text if it is short, else its digest and its length; of a string those of its characters."""
+    """Return a short JSON text as it is, a long one as its digest and length. A string's length is its characters'."""
     if len(text) <= READABLE:
         return text
     return _digest_of(json.loads(text) if text[0] == '"' else text)
@@ -100,13 +104,13 @@ def arguments_text(
     kwargs: Mapping[str, Any],
     context: object = None,
 ) -> str | None:
-    """Return the arguments of a call as a JSON object, by the names of the function's parameters; None: there are none.
+    """Return the arguments of a call as a JSON object by parameter name, or None without arguments.
 
     Args:
         call: The call's name, for warnings.
-        function: What is called; of a partial function its arguments are among these.
-        args: The arguments by position.
-        kwargs: The arguments by name.
+        function: The function. The arguments of a partial function are included.
+        args: The positional arguments.
+        kwargs: The keyword arguments.
         context: An argument that is not compared.
     """
     while isinstance(function, functools.partial):
@@ -127,15 +131,15 @@ def arguments_text(
 
 
 def compared_text(call: str, function: Callable[..., Any], value: object) -> str:
-    """Return the text of what a step says a replay is to compare."""
+    """Return the text of a step's ``compare`` value."""
     return argument_text(call, function, "compare", value)
 
 
 def differing(recorded: Mapping[str, Any], issued: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what differs between two inputs, each as a part and, of what a function brings along, a name in it.
+    """Return the differences between two inputs, as pairs of part and (for captured values) name.
 
-    The names of parameters do not matter, nor does what was left out, nor what a function brings along that the other
-    side does not have: code may have got or lost a variable. Functions are looked at by ``other_functions``.
+    Parameter names, missing values and captured values that one side lacks do not count: code may gain or lose a
+    variable. ``other_functions`` compares functions.
     """
     found: list[tuple[str, str]] = []
     for part in {**recorded, **issued}:
@@ -159,12 +163,12 @@ def _differing_names(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
 def other_functions(
     recorded: Mapping[str, Any], issued: Mapping[str, Any], named: str
 ) -> list[tuple[str, str]]:
-    """Return the functions in which two inputs of a step differ, its own first: by ``identity_of``.
+    """Return the differing functions of two step inputs, the step's own first, as pairs of identities.
 
     Args:
-        recorded: What the journal has.
-        issued: What the code has.
-        named: The function that the step calls if its inputs name none.
+        recorded: The inputs in the journal.
+        issued: The inputs of the code's call.
+        named: The identity of the function if the inputs name none.
     """
     found: list[tuple[str, str]] = []
     if "compare" not in recorded and "compare" not in issued:
@@ -177,7 +181,7 @@ def other_functions(
 
 
 def said(inputs: Mapping[str, Any] | None) -> str:
-    """Say what a call was called with, for people: ``(order="o-1", key="pay-o-1")``."""
+    """Return inputs as text for people: ``(order="o-1", key="pay-o-1")``."""
     if not inputs:
         return "()"
     flat: dict[str, Any] = {}
@@ -191,7 +195,7 @@ def said(inputs: Mapping[str, Any] | None) -> str:
 
 
 def own(function: Callable[..., Any]) -> bool:
-    """Whether a function is Signoff's own: what it is given says ``compare`` then, and it shares its arguments."""
+    """Return whether a function is Signoff's own: its calls pass ``compare``, and it shares its arguments."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     module = getattr(function, "__module__", None)
@@ -201,7 +205,7 @@ def own(function: Callable[..., Any]) -> bool:
 
 
 def _plain_text(named: dict[str, Any]) -> str | None:
-    """Return the text of arguments that are plain, if it is short."""
+    """Return the text of plain arguments, if it is short."""
     try:
         text = to_json(named).decode()
     except Exception:  # such as text that is not Unicode
@@ -210,7 +214,7 @@ def _plain_text(named: dict[str, Any]) -> str | None:
 
 
 def names_of(function: Callable[..., Any], count: int) -> list[str]:
-    """Name the first arguments of a function: by its parameters, or by their place."""
+    """Return the names of a function's first arguments: those of its parameters, or their positions."""
     skipped = 0
     if isinstance(function, types.MethodType):
         function, skipped = function.__func__, 1
@@ -220,10 +224,10 @@ def names_of(function: Callable[..., Any], count: int) -> list[str]:
 
 
 def argument_text(call: str, function: object, name: str, value: object) -> str:
-    """Return the text for an argument. One that has no stable form is left out, with a warning.
+    """Return the text of an argument. One without a stable form is left out, with a warning.
 
     Raises:
-        RegistrationError: It is a coroutine, a task or another call that was not awaited.
+        RegistrationError: It is a coroutine, a task or another awaitable.
     """
     if type(value) in FUNCTIONS:
         return function_text(value)
@@ -236,14 +240,18 @@ def argument_text(call: str, function: object, name: str, value: object) -> str:
 
 
 def _check_settled(call: str, name: str, value: object) -> None:
-    """Raise RegistrationError for what one attempt alone could await, or what belongs to the loop of the run."""
+    """Check that an argument is not an awaitable: only one attempt could await it, or it belongs to the run's loop.
+
+    Raises:
+        RegistrationError: It is one, or contains one.
+    """
     several = isinstance(value, (list, tuple))
     for each in cast("Sequence[object]", value) if several else (value,):
         if not isinstance(each, (types.CoroutineType, asyncio.Task, Built)):
             continue
         what = type(cast("object", each)).__name__.removeprefix("_").lower()
         if isinstance(each, types.CoroutineType):
-            cast("Any", each).close()  # no warning besides
+            cast("Any", each).close()  # suppress Python's own warning
         elif isinstance(each, Built):
             each.excuse()
             what = each.said
@@ -254,14 +262,14 @@ def _check_settled(call: str, name: str, value: object) -> None:
 
 
 def _warn(call: str, function: object, name: str, kind: str) -> None:
-    """Say once that an argument is not compared."""
+    """Warn once that an argument is not compared."""
     about = (getattr(function, "__qualname__", repr(type(function))), name)
     if about in _warned or len(_warned) >= _MOST_WARNINGS:
         return
     _warned.add(about)
     log.warning(
-        "step %r: its argument %r is left out of what a replay compares, and is not copied: %s has no stable form. "
-        "Pass data, such as an id, and make the rest inside the step",
+        "step %r: its argument %r is neither compared at replay nor copied: %s has no stable form. "
+        "Pass data, such as an id, and create the object inside the step",
         call,
         name,
         kind,
@@ -284,7 +292,7 @@ def folded_object(items: Sequence[str]) -> str:
 
 
 def _unnamed(part: str, value: object) -> object:
-    """Return arguments by their places; what is folded, and any other part of inputs, as it is."""
+    """Return arguments by position; digests and other parts unchanged."""
     if part != "args" or not isinstance(value, dict) or DIGEST in value:
         return cast("object", value)
     return list(cast("dict[str, Any]", value).values())

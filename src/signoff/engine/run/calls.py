@@ -84,7 +84,7 @@ class Call(Built, Generic[T]):
                 _good_names.clear()
             _good_names.add(name)
         elif self.kind in _NAMED:
-            raise InvalidValue(f"{self.kind} name", "it is empty; give it a name that never changes")
+            raise InvalidValue(f"{self.kind} name", "is empty; use a name that never changes")
 
     @property
     def said(self) -> str:
@@ -223,8 +223,8 @@ class PromiseCall(Call[Any]):
             return None
         return IdConflict(
             self.chosen_id,
-            f"this run has had the outcome of that promise (call {known[self.chosen_id]}), which is settled once; "
-            f"in a loop, give each round its own id, such as {self.chosen_id + '-2'!r}",
+            f"this run has already received the outcome of that promise (call {known[self.chosen_id]}); "
+            f"in a loop, use another id for each iteration, such as {self.chosen_id + '-2'!r}",
         )
 
     def new_promise(self, now: float) -> NewPromise:
@@ -349,5 +349,5 @@ def check_name(what: str, name: object) -> None:
         InvalidValue: The journal cannot keep it.
     """
     if not isinstance(name, str):
-        raise InvalidValue(what, f"it is text, not {type(name).__name__}")
+        raise InvalidValue(what, f"must be text, not {type(name).__name__}")
     check_optional_text(what, name)

@@ -170,7 +170,7 @@ class ChildCall(Call[Any]):
             self.start_at = self.start_at if start_at is None else unix_time(start_at)
             self.delay = self.delay if delay_seconds is None else check_delay("delay_seconds", delay_seconds)
             if self.start_at is not None and self.delay is not None:
-                raise InvalidValue("delay_seconds", "there is a start_at, too; give one of them")
+                raise InvalidValue("delay_seconds", "cannot be combined with start_at")
         return self
 
 
@@ -198,5 +198,5 @@ def group_of(target: str) -> str:
     scheme, _, rest = target.partition("://")
     _, at, group = rest.rpartition("@")
     if scheme != "poll" or not at or not group:
-        raise RegistrationError(f"target {target!r} is not of the form poll://any@group")
+        raise RegistrationError(f"target {target!r} does not have the form poll://any@group")
     return group

@@ -1,4 +1,4 @@
-"""The step whose attempt runs here, as the engine knows it."""
+"""The step whose attempt is running, as the engine uses it."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ if TYPE_CHECKING:
 current_attempt: Final = cast(
     "contextvars.ContextVar[tuple[StepCall, int]]", cast("object", current_run.current_attempt)
 )
-"""The same variable as ``current_run.current_attempt``, which knows no more of a step than log lines need."""
+"""The same variable as ``current_run.current_attempt``, whose type has only what log lines need."""

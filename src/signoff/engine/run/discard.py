@@ -1,12 +1,12 @@
-"""Letting go of suspended workflow code without running any more of it.
+"""Drops suspended workflow code without running any more of it.
 
-Python closes a suspended coroutine or generator that is thrown away: its ``finally`` and ``with`` blocks
-run then. For a paused run that leaves memory this would be wrong, since those blocks belong to the end of the
-run. CPython finalizes an object at most once and keeps that in a bit of the object's garbage collector
-header; with the bit set beforehand, the frame is freed and nothing in it runs.
+When a suspended coroutine or generator is freed, Python closes it: its ``finally`` and ``with`` blocks run. For a
+paused run that is evicted from memory this would be wrong, since these blocks belong to the end of the run. CPython
+finalizes an object at most once and marks that in the object's garbage collector header. With the mark set beforehand,
+the frame is freed and nothing in it runs.
 
-The bit's place is CPython's own affair, so it is tried out at import. Where it does not work (another
-interpreter, a free-threaded build), what is discarded is kept alive until the process ends instead.
+The mark's position is an implementation detail of CPython, so it is tested at import. Where it does not work (another
+interpreter, a free-threaded build), discarded code is kept alive until the process ends instead.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _OPAQUE = (
     types.BuiltinFunctionType,
     types.CodeType,
 )
-_DEPTH = 5  # frame -> with block's method -> context manager -> its dict -> its generator
+_DEPTH = 5  # frame -> method of the with block -> context manager -> its dict -> its generator
 
 _kept: list[object] = []
 
 
 def discard(roots: Iterable[object], opaque: tuple[type, ...] = ()) -> None:
-    """Make sure that nothing suspended under ``roots`` runs again when it is freed.
+    """Ensure that no suspended code under ``roots`` runs again when it is freed.
 
     Args:
         roots: Coroutines of a run's tasks.
@@ -46,10 +46,10 @@ def discard(roots: Iterable[object], opaque: tuple[type, ...] = ()) -> None:
 
 
 def forget(gone: Iterable[object]) -> None:
-    """Have everybody who refers weakly to these drop what they keep for them.
+    """Clear all weak references to these objects, with the callbacks that remove dictionary entries.
 
-    A ``WeakKeyDictionary`` keeps an entry for ever whose value refers to its key. That of anyio for a task in a cancel
-    scope does so until the scope is left, which suspended code that is let go never does.
+    A ``WeakKeyDictionary`` never removes an entry whose value refers to its key. Anyio's entry for a task in a cancel
+    scope is one until the scope is left, and discarded code never leaves it.
     """
     for each in gone:
         for reference in weakref.getweakrefs(each):
@@ -58,7 +58,7 @@ def forget(gone: Iterable[object]) -> None:
 
 
 def _suspended(roots: Iterable[object], opaque: tuple[type, ...]) -> list[object]:
-    """Search level by level: code may refer to large data, all of which is looked through at each eviction."""
+    """Search level by level: code may refer to large data, and each eviction searches it."""
     found: list[object] = []
     seen: set[int] = set()
     level = {id(root): root for root in roots}
@@ -70,7 +70,7 @@ def _suspended(roots: Iterable[object], opaque: tuple[type, ...]) -> list[object
         deeper = [each for each in fresh if type(each) in _SUSPENDABLE]
         found += deeper
         depth_of_rest = _DEPTH if deeper else depth_of_rest - 1
-        # What the collector does not track, such as a dict of numbers, leads to nothing suspended.
+        # Objects that the collector does not track, such as a dict of numbers, hold no suspended code.
         level = {id(each): each for each in gc.get_referents(*fresh) if gc.is_tracked(each)}
     return found
 
@@ -99,5 +99,5 @@ def _has_classic_header() -> bool:
     return sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 
-# CPython 3.11 to 3.15 always take the first.
+# CPython 3.11 to 3.15 always take the first branch.
 _silence = set_finalized if _works() else _kept.append

@@ -289,7 +289,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         error = OutsideWorkflow(
             "an asyncio object of the workflow",
             why=f"step {step.name!r} has set a future, an event or a queue that run {step.run.id!r} waits for. A "
-            "replay does not run the step again, and the run would wait for ever. Return the value from the step, or "
+            "replay does not run the step again, and the run would never continue. Return the value from the step, or "
             "have it send the run a signal; then retry the run",
         )
         step.disturb(refused(error))
@@ -312,7 +312,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         if math.isnan(when):
-            raise ValueError("a timer was set for no time: NaN")
+            raise ValueError("a timer cannot be set for NaN")
         timer = TimerCallback(when, callback, args, context, self._close_timer)
         self._owner.open_timer(timer)
         return timer
@@ -353,8 +353,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             if asyncio.iscoroutine(coro):
                 coro.close()
             raise TypeError(
-                "asyncio.as_completed() begins coroutines and calls in an order that differs at each replay: "
-                "give it tasks, made with asyncio.create_task(...)"
+                "asyncio.as_completed() starts coroutines and calls in an order that differs between replays: "
+                "pass it tasks made with asyncio.create_task(...)"
             )
         if not asyncio.iscoroutine(coro):
             coro = _await(coro)  # pyright: ignore[reportArgumentType, reportUnknownArgumentType]

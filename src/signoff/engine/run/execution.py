@@ -274,12 +274,12 @@ class Execution:
         """After the last entry, check that the code has issued every journaled call."""
         self.past.completed.clear()
         for recorded in self.past.calls.values():
-            self._diverge(recorded, "nothing: it waits or has ended before that", None)
+            self._diverge(recorded, "nothing: it waits or ends before that", None)
             return
 
     def overran(self, entry: Entry) -> None:
         """Fail the run because its code ended before ``entry``."""
-        self._diverge(entry, "nothing: it has ended before that", None, CallKind.SIGNAL)
+        self._diverge(entry, "nothing: it ends before that", None, CallKind.SIGNAL)
 
     def waiting_line(self) -> str:
         """Return the line of user code at which the run waits."""
@@ -651,7 +651,7 @@ class Execution:
         elif self.numbers.passes_over(entry):
             pass
         elif not self.numbers.has_come_to(entry.n):
-            self._diverge(entry, "nothing: it has not come to that call", None)
+            self._diverge(entry, "nothing: it has not reached that call", None)
         # Otherwise the code had cancelled the call before its outcome was journaled.
         self.past.ends.pop(entry.n, None)
 

@@ -1,4 +1,4 @@
-"""Exceptions that end a process by themselves. Raised by user code, they end its run and nothing else."""
+"""Exceptions that end a process. Raised by user code, they end only its run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ STOP_SIGNALS: Final = frozenset(
     for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGBREAK")
     if hasattr(signal, name)
 )
-"""With which a process is asked to stop. What their handlers raise is the wish of the process's owner."""
+"""Signals that ask a process to stop. Exceptions of their handlers are the wish of the process's owner."""
 
 
 def is_stop(error: BaseException) -> bool:
-    """Whether an error asks the process to end: Ctrl-C, or what the app's own handler of SIGTERM raises.
+    """Return whether an error asks the process to end: Ctrl-C, or an exception of the app's own SIGTERM handler.
 
     ``SystemExit`` and ``KeyboardInterrupt`` of user code do not.
     """
@@ -37,7 +37,7 @@ def is_stop(error: BaseException) -> bool:
 
 
 def signal_of(error: BaseException) -> int | None:
-    """Return the signal whose handler raised an error. None: no handler did that is still in place."""
+    """Return the signal whose handler raised an error, or None if no installed handler did."""
     handlers: dict[CodeType, int] | None = None
     traceback = error.__traceback__
     while traceback is not None:
@@ -50,7 +50,7 @@ def signal_of(error: BaseException) -> int | None:
 
 
 def is_in_stop_handler() -> bool:
-    """Whether a handler of the app for a signal such as SIGTERM runs here. It interrupts any code, a step's too."""
+    """Return whether the app's handler for a signal such as SIGTERM is running. It may interrupt any code."""
     handlers = _handlers()
     frame = inspect.currentframe()
     while frame is not None:
@@ -61,9 +61,9 @@ def is_in_stop_handler() -> bool:
 
 
 def is_asked_for(error: BaseException) -> bool:
-    """Whether a worker that ends by an error was meant to end, or is not to blame on one of its runs.
+    """Return whether a worker that ends with an error was asked to end, or one of its runs is not to blame.
 
-    It was not if a handler of a step's ``signal.alarm`` raised the error, for example.
+    Not if a handler of a step's ``signal.alarm`` raised the error, for example.
     """
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_asked_for, cast("BaseExceptionGroup[BaseException]", error).exceptions))
@@ -74,14 +74,12 @@ def is_asked_for(error: BaseException) -> bool:
 
 
 def _handlers() -> dict[CodeType, int]:
-    """Return the code of the handlers of signals, with the signal."""
+    """Return the code objects of installed signal handlers, with their signals."""
     found: dict[CodeType, int] = {}
     for number in signal.valid_signals():
         handler: Any = signal.getsignal(number)
         handler = getattr(handler, "func", handler)  # asyncio's is a partial
-        called: Any = (
-            type(handler).__call__ if callable(handler) else None
-        )  # of an object with a method for it
+        called: Any = type(handler).__call__ if callable(handler) else None  # of a callable object
         code = getattr(handler, "__code__", None) or getattr(called, "__code__", None)
         if isinstance(code, CodeType):
             found[code] = number
@@ -89,7 +87,7 @@ def _handlers() -> dict[CodeType, int]:
 
 
 def _signal_given(frame: FrameType) -> int | None:
-    """Return the signal that a handler was called with: it may be the handler of several."""
+    """Return the signal that a handler was called with: it may handle several."""
     code = frame.f_code
     for name in code.co_varnames[: min(2, code.co_argcount)]:
         given = frame.f_locals.get(name)
@@ -99,10 +97,10 @@ def _signal_given(frame: FrameType) -> int | None:
 
 
 def ends_task(error: BaseException, task: asyncio.Task[object] | None) -> bool:
-    """Whether an exception ends a task from outside: a cancellation, its closing, or Ctrl-C.
+    """Return whether an exception ends a task from outside: a cancellation, its closing, or Ctrl-C.
 
     Args:
-        error: What was raised.
+        error: The exception.
         task: The task whose code was running.
     """
     if isinstance(error, asyncio.CancelledError):
@@ -113,11 +111,11 @@ def ends_task(error: BaseException, task: asyncio.Task[object] | None) -> bool:
 
 
 def as_failure(what: str, error: BaseException) -> Exception:
-    """Return the error with which a run or a step fails whose code raised ``error``: an ``Exception``, always.
+    """Return the error with which a run or step fails whose code raised ``error``; always an ``Exception``.
 
     Args:
-        what: What raised it, such as ``step 'pay'``.
-        error: What was raised.
+        what: The subject, such as ``step 'pay'``.
+        error: The exception.
     """
     if isinstance(error, Exception):
         return error
@@ -130,7 +128,7 @@ def as_failure(what: str, error: BaseException) -> Exception:
 
 
 def encode_failure(error: BaseException) -> str:
-    """Return an error as JSON, also one whose own code fails when it is asked what it says."""
+    """Return an error as JSON, even if its own code fails while it is described."""
     try:
         return codec.encode_error(error)
     except BaseException as problem:
@@ -140,7 +138,7 @@ def encode_failure(error: BaseException) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Return what an error says, also if its own code fails."""
+    """Return an error's text, even if its own code fails."""
     try:
         return str(error)
     except BaseException as problem:

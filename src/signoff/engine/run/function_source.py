@@ -1,4 +1,4 @@
-"""The source of functions: which calls they make without an await, as their files have it.
+"""Reads the source of functions to find calls without an await.
 
 A file is read once. Only small records of its functions are kept.
 """
@@ -15,24 +15,24 @@ from types import CodeType
 from typing import Any, Final, NamedTuple
 
 MADE: Final = "()"
-"""The part of a chain that stands for a call of what is before it, which may be a class."""
+"""The part of a chain that stands for a call of the preceding part, which may be a class."""
 
 Chain = tuple[str, ...]
-"""A name with its attributes: ``("approvals", "ask")`` of ``approvals.ask``. ``MADE`` stands for a call in between."""
+"""A name with its attributes: ``("approvals", "ask")`` for ``approvals.ask``. ``MADE`` stands for a call."""
 
 Span = tuple[int, int, int, int]
-"""The first and the last line, then the first and the last column, as ``CodeType.co_positions`` has them."""
+"""The first and last line, then the first and last column, as in ``CodeType.co_positions``."""
 
 DROPPED: Final = "was never awaited"
-ASKED: Final = "was asked whether it is true, without an await: it always is"
-COMPARED: Final = "was compared, without an await"
-FORMATTED: Final = "was made a text, without an await"
+ASKED: Final = "was tested for truth without an await: it is always true"
+COMPARED: Final = "was compared without an await"
+FORMATTED: Final = "was converted to text without an await"
 NEVER_READ: Final = "was never awaited: its variable is never read"
 
 _MOST_FILES: Final = 512
 _MOST_CODES: Final = 16_384
 _LONGEST: Final = 100
-"""How much of a call is shown, in characters."""
+"""The longest call shown, in characters."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -53,10 +53,10 @@ _CONSUMERS: Final = {
 
 
 class Result(NamedTuple):
-    """An expression that is a call, or what an await of a call gives.
+    """An expression that is a call, or an await of a call.
 
     Attributes:
-        chain: What is called.
+        chain: The called name.
         awaits: How often the result is awaited.
     """
 
@@ -65,13 +65,13 @@ class Result(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A place at which a result is used as a value, or not at all.
+    """A place that uses a result as a value, or drops it.
 
     Attributes:
         result: The result.
-        how: What becomes of it.
-        span: Where it is.
-        builtin: The builtin that uses it, if that name is not another function's; None: a part of the language.
+        how: What happens to it.
+        span: Its position.
+        builtin: The builtin that uses it, unless that name is rebound; None: a part of the language.
     """
 
     result: Result
@@ -81,16 +81,16 @@ class Use(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What the source of one function says.
+    """The findings in the source of one function.
 
     Attributes:
-        parameters: The names of its parameters by position.
-        bound: The names that are its own, not those of code around it.
-        rebound: Those of them that it, or a function within it, sets.
-        functions: Those of them that are surely one function, defined in it without a decorator: the first line.
-        made: Those that are surely bound once, to what a call returns.
+        parameters: The names of its positional parameters.
+        bound: Its own names, not those of enclosing code.
+        rebound: Those of them that it or a nested function assigns.
+        functions: Those of them that surely are one undecorated nested function, with its first line.
+        made: Those that surely are bound once, to a call's result.
         uses: The results that it uses without an await.
-        returns: What it returns, if that is a result at each of its returns and it has one at its end.
+        returns: The result that it returns, if every return has one and it ends with a return.
     """
 
     parameters: Sequence[str]
@@ -114,16 +114,16 @@ _Functions = dict[tuple[str, int], list[Source]]
 
 _files: dict[str, tuple[int, _Functions]] = {}  # with a hash of the file's text, which may change
 
-# By identity: equal code of two files is not the same. The code is kept, so that its id stays its own.
+# By identity, since equal code in different files differs. Keeping the code object keeps its id valid.
 _known: dict[int, tuple[CodeType, Sequence[Source]]] = {}
 
 
 def sources_of(code: CodeType, module: dict[str, Any]) -> Sequence[Source]:
-    """Return what the source of a function's code says: several of lambdas on one line; none if it is not there.
+    """Return the findings for a function's code: several for lambdas on one line, none without source.
 
     Args:
-        code: The code.
-        module: The names of its module: a loader among them may have the source.
+        code: The code object.
+        module: The module's globals, whose loader may have the source.
     """
     known = _known.get(id(code))
     if known is None:
@@ -148,7 +148,7 @@ def _functions_in(file: str, module: dict[str, Any]) -> _Functions:
 def _lines_of(file: str, module: dict[str, Any]) -> Sequence[str]:
     try:
         return linecache.getlines(file, module)
-    except Exception:  # of the module's loader
+    except Exception:  # raised by the module's loader
         return ()
 
 
@@ -156,21 +156,21 @@ def _read(file: str, text: str) -> _Functions:
     found: _Functions = {}
     try:
         nodes = list(ast.walk(_parsed(file, text)))
-    except (SyntaxError, ValueError, RecursionError):  # no Python, such as a template that was compiled
+    except (SyntaxError, ValueError, RecursionError):  # not Python, such as a compiled template
         return {}
     shared = [(node.lineno, name) for node in nodes if isinstance(node, ast.Nonlocal) for name in node.names]
     for node in nodes:
         if isinstance(node, _FUNCTIONS):
             name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
-            with contextlib.suppress(RecursionError):  # an expression of a thousand operands
+            with contextlib.suppress(RecursionError):  # an expression with a thousand operands
                 found.setdefault((name, first_line(node)), []).append(_Reader(node, shared).source())
     return found
 
 
 def _parsed(file: str, text: str) -> ast.Module:
-    """Parse, and again where CPython fails because another thread parses too, such as to log a traceback.
+    """Parse source, and retry if CPython fails because another thread parses too, for example to log a traceback.
 
-    Until 3.12.1 all threads count on one counter (python/cpython#106905).
+    Until 3.12.1 all threads share one counter (python/cpython#106905).
     """
     for _ in range(_PARSES):
         with contextlib.suppress(SystemError):
@@ -179,7 +179,7 @@ def _parsed(file: str, text: str) -> ast.Module:
 
 
 def calls_one_of(code: CodeType, module: dict[str, Any], names: Iterable[str]) -> bool:
-    """Whether the source of a function may call one of these without an await: a quick look that parses nothing."""
+    """Return whether the source may call one of these names without an await. Fast: it parses nothing."""
     lines = _lines_of(code.co_filename, module)
     last = max((line for each in with_inner(code) for *_, line in each.co_lines() if line), default=0)
     text = "".join(lines[code.co_firstlineno - 1 : last + 1])
@@ -197,17 +197,17 @@ def text_of(code: CodeType, use: Use) -> str:
 
 
 def first_line(node: _Function) -> int:
-    """Return the line at which a function's code begins: that of its first decorator."""
+    """Return the first line of a function's code: that of its first decorator."""
     decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
     return min([node.lineno, *(each.lineno for each in decorators)])
 
 
 class _Reader:
-    """Reads one function, without the functions within it.
+    """Reads one function, without nested functions.
 
     Args:
         node: The function.
-        shared: The names that functions set for those around them, with the lines that say so.
+        shared: Names that functions assign in enclosing functions, with the lines that declare it.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class _Reader:
         self._values: dict[
             str, dict[int, tuple[str, str | None]]
         ] = {}  # how names are used as values, by node
-        self._outer = set(self._shared)  # what others see, too
+        self._outer = set(self._shared)  # visible to other functions, too
 
     def source(self) -> Source:
         node = self._node
@@ -265,7 +265,7 @@ class _Reader:
         return is_once and name not in self._shared | given | self._defined.keys()
 
     def _use_assigned(self) -> None:
-        """Note each result in a variable of which nothing but its truth, or the like, is ever read."""
+        """Note each result in a variable of which only its truth, or the like, is read."""
         if not self._reads.keys().isdisjoint(_LOOKING):
             return
         for name, value in self._assigned:
@@ -306,7 +306,7 @@ class _Reader:
             case ast.ClassDef(name=name):
                 self._see_from_within(node)
                 self._bound.add(name)
-                for each in ast.walk(node):  # its body has names of its own, and its methods do not see them
+                for each in ast.walk(node):  # its body has its own names, which its methods do not see
                     self._bind(each)
                 return
             case ast.Return(value=value):
@@ -345,7 +345,7 @@ class _Reader:
                 self._bound.add(name)
                 self._bindings[name] += 1
             case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()):
-                self._bindings[name] += 1  # another object than its class makes
+                self._bindings[name] += 1  # another object than its class creates
             case ast.Attribute(attr="setattr"):
                 self._reads["setattr"] += 1
             case ast.alias():
@@ -365,7 +365,7 @@ class _Reader:
                 pass
 
     def _use(self, node: ast.expr, how: str, builtin: str | None, *, is_deep: bool = False) -> None:
-        """Note each result that may be the value of an expression, or an item of it if nothing reads that."""
+        """Note each result that may be an expression's value, or an item of it if nothing reads the item."""
         is_deep = is_deep or how == DROPPED
         match node:
             case ast.NamedExpr(target=ast.Name(id=name), value=value):
@@ -389,7 +389,7 @@ class _Reader:
 
 
 def _used_in(node: ast.AST) -> Iterator[tuple[ast.expr, str, str | None]]:
-    """Yield the expressions that a node itself uses as values, or drops."""
+    """Yield the expressions that a node uses as values, or drops."""
     match node:
         case ast.Expr(value=value):
             yield value, DROPPED, None
@@ -441,7 +441,7 @@ def _consumed(name: str, args: Sequence[ast.expr]) -> Iterator[tuple[ast.expr, s
 
 
 def _call_of(function: ast.expr) -> ast.expr:
-    """Return what stands for a call that a builtin makes."""
+    """Return the expression for the call that a builtin makes."""
     return ast.copy_location(ast.Call(function, [], []), function)
 
 
@@ -473,7 +473,7 @@ def _span(node: ast.expr) -> Span:
 
 
 def is_in(code: CodeType, use: Use) -> bool:
-    """Whether a code has a use: its file may have changed since, and code that never runs is left out."""
+    """Return whether a code object contains a use: its file may have changed, and unreachable code is left out."""
     return use.span in _spans(code) if len(use.result.chain) == 1 else use.span[1::2] in _ends(code)
 
 
@@ -482,12 +482,12 @@ def _spans(code: CodeType) -> set[Any]:
 
 
 def _ends(code: CodeType) -> set[Any]:
-    """Python says that the call of a method begins at the method's name."""
+    """Return the end positions of calls: Python starts a method call's position at the method's name."""
     return {span[1::2] for each in with_inner(code) for span in each.co_positions()}
 
 
 def with_inner(code: CodeType) -> Iterable[CodeType]:
-    """Yield a code and all codes within."""
+    """Yield a code object and all nested ones."""
     yield code
     for each in code.co_consts:
         if isinstance(each, CodeType):

@@ -1,4 +1,4 @@
-"""Callbacks that wait for their turn on a loop of Signoff's own."""
+"""Callbacks scheduled on Signoff's own event loops."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 
 class Callback(asyncio.Handle):
-    """A callback that is ready. Loops make and run more of these than of anything else.
+    """A callback that is ready. Event loops create and run more of these than of any other object.
 
     Args:
-        function: It is called with ``arguments``.
+        function: The function to call.
         arguments: Its positional arguments.
-        context: The context it runs in. None: a copy of the caller's.
+        context: Its context. None: a copy of the caller's.
     """
 
     __slots__ = ("arguments", "function", "is_cancelled", "within")
 
-    def __init__(  # asyncio's also asks the loop whether it debugs
+    def __init__(  # asyncio's constructor also asks the loop for its debug mode
         self,
         function: Callable[..., object],
         arguments: tuple[Any, ...],
@@ -49,7 +49,7 @@ class TimerCallback(asyncio.TimerHandle):
     Args:
         when: The time.
         function, arguments, context: As for ``Callback``.
-        closed: Called with this when it is cancelled.
+        closed: Called with this object when it is cancelled.
     """
 
     __slots__ = ("arguments", "closed", "function", "is_cancelled", "moment", "within")
@@ -107,7 +107,7 @@ class TimerCallback(asyncio.TimerHandle):
 
 
 def run(callback: Callback | TimerCallback, loop: asyncio.AbstractEventLoop) -> None:
-    """Call what ``callback`` holds, unless it is cancelled. ``loop`` reports an error, as asyncio's loops do.
+    """Run a callback unless it is cancelled. ``loop`` reports errors, as asyncio's loops do.
 
     Raises:
         SystemExit, KeyboardInterrupt: The function raised it.
@@ -123,7 +123,7 @@ def run(callback: Callback | TimerCallback, loop: asyncio.AbstractEventLoop) -> 
 
 
 def report(callback: Callback | TimerCallback, loop: asyncio.AbstractEventLoop, error: BaseException) -> None:
-    """Have ``loop`` report what a callback raised."""
+    """Report an exception of a callback to ``loop``."""
     loop.call_exception_handler(
         {"message": f"Exception in callback {callback!r}", "exception": error, "handle": callback}
     )

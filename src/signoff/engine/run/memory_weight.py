@@ -1,6 +1,6 @@
-"""What suspended workflow code weighs in memory: its frames, about 2 KiB each, and the large values that it was given.
+"""The memory weight of suspended workflow code: its frames, about 2 KiB each, and the large values it received.
 
-No object of the code is looked at: that would run code of its classes, or take as long as they are large.
+No object of the code is inspected: that could run the code's own methods, and would take long for large objects.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from typing import Final
 FRAMES_OF_A_RUN: Final = 8
 PLAIN_BYTES: Final = 16 * 1024
 TIMES_THEIR_TEXT: Final = 6
-"""How much a value takes with its text: lists and dictionaries of small values five times as much; long texts less."""
-_LOOKED_AT: Final = 64  # of what waits in parallel, so many are counted, and the others taken for their like
+"""The ratio of a value's memory to its text: lists and dicts of small values take five times as much, texts less."""
+# Of parallel waits, only so many are measured; the others count as similar.
+_LOOKED_AT: Final = 64
 
 
 def bytes_of(value: str | None) -> int:
-    """Return what an encoded value takes in memory, decoded and as text; 0 below 16 KiB."""
+    """Return the memory of an encoded value, decoded and as text; 0 below 16 KiB."""
     return len(value) * TIMES_THEIR_TEXT if value is not None and len(value) >= PLAIN_BYTES else 0
 
 
 def runs_weighed(roots: Collection[object]) -> int:
-    """Return for how many plain runs these coroutines, those of a run's tasks, weigh: at least 1."""
+    """Return the weight of a run's coroutines in multiples of a plain run, at least 1."""
     if not roots:
         return 1
     some = list(itertools.islice(roots, _LOOKED_AT))
@@ -44,5 +45,5 @@ def _waited_for(suspended: object) -> object:
     for name in ("cr_await", "gi_yieldfrom", "ag_await"):
         if hasattr(suspended, name):
             return getattr(suspended, name)
-    # What ``async for`` waits for tells of its generator to the collector only.
+    # Only the garbage collector can find the generator that `async for` awaits.
     return next(filter(inspect.isasyncgen, gc.get_referents(suspended)), None)

@@ -1,4 +1,4 @@
-"""Rebuilding a run in memory from its journal."""
+"""Rebuilds a run in memory from its journal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DELIVERED: Final = frozenset(
 )
 _MOST_REPEATED: Final = 20
 
-REPLAY_SLICE: Final = 200  # entries between two turns of the worker's own loop
+REPLAY_SLICE: Final = 200  # entries delivered in one turn of the worker's event loop
 
 
 async def replay(
@@ -27,8 +27,8 @@ async def replay(
 ) -> Execution:
     """Rebuild an execution from its journal.
 
-    An ``except`` clause may import the class that it names. If the code was given an error whose class was not imported
-    yet, and has imported it, this rebuilds it once more: then the clause sees the error that it saw live.
+    The code may import an exception class only after an error of that class was delivered, so an ``except`` clause may
+    miss it. In that case the run is rebuilt once more: now the clause sees the class that it saw live.
 
     Args:
         begin: Makes the execution from the journal's first entry and the number of deliveries to come.
@@ -36,7 +36,7 @@ async def replay(
         rerun: Runs a ``durable=False`` step again.
 
     Returns:
-        The execution, which has ``failure`` set if the code does not fit the journal.
+        The execution. Its ``failure`` is set if the code does not match the journal.
     """
     for _ in range(_MOST_REPEATED):
         execution = await _replay(begin, entries, rerun)
@@ -54,11 +54,11 @@ async def _replay(
     deliveries = [entry for entry in entries if entry.kind in DELIVERED]
     execution = begin(entries[0], len(deliveries))
     execution.expect(entries)
-    # Code is driven before the journal is written, only that of a next generation after it.
+    # Code runs before its entries are written, except that of the next generation.
     execution.is_replaying = len(entries) > 1 or entries[0].kind is EntryKind.STARTED
     try:
         return await _deliver(execution, deliveries, rerun)
-    except BaseException:  # nobody else has it: what is half rebuilt is let go as it stands
+    except BaseException:  # no other code refers to it: discard the partial rebuild
         execution.discard()
         raise
     finally:
@@ -92,7 +92,7 @@ async def _deliver(
 
 
 def _deliver_slice(execution: Execution, deliveries: Sequence[Entry], index: int) -> int:
-    """Deliver an entry and some of those behind it; returns where the rest begins."""
+    """Deliver a slice of entries from an index on. Returns the index of the rest."""
     end = min(index + REPLAY_SLICE, len(deliveries))
 
     def is_end(next_index: int) -> bool:
@@ -103,7 +103,7 @@ def _deliver_slice(execution: Execution, deliveries: Sequence[Entry], index: int
 
 
 def _unkept(execution: Execution, entry: Entry) -> StepCall | None:
-    """Return the ``durable=False`` step whose value the journal does not hold, if an entry completes one."""
+    """Return the ``durable=False`` step that an entry completes, if any. Its value is not in the journal."""
     if entry.value is not None or entry.error is not None:
         return None
     call = execution.open.get(entry.n or 0)

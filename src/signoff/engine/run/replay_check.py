@@ -1,4 +1,4 @@
-"""Comparing the calls that a run's code issues with those in its journal: a difference is ``NonDeterminism``."""
+"""Compares the calls of a run's code with its journal. A difference is ``NonDeterminism``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from signoff.records import CallKind, Entry
 
 
 class RunningCode(Protocol):
-    """The code of a run, as a check sees it."""
+    """The run's code, as the check uses it."""
 
     def codes(self) -> list[CodeType]:
         """Return the code objects of the run."""
@@ -24,15 +24,15 @@ class RunningCode(Protocol):
 
     @property
     def shared(self) -> Sequence[object]:
-        """The objects that all runs of this code share, besides modules."""
+        """Objects shared by all runs of this code, besides modules."""
         ...
 
     def function_named(self, name: str) -> str:
-        """Return the function that a step of this name calls if the journal names none."""
+        """Return the identity of the function that a step of this name calls by default."""
         ...
 
     def line(self) -> str:
-        """Return the line of user code that runs now."""
+        """Return the running line of user code."""
         ...
 
 
@@ -41,20 +41,20 @@ class ReplayCheck:
 
     Args:
         run_id: The run.
-        code: Its code.
+        code: The run's code.
     """
 
     def __init__(self, run_id: str, code: RunningCode) -> None:
         self._run_id = run_id
         self._code = code
-        # By name and inputs: journaled steps for which a deploy has another function, and how each differs.
+        # Journaled steps whose function a deploy has replaced, by name and inputs, with the difference.
         self._replaced: dict[tuple[str, str], NonDeterminism] = {}
 
     def compare(self, call: Call[Any], recorded: Entry) -> NonDeterminism | None:
-        """Compare the inputs of a call with those that the journal has under its number.
+        """Compare the inputs of a call with the journaled inputs of its number.
 
         Returns:
-            The difference; None if there is none, or if a deploy explains it.
+            The difference, or None if there is none or a deploy explains it.
         """
         was, now = inputs_in(recorded), json.loads(call.inputs or "{}")
         found = differing(was, now)
@@ -69,9 +69,9 @@ class ReplayCheck:
         return None
 
     def moved(self, call: Call[Any]) -> NonDeterminism | None:
-        """Return the difference if the journal has a call under another number, with the function of the same name.
+        """Return the difference if the journal has this call's inputs under another number.
 
-        Functions of one name have changed places then: it was no deploy that has replaced the first.
+        Two functions of one name have then changed places, and no deploy has replaced the first.
         """
         if not self._replaced or call.inputs is None:
             return None
@@ -92,14 +92,14 @@ class ReplayCheck:
 def diverged(
     run_id: str, recorded: Entry, issued: str, where: str | None, otherwise: CallKind = CallKind.STEP
 ) -> NonDeterminism:
-    """Return the error of code that does not issue the call that the journal has.
+    """Return the error for code that does not issue the journaled call.
 
     Args:
         run_id: The run.
         recorded: The journal's entry.
         issued: The call that the code issued instead.
-        where: The line that issued it, if any did.
-        otherwise: The kind of an entry without a call.
+        where: The line that issued it, if any.
+        otherwise: The kind to report for an entry without a call.
     """
     expected = f"{recorded.call or otherwise} {recorded.name or ''!r}".strip()
     return NonDeterminism(run_id, recorded.n or 0, expected, issued, where)

@@ -1,4 +1,4 @@
-"""What the journal says of a run's calls."""
+"""The journal's information about a run's calls."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ _OF_SIGNALS = (EntryKind.SIGNALLED, EntryKind.OPENED)
 
 
 def inputs_in(entry: Entry) -> dict[str, Any]:
-    """Return what a call was called with, as the first entry about it has it."""
+    """Return the inputs of a call from its first entry."""
     return entry.fact(INPUTS) or {}
 
 
 @dataclass(slots=True)
 class Past:
-    """What the journal said of calls before this process took the run up."""
+    """What the journal says about calls made before this process took over the run."""
 
-    calls: dict[int, Entry] = field(default_factory=dict[int, Entry])  # the first entry about each
-    completed: set[int] = field(default_factory=set[int])  # while it is replayed
-    opened: dict[int, float] = field(default_factory=dict[int, float])  # open calls: when they were opened
+    calls: dict[int, Entry] = field(default_factory=dict[int, Entry])  # the first entry of each call
+    completed: set[int] = field(default_factory=set[int])  # during replay
+    opened: dict[int, float] = field(default_factory=dict[int, float])  # open calls, with their opening times
     begun: set[int] = field(default_factory=set[int])  # effect="once" steps whose start is journaled
     attempts: dict[int, tuple[int, float]] = field(default_factory=dict[int, tuple[int, float]])
-    asked: dict[int, int] = field(default_factory=dict[int, int])  # how often a person was asked about a step
+    # The number of questions asked about a step.
+    asked: dict[int, int] = field(default_factory=dict[int, int])
     patches: set[str] = field(default_factory=set[str])
     questions: dict[int, Entry] = field(default_factory=dict[int, Entry])  # their openings, settled or not
     ends: dict[int, list[tuple[float, Entry]]] = field(default_factory=dict[int, list[tuple[float, Entry]]])
-    """How attempts at steps have ended, each with the time of the entry before: it began then, if it says nothing."""
+    """The ends of attempts, each with the previous entry's time: the attempt's start, unless its entry has one."""
     received: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
-    """By calls in branches: the ``seq`` and name of the signals that they have received."""
-    journal: Sequence[Entry] = ()  # while it is replayed
+    """The ``seq`` and name of the signals that calls in branches have received."""
+    journal: Sequence[Entry] = ()  # during replay
 
     def expect(self, entries: Iterable[Entry]) -> None:
-        """Take in a journal that is going to be replayed: the code must issue each call in it again."""
+        """Index a journal for replay: the code must issue each of its calls again."""
         self.journal = entries = list(entries)
         self.calls = {}
         before: Entry | None = None
@@ -70,17 +71,17 @@ class Past:
             self.received[n] = (seq, entry.name or "")
 
     def note_end(self, before: float, entry: Entry) -> None:
-        """Take in how an attempt at a step has ended.
+        """Add the end of an attempt.
 
         Args:
-            before: The time of the journal's entry before.
-            entry: What says how it ended.
+            before: The time of the previous entry.
+            entry: The entry about the end.
         """
         assert entry.n is not None
         self.ends.setdefault(entry.n, []).append((before, entry))
 
     def learn(self, entries: Iterable[Entry]) -> None:
-        """Take in what journal entries say of calls that are still open."""
+        """Add the entries' information about calls that are still open."""
         for entry in entries:
             n = entry.n
             if entry.kind is EntryKind.COMPLETED:

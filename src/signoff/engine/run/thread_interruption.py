@@ -1,17 +1,17 @@
-"""Interrupting the code of another thread, also if it catches the interruption and goes on.
+"""Interrupts the code of another thread, even if it catches the interruption and continues.
 
-One interruption is an asynchronous exception (``PyThreadState_SetAsyncExc``). CPython raises it at its next look for
-such things, once. Code that catches it is interrupted wherever it goes on:
+One interruption is an asynchronous exception (``PyThreadState_SetAsyncExc``). CPython raises it once, at its next
+check. Code that catches it is interrupted wherever it continues:
 
-- From Python 3.12 on by ``sys.monitoring``: each line, call and jump of the code raises. The exception belongs to the
-  very line it is raised at, so a handler is left by its first line.
+- Since Python 3.12 by ``sys.monitoring``: each line, call and jump of the code raises. The exception belongs to the
+  very line, so a handler is left at its first line.
 - Python 3.11 has no ``sys.monitoring``. There the asynchronous exception renews itself when it is raised. From 3.12 on
-  this does not end all code: a jump backward looks for exceptions after the jump, and raises them in the name of the
-  instruction before its target. If that is inside of the ``try``, the handler catches them one after the other.
+  this does not end all code: a backward jump checks for exceptions after the jump, and attributes them to the
+  instruction before its target. If that is inside the ``try``, its handler catches them one after the other.
 
-An exception between the acquisition of a lock and the ``try`` that releases it leaves the lock held: that of a logging
-handler would block every thread that logs. So the modules of the standard library that acquire locks in this way are
-spared for a while. They return, or call code that is not spared. The locks of handlers are released at the end.
+An exception between the acquisition of a lock and the ``try`` that releases it leaves the lock held. A logging
+handler's lock would block every thread that logs. So standard library modules that acquire locks in this way are spared
+for a while: they return, or call code that is not spared. Handler locks are released at the end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = own_logger("signoff.worker")
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _ENDS_DRIVES = (os.path.abspath(__file__), os.path.join(_PACKAGE, "engine", "run", "blocking_guard.py"))
-# Code of the standard library that acquires a lock in one statement and releases it in another.
+# Standard library code that acquires a lock in one statement and releases it in another.
 _LOCKING = (
     "<frozen importlib",
     *(
@@ -50,12 +50,12 @@ _LOCKING = (
         )
     ),
 )
-_MOMENTS = 100  # at which an asynchronous exception may find the code without a lock
+_MOMENTS = 100  # moments at which an asynchronous exception may find the code without a lock
 _MOMENT_SECONDS = 0.001
 _SWITCH_SECONDS = 0.00001
 _LOG_SECONDS = 1.0
 
-_LEVELS = 200  # of code that catches an interruption, which are left at once; the rest at the next looks
+_LEVELS = 200  # handlers that catch an interruption and are left at once; further ones at the next checks
 _BEGINNINGS = 20
 _BEGINNING_SECONDS = 0.002
 
@@ -67,11 +67,11 @@ _RLOCK = type(threading.RLock())
 
 
 class Interrupted(BaseException):
-    """Thrown into workflow code that runs for too long."""
+    """Raised in workflow code that runs for too long."""
 
 
 def log_aside(level: int, message: str, *args: object) -> None:
-    """Log from another thread: the interrupted one may hold the lock of a handler, until it is interrupted again."""
+    """Log from another thread: the interrupted one may hold a handler's lock until it is interrupted again."""
     thread = threading.Thread(target=log.log, args=(level, message, *args), daemon=True)
     with contextlib.suppress(RuntimeError):  # the system has no thread left
         thread.start()
@@ -86,21 +86,21 @@ class Target(Protocol):
 
 
 def interrupt(target: Target, error: type[Interrupted] = Interrupted, *, anywhere: bool = False) -> bool:
-    """Interrupt code once, where it next calls, returns or loops.
+    """Interrupt code once, at its next call, return or loop.
 
     Args:
         target: The code. It is not interrupted once ``target.thread`` is None.
-        error: What is raised there.
-        anywhere: Also in code that may hold a lock of the standard library.
+        error: The exception to raise.
+        anywhere: Whether to interrupt code that may hold a lock of the standard library, too.
 
     Returns:
-        Whether it was interrupted. It was not if it was left, or if it was in such code all the while, for some 100 ms.
+        Whether it was interrupted. It was not if it had ended, or stayed in such code for some 100 ms.
     """
     thread = target.thread
     if thread is None:
         return False
     _usual_switches.append(sys.getswitchinterval())
-    # Or this thread would mostly run when the other does I/O: a handler's, under its lock.
+    # Otherwise this thread would mostly run while the other does I/O, such as a handler's under its lock.
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         for _ in range(_MOMENTS):
@@ -113,19 +113,19 @@ def interrupt(target: Target, error: type[Interrupted] = Interrupted, *, anywher
 
 
 def restore_switches() -> None:
-    """Set the process's own switch interval again, also in a child that was forked while another one was set."""
+    """Restore the process's own switch interval, also in a child forked while another one was set."""
     while _usual_switches:
         sys.setswitchinterval(_usual_switches.pop())
 
 
 def use_up(thread: int) -> None:
-    """Make sure that no interruption is still to come to the calling thread.
+    """Consume pending interruptions of the calling thread.
 
-    It is raised and caught here. To withdraw it would leave CPython 3.11 looking for it at every call, and a thread
-    that is traced (by coverage or a debugger) looking for ever.
+    An interruption is raised and caught here. Withdrawing it instead would leave CPython 3.11 checking for it at every
+    call, and a traced thread (coverage, debugger) checking endlessly.
     """
     try:
-        _raise_in(thread, Interrupted)  # in the place of one that is still to come
+        _raise_in(thread, Interrupted)  # in place of a pending one
         while True:
             pass
     except Interrupted:
@@ -133,41 +133,41 @@ def use_up(thread: int) -> None:
 
 
 def release_handlers() -> None:
-    """Release the locks of logging handlers that the calling thread has kept: an interruption has cut off their ends.
+    """Release locks of logging handlers that the calling thread still holds after an interruption.
 
-    No code that logs is under way on this thread when a drive has ended.
+    No logging code is running on this thread when a drive has ended.
     """
     loggers = [logging.root, *list(logging.root.manager.loggerDict.values())]
     handlers = {each for logger in loggers for each in getattr(logger, "handlers", ())}
     for handler in {logging.lastResort, *handlers}:
-        if handler is not None and isinstance(handler.lock, _RLOCK):  # it knows its owner
+        if handler is not None and isinstance(handler.lock, _RLOCK):  # an RLock knows its owner
             with contextlib.suppress(RuntimeError):
                 while True:
                     handler.release()
 
 
 def insist(thread: int, *, anywhere: bool) -> bool:
-    """Interrupt a thread wherever it goes on, until ``relent``.
+    """Interrupt a thread wherever it continues, until ``relent``.
 
     Args:
         thread: Its identifier.
-        anywhere: Also in code that may hold a lock of the standard library, and in Signoff's own.
+        anywhere: Whether to interrupt code that may hold a lock of the standard library, and Signoff's own, too.
 
     Returns:
-        Whether ``sys.monitoring`` does so. Where it does not, use ``interrupt_with``.
+        Whether ``sys.monitoring`` does so. Otherwise use ``interrupt_with``.
     """
     return _lines is not None and _lines.insist(thread, anywhere)
 
 
 def relent(thread: int) -> None:
-    """Interrupt a thread no more. An interruption may still be on its way, see ``use_up``."""
+    """Stop interrupting a thread. An interruption may still be pending; see ``use_up``."""
     if _lines is not None:
         _lines.relent(thread)
 
 
 # By asynchronous exceptions
 
-# PyThreadState_SetAsyncExc, but it returns None, as ``__init__`` must.
+# PyThreadState_SetAsyncExc, declared to return None, as `__init__` must.
 _raise_in = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
 _raise_in.argtypes = (ctypes.c_ulong, ctypes.py_object)
 _raise_in.restype = None
@@ -176,27 +176,27 @@ _LEFT = object()
 
 
 def _interruptions(target: Target, error: type[BaseException], times: int) -> Iterator[None]:
-    """Return an iterator that interrupts a target with each item. It ends when the target has been left.
+    """Return an iterator that interrupts a target with each item, and ends when the target was left.
 
-    No code of Python runs within an item. So no thread can leave its code between the look at ``target.thread`` and the
-    exception, which would then hit code that has nothing to do with it.
+    No Python code runs within an item. So no thread can leave its code between the check of ``target.thread`` and the
+    exception, which would otherwise hit unrelated code.
     """
     threads: Iterator[int] = iter(partial(getattr, target, "thread"), None)
     return map(_raise_in, threads, repeat(error, times))
 
 
 def new_kind() -> type[Interrupted]:
-    """Return an interruption for ``interrupt_with``. A drive needs one of its own."""
+    """Return an interruption class for ``interrupt_with``. Each drive needs its own."""
     return type("Insistent", (Interrupted,), {"__module__": __name__})
 
 
 def interrupt_with(kind: type[Interrupted], target: Target, *, anywhere: bool) -> None:
-    """Interrupt code, see ``interrupt``, so that it cannot get rid of the interruption by catching it.
+    """Interrupt code as ``interrupt`` does, so that catching the interruption does not stop it.
 
-    Raised, it has the thread interrupted by the next one, wherever Python looks next for such a thing: in the handler
-    that caught it, or on the way back to the top of the loop around that. So the code is left level by level. All of
-    this is C code: Python code would itself be interrupted by it. C code that swallows an exception without a look at
-    it (around ``__del__``) ends the renewal. So it begins anew several times.
+    When raised, it schedules the next one for the thread, at Python's next check: in the handler that caught it, or on
+    the way back to the top of the loop around it. So the code is left level by level. All of this is C code, since
+    Python code would be interrupted by it. C code that swallows an exception (around ``__del__``) ends the renewal, so
+    it is restarted several times.
 
     Args:
         kind: From ``new_kind``.
@@ -225,14 +225,15 @@ def _may_hold_lock(frame: FrameType | None) -> bool:
 if sys.version_info >= (3, 12):
     from sys import monitoring
 
-    _TOOLS = (4, 3, 5, 2, 1, 0)  # the last four are meant for optimizers, profilers, coverage and debuggers
+    # The last four are reserved for optimizers, profilers, coverage and debuggers.
+    _TOOLS = (4, 3, 5, 2, 1, 0)
     _EVENTS = (monitoring.events.LINE, monitoring.events.PY_START, monitoring.events.JUMP)
 
     class _Lines:
-        """Raises ``Interrupted`` at each line, start and backward jump of code that runs on some threads.
+        """Raises ``Interrupted`` at each line, start and backward jump of code on some threads.
 
-        A line that loops in itself has jumps only. Other threads run slower meanwhile. Its methods are called under
-        the guard's lock.
+        A loop within one line has jumps only. Other threads run slower meanwhile. Call its methods under the guard's
+        lock.
         """
 
         def __init__(self) -> None:
@@ -242,12 +243,12 @@ if sys.version_info >= (3, 12):
             forks.in_child(self)
 
         def forked(self) -> None:
-            """End it in the child, which has none of the threads."""
+            """Reset it in a forked child, which has none of the threads."""
             self._anywhere.clear()
             self._end()
 
         def insist(self, thread: int, anywhere: bool) -> bool:
-            """Begin, or go on. Returns whether ``sys.monitoring`` has room for it."""
+            """Begin or continue. Returns whether ``sys.monitoring`` has a free tool id."""
             if self._tool is None and not self._begin():
                 return False
             self._anywhere[thread] = anywhere

@@ -1,4 +1,4 @@
-"""Does a recorded journal fit the code at hand? Replays it in memory: no step runs, nothing is written."""
+"""Checks whether the code matches a recorded journal, by a replay in memory: no step runs, nothing is written."""
 
 from __future__ import annotations
 
@@ -17,36 +17,40 @@ from signoff.records import CallKind, Entry, EntryKind, Run
 
 
 class Programs(Protocol):
-    """The registry of workflows, as a check sees it."""
+    """The registry of workflows, as a check uses it."""
 
     def program(self, workflow: str, version: str | None) -> Program:
-        """Return the code of a workflow: that version if it is here, else the newest. Raises UnknownWorkflow."""
+        """Return the code of a workflow in the given version, or in its latest one if that is not registered.
+
+        Raises:
+            UnknownWorkflow: The workflow is not registered.
+        """
         ...
 
 
 class Verdict(StrEnum):
-    """What a check found."""
+    """The result of a check."""
 
     FITS = "fits"
-    PARTLY = "partly"  # it fits up to a step whose value was not kept
+    PARTLY = "partly"  # it matches up to a step whose value is not in the journal
     DIFFERS = "differs"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of checking one journal.
+    """The finding of one checked journal.
 
     Attributes:
         run_id: The run.
         workflow: Its workflow.
-        verdict: Whether the code fits.
-        entries: How many entries its present generation has.
+        verdict: Whether the code matches.
+        entries: The number of entries of its current generation.
         checked: How many of them were replayed.
-        message: What is wrong, or why not all of it was checked; None if it fits.
-        n: The number of the call at which they part.
-        recorded: What the journal holds there.
-        issued: What the code has there.
-        where: ``file:line`` of the code, if it asked for something there.
+        message: The difference, or why the check is partial; None if the code matches.
+        n: The number of the first differing call.
+        recorded: The journaled call.
+        issued: The code's call.
+        where: ``file:line`` of the code's call, if there is one.
     """
 
     run_id: str
@@ -62,14 +66,15 @@ class Finding:
 
 
 async def check(run: Run, entries: Sequence[Entry], programs: Programs) -> Finding:
-    """Replay a journal on the code at hand and say whether it fits.
+    """Replay a journal with the current code and report whether it matches.
 
-    No step is run. So the check ends, without blame, at a ``durable=False`` step, whose value no journal holds.
+    No step runs. So the check ends at a ``durable=False`` step, whose value is not in the journal; that is not a
+    difference.
 
     Args:
         run: The run.
-        entries: Its journal; of a run that continued as new, the present generation counts.
-        programs: The workflows at hand.
+        entries: Its journal. Of a run that continued as new, only the current generation is checked.
+        programs: The registered workflows.
     """
     entries = _generation(entries)
     begun: list[Execution] = []
@@ -93,7 +98,7 @@ async def check(run: Run, entries: Sequence[Entry], programs: Programs) -> Findi
             execution.discard()
 
 
-class _NotKept(Exception):  # not an error: it leads out of the replay
+class _NotKept(Exception):  # not an error: it ends the replay
     def __init__(self, step: StepCall) -> None:
         super().__init__(step.name)
         self.step = step
@@ -163,7 +168,7 @@ def _recorded_end(entries: Sequence[Entry]) -> EntryKind | None:
 
 
 def _ending(execution: Execution) -> str | None:
-    """How the code ended, where the journal goes on."""
+    """Return how the code ended although the journal continues."""
     if execution.outcome is None:
         return None
     if execution.outcome.error is None:
@@ -173,7 +178,7 @@ def _ending(execution: Execution) -> str | None:
 
 
 def _next_move(execution: Execution) -> str:
-    """What the code does where the journal ends."""
+    """Return what the code does where the journal ends."""
     ending = _ending(execution)
     if ending is not None:
         return f"the end: {ending}"

@@ -1,4 +1,4 @@
-"""What code builds of a context and must await. Dropped or kept without an await, it fails the run, with its line."""
+"""Calls of a context must be awaited. One dropped or kept without an await fails the run, with its line."""
 
 from __future__ import annotations
 
@@ -16,24 +16,22 @@ if TYPE_CHECKING:
 
 
 class MissingAwait(NotAwaited, AttributeError):
-    """Code reads an attribute of a call instead of awaiting it. For ``hasattr`` it is a missing attribute."""
+    """Raised when code reads an attribute of a call instead of awaiting it. ``hasattr`` sees a missing attribute."""
 
 
 class _NoValue:
-    """Something that is neither true, nor equal to a value, nor used as one."""
+    """An object that cannot be tested for truth, compared or used as a value."""
 
     __slots__ = ()
 
     @property
     def said(self) -> str:
-        """What it is, in an error."""
+        """Its description in errors."""
         return type(self).__name__
 
     def __bool__(self) -> bool:
         frame = inspect.currentframe()
-        raise NotAwaited(
-            "this run", self.said, calling_line(frame and frame.f_back), "was asked whether it is true"
-        )
+        raise NotAwaited("this run", self.said, calling_line(frame and frame.f_back), "was tested for truth")
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -47,7 +45,7 @@ class _NoValue:
 
     __hash__ = object.__hash__
 
-    if not TYPE_CHECKING:  # type checkers know better: nothing of it can be used so
+    if not TYPE_CHECKING:  # type checkers already reject these uses
 
         def _use(self, *operands: object) -> NoReturn:
             frame = inspect.currentframe()
@@ -67,44 +65,44 @@ def _missing_attribute(self: _NoValue, name: str) -> NoReturn:
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
     frame = inspect.currentframe()
     raise MissingAwait(
-        "this run", self.said, calling_line(frame and frame.f_back), f"was asked for its {name!r}"
+        "this run", self.said, calling_line(frame and frame.f_back), f"had its attribute {name!r} read"
     )
 
 
 class Awaited(_NoValue):
-    """Something that only an await makes sense of: reading its attributes is an error, too."""
+    """An object that must be awaited. Reading its attributes is an error, even after the await."""
 
     __slots__ = ()
 
-    if not TYPE_CHECKING:  # type checkers know better: it has no such attributes
+    if not TYPE_CHECKING:  # type checkers already know that it has no such attributes
         __getattr__ = _missing_attribute
 
 
 class Built(_NoValue):
-    """Something that a run's code has built and must await. Until then, reading its attributes is an error.
+    """A call that the run's code has built and must await. Until then, reading its attributes is an error.
 
-    A subclass calls ``_build`` when it is made and ``_take`` when it is awaited. Where it was built is kept as code and
-    instruction, since a frame would keep all that the code holds.
+    A subclass calls ``_build`` at construction and ``_take`` when it is awaited. The line that built it is kept as code
+    and instruction, since a frame would keep all its variables alive.
     """
 
     __slots__ = ("__weakref__", "_at", "_code", "_execution", "_is_begun", "_setbacks")
 
     _code: CodeType | None
 
-    _awaited: ClassVar[Any]  # classes of the same calls, once awaited and until then
+    _awaited: ClassVar[Any]  # pairs of classes for the same calls: awaited and not awaited yet
     _unawaited: ClassVar[Any]
 
     own_depth: ClassVar[Literal[2, 4]] = 2
-    """How many frames are surely not the user's: of ``_build``, of the ``__init__`` that calls it, and so on."""
+    """The number of frames that are surely Signoff's: `_build`, the `__init__` that calls it, and so on."""
 
     depth: ClassVar[int] = 8
-    """How far up the stack, from there on, the line is looked for that builds it."""
+    """How many further frames are searched for the line that built it."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "_awaited" in vars(cls):
             return
-        # A class of its own, since CPython reads each attribute much more slowly where there is a __getattr__.
+        # A separate class, since CPython reads attributes much more slowly where there is a __getattr__.
         names = {"__slots__": (), "__doc__": cls.__doc__, "__module__": cls.__module__, "_awaited": cls}
         cls._awaited = cls
         cls._unawaited = type(cls)(cls.__name__, (cls,), {**names, "__getattr__": _missing_attribute})
@@ -115,12 +113,12 @@ class Built(_NoValue):
         self._is_begun = False
         self._setbacks = execution.setbacks
         execution.unbegun += 1
-        # No loop, for its time, and no name for a frame here: that would keep what was built.
+        # No loop, for speed, and no variable for a frame: it would keep the call alive.
         frame: Any = inspect.currentframe()
         frame = frame.f_back.f_back
         if self.own_depth == 4:
             frame = frame.f_back.f_back
-        # not by its code, whose reading CPython announces to audit hooks
+        # not by its code object, whose access raises an audit event
         module = None if frame is None else frame.f_globals.get("__name__")
         if type(module) is not str or module[:8] == "signoff.":
             frame = None if self.depth == 1 else _users_frame(frame, self.depth)
@@ -137,7 +135,7 @@ class Built(_NoValue):
             self._execution.unbegun -= 1
 
     def excuse(self) -> None:
-        """Note that it need not be awaited: the task that would have done so was cancelled."""
+        """Note that it need not be awaited: the task that would have awaited it was cancelled."""
         self._take()
 
     @property
@@ -147,11 +145,11 @@ class Built(_NoValue):
 
     @property
     def is_sure(self) -> bool:
-        """Whether no error or cancellation has come between, which would excuse code that has not come to await it."""
+        """Whether no error or cancellation occurred since it was built, which would excuse the missing await."""
         return self._setbacks == self._execution.setbacks
 
     def __del__(self) -> None:
-        if getattr(self, "_is_begun", True):  # what was refused is not there
+        if getattr(self, "_is_begun", True):  # a refused call does not exist
             return
         frame = inspect.currentframe()
         dropping = frame and frame.f_back
@@ -161,7 +159,7 @@ class Built(_NoValue):
 
 
 def _users_frame(frame: FrameType | None, depth: int) -> FrameType | None:
-    """Return the innermost of so many frames that is not of Signoff; None if all are."""
+    """Return the innermost frame that is not Signoff's, among so many; None if all are."""
     while frame is not None and depth:
         module = frame.f_globals.get("__name__")
         if type(module) is not str or module[:8] != "signoff.":
@@ -172,7 +170,7 @@ def _users_frame(frame: FrameType | None, depth: int) -> FrameType | None:
 
 
 def report_left(execution: Execution) -> None:
-    """Find what a run's code has built, and neither awaited nor dropped, and have the run note it."""
+    """Report the calls that a run's code has built and neither awaited nor dropped."""
     left = [each for each in gc.get_objects() if issubclass(type(each), Built) and _is_left(each, execution)]
     for each in left:
         execution.drop(each.said, each.built_at, is_sure=each.is_sure)

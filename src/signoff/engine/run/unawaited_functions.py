@@ -1,8 +1,8 @@
-"""Calls of a user's own async functions without an await: Python runs nothing of them, and warns at most.
+"""Detects calls of a user's own async functions without an await. Python does not run them, and only warns.
 
-``approve(ctx, order)`` as a statement asks nobody, and ``if approved(ctx):`` is always true. Nothing of that can be
-seen while it happens, so the source says so, once for each function, before it first runs. Only certain cases count: a
-name that surely is an async function, or a generator function, and a result that nothing can await any more.
+``approve(ctx, order)`` as a statement asks nobody, and ``if approved(ctx):`` is always true. This cannot be detected at
+run time, so the source is read once per function, before it first runs. Only certain cases count: a name that surely is
+an async function or a generator function, and a result that no code can await later.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from signoff.engine.run.function_source import (
 from signoff.engine.run.user_code_lines import is_installed, is_own_file
 
 CHECKED: Final = "signoff_checked"
-"""The attribute of a workflow's function that names further functions which its runs call."""
+"""The attribute of a workflow's function that lists further functions that its runs call."""
 
 _MOST_FUNCTIONS: Final = 1_000
-"""How many functions are followed from one."""
+"""The maximum number of functions followed from one."""
 
 _DEEPEST: Final = 5
-"""Through how many functions a result is followed that they return."""
+"""The maximum number of functions through which a returned result is followed."""
 
 _LAZY: Final = (
     inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
@@ -54,7 +54,7 @@ _OPAQUE: Final = (
     *(FunctionType, MethodType, BuiltinFunctionType),
     *(str, bytes, int, float, bool, type(None), list, tuple, dict, set, frozenset),
 )
-"""Types of values whose attributes are of no interest."""
+"""Types of values whose attributes are not followed."""
 
 
 class Unawaited(NamedTuple):
@@ -63,7 +63,7 @@ class Unawaited(NamedTuple):
     Attributes:
         what: The call.
         where: Its line, as ``file:line in function``.
-        how: What becomes of it.
+        how: What happens to its result.
     """
 
     what: str
@@ -73,13 +73,13 @@ class Unawaited(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Place:
-    """A function as its names are looked up.
+    """A function, for the lookup of its names.
 
     Attributes:
-        code: Its code.
-        module: The names of its module.
-        cells: Looks up a name of the code around it.
-        owner: What its first parameter is, if it is a method: an object, or a class for a class method.
+        code: Its code object.
+        module: Its module's globals.
+        cells: Looks up a name of enclosing code.
+        owner: The value of a method's first parameter: an object, or a class for a class method.
     """
 
     code: CodeType
@@ -115,7 +115,7 @@ class _Place:
         return _UNKNOWN
 
     def inner(self, code: CodeType) -> _Place:
-        """Return the place of a function that is defined in this one."""
+        """Return the place of a nested function."""
         return _Place(code, self.module, self._seen_from_within)
 
     def _seen_from_within(self, name: str) -> object:
@@ -125,13 +125,13 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Made:
-    """An object that code makes of a class."""
+    """An instance that the code creates of a class."""
 
     kind: type
 
 
 def _made_by(kind: object) -> object:
-    """Return what a call of a class surely makes: an object of that very class."""
+    """Return what a call of a class surely creates: an instance of that very class."""
     if not _is(kind, type):
         return _UNKNOWN
     found = cast("Any", kind)
@@ -140,7 +140,7 @@ def _made_by(kind: object) -> object:
 
 
 def _method_of(made: _Made, name: str) -> object:
-    """Return a method of an object that is not there yet; ``_UNKNOWN`` if the object may have another one."""
+    """Return a method of a future instance; ``_UNKNOWN`` if the instance may override it."""
     inits = (vars(each).get("__init__") for each in made.kind.__mro__)
     names = {name, "setattr", "__dict__", "vars"}
     if any(not names.isdisjoint(each.__code__.co_names) for each in inits if isinstance(each, FunctionType)):
@@ -150,12 +150,12 @@ def _method_of(made: _Made, name: str) -> object:
 
 
 def _is(value: object, *kinds: type) -> bool:
-    """Whether a value is of such a type. ``isinstance`` would ask the value for its class, which proxies refuse."""
+    """Whether a value has such a type. ``isinstance`` would read ``__class__``, which proxies may refuse."""
     return issubclass(type(value), kinds)
 
 
 def _attribute(value: object, name: str) -> object:
-    """Return an attribute without running any code; ``_UNKNOWN`` if that cannot be."""
+    """Return an attribute without running code; ``_UNKNOWN`` if that is not possible."""
     if _is(value, _Made):
         return _method_of(cast("_Made", value), name)
     if value is _UNKNOWN or _is(value, *_OPAQUE, _Place):
@@ -164,7 +164,7 @@ def _attribute(value: object, name: str) -> object:
         if _is(value, ModuleType):
             is_plain = (
                 type(value).__getattribute__ is ModuleType.__getattribute__
-            )  # else it may be a lazy import
+            )  # otherwise it may be a lazy import
             return vars(value).get(name, _UNKNOWN) if is_plain else _UNKNOWN
         is_class = _is(value, type)
         kind = cast("type", value if is_class else type(value))
@@ -174,7 +174,7 @@ def _attribute(value: object, name: str) -> object:
         if name in own:
             return own[name]
         found = next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), _UNKNOWN)
-    except Exception:  # it answers for its attributes, and fails
+    except Exception:  # it computes attributes, and fails
         return _UNKNOWN
     if _is(found, staticmethod):
         return cast("staticmethod[..., Any]", found).__func__
@@ -186,7 +186,7 @@ def _attribute(value: object, name: str) -> object:
 
 
 def _place_of(value: object) -> _Place | None:
-    """Return what is called by calling a value; None if it is not surely a function."""
+    """Return the function that a call of a value runs; None if it is not surely a function."""
     owner: object = _UNKNOWN
     if _is(value, _Place):
         return cast("_Place", value)
@@ -205,7 +205,7 @@ def _place_of(value: object) -> _Place | None:
         names = function.__code__.co_freevars
         try:
             return (function.__closure__ or ())[names.index(name)].cell_contents
-        except (ValueError, IndexError):  # there is none, or nothing is in it yet
+        except (ValueError, IndexError):  # there is no cell, or it is empty so far
             return _UNKNOWN
 
     return _Place(function.__code__, function.__globals__, cell, owner)
@@ -232,7 +232,7 @@ def _is_lazy(place: _Place, source: Source, result: Result, deep: int = 0) -> bo
 
 
 def _is_users(code: CodeType, root: CodeType) -> bool:
-    """Whether code is the user's own: of no installed package, or of the one that the root is of."""
+    """Whether code is the user's: outside installed packages, or in the package of the root."""
     file = code.co_filename
     return not is_installed(file) or (
         not is_own_file(file) and os.path.dirname(file) == os.path.dirname(root.co_filename)
@@ -271,10 +271,10 @@ def _kind(called: object) -> str:
 
 
 def unawaited(functions: Iterable[object]) -> list[Unawaited]:
-    """Return the calls that functions, and the user's functions that they name, make and never await.
+    """Return the calls without an await in functions and in the user's functions that they name.
 
     Args:
-        functions: Functions, methods, partials or callable objects. What has no source is passed over.
+        functions: Functions, methods, partials or callable objects. Those without source are skipped.
     """
     found: list[Unawaited] = []
     for each in functions:
@@ -285,9 +285,9 @@ def unawaited(functions: Iterable[object]) -> list[Unawaited]:
 
 
 def _followed(root: _Place) -> Iterator[Unawaited]:
-    """Look through a function and those that it leads to, as far as a quick look does not find them in order."""
+    """Inspect a function and those it leads to, unless a quick check finds nothing."""
     places = _named_by(root)
-    noisy: set[int] = set()  # whose codes may use, or return, a result without an await
+    noisy: set[int] = set()  # code that may use or return a result without an await
     for place, named in places:
         lazy = {name for name, each in named if each is None or each.code.co_flags & _LAZY}
         if lazy and calls_one_of(place.code, place.module, lazy):
@@ -306,7 +306,7 @@ def _followed(root: _Place) -> Iterator[Unawaited]:
 
 
 def _named_by(root: _Place) -> list[tuple[_Place, list[tuple[str, _Place | None]]]]:
-    """Return a function and the user's functions that it leads to, each with those that it names."""
+    """Return a function and the user's functions it leads to, each with those it names."""
     waiting, seen = [root], set[int]()
     found: list[tuple[_Place, list[tuple[str, _Place | None]]]] = []
     while waiting and len(seen) < _MOST_FUNCTIONS:
@@ -321,7 +321,7 @@ def _named_by(root: _Place) -> list[tuple[_Place, list[tuple[str, _Place | None]
 
 
 def _names_in(place: _Place) -> Iterator[tuple[str, _Place | None]]:
-    """Yield the functions that a code may name, itself or in a function within; None for one that makes a task."""
+    """Yield the functions that code may name, itself or in nested code; None for one that creates a task."""
     for each in _functions_within(place.code):
         yield each.co_name, place.inner(each)
     codes = list(with_inner(place.code))
@@ -344,7 +344,7 @@ def _names_in(place: _Place) -> Iterator[tuple[str, _Place | None]]:
 
 
 def _functions_within(code: CodeType) -> Iterator[CodeType]:
-    """Yield the functions that are defined in a code, in comprehensions as well; not those of classes in it."""
+    """Yield the functions nested in code, also in comprehensions, but not in classes."""
     for each in code.co_consts:
         if isinstance(each, CodeType) and each.co_flags & inspect.CO_OPTIMIZED:
             if each.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"):

@@ -1,7 +1,7 @@
 """Copies of data, so that two pieces of code do not share it.
 
-Data are the containers of Python, dataclasses, pydantic models and NumPy's arrays, and what is in them. Everything
-else (a connection, a lock, an object of a class of its own) is known by its identity, and a copy shares it.
+Data means Python's containers, dataclasses, pydantic models and NumPy arrays, and their contents. Other objects (a
+connection, a lock, an instance of a plain class) are shared by a copy.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ UNCHANGING: Final = frozenset(
         type,
     }
 )
-"""Types of which nothing can be changed in place; functions are as they are shared."""
+"""Immutable types. Functions are shared, too."""
 
 
 def are_unchanging(values: Iterable[object]) -> bool:
-    """Whether nothing of some values can be changed in place."""
+    """Return whether all values are immutable."""
     for value in values:  # noqa: SIM110 - each step asks, and ``all`` takes three times as long
         if type(value) not in UNCHANGING:
             return False
@@ -55,7 +55,7 @@ def are_unchanging(values: Iterable[object]) -> bool:
 
 
 def is_data(value: object) -> bool:
-    """Whether a value is one that is copied."""
+    """Return whether a value is data, and so copied."""
     return type(value) in UNCHANGING or _is_kind_of_data(type(value))
 
 
@@ -70,7 +70,7 @@ _DEEPEST: Final = 3
 
 
 def may_hold_objects(value: Any) -> bool:
-    """Whether a list, tuple or dict has items that can be changed in place: quick, since each step asks."""
+    """Return whether a list, tuple or dict has mutable items. Fast, since each step asks."""
     kind = cast("Any", type(value))
     if kind is list or kind is tuple:
         return len(value) <= _MOST_ITEMS and not UNCHANGING.issuperset(map(type, value))
@@ -83,7 +83,7 @@ def objects_in(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, Any
     Args:
         value: Data.
         name: Its own name.
-        depth: How many of these it is in. What is nested deeper than three, or among more than 100, is left out.
+        depth: Its depth of nesting. Values nested deeper than three, or among more than 100, are left out.
     """
     if depth >= _DEEPEST or not may_hold_objects(value):
         return
@@ -96,15 +96,15 @@ def objects_in(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, Any
 
 
 Memo = dict[int, Any]
-"""The copies that are made, by the identity of what they are copies of."""
+"""The copies made so far, by the identity of their originals."""
 
 
 def copied(value: Any, memo: Memo) -> Any:
-    """Return a copy of a value that shares no data with it; the very value if there is nothing to share.
+    """Return a copy of a value that shares no data with it, or the value itself if nothing is shared.
 
     Args:
-        value: Anything.
-        memo: The copies so far. What is the same object twice is the same copy twice.
+        value: Any value.
+        memo: The copies so far. Two references to one object become two references to one copy.
     """
     kind = cast("Any", type(value))
     if kind in UNCHANGING:
@@ -114,15 +114,15 @@ def copied(value: Any, memo: Memo) -> Any:
         return known[1]
     try:
         made = _copier(kind)(value, memo)
-    except Exception:  # its class does not let itself be copied
+    except Exception:  # its class does not support copying
         made = value
-    memo[id(value)] = (value, made)  # the value is kept, so that its id stays its own
+    memo[id(value)] = (value, made)  # keeping the value keeps its id valid
     return made
 
 
 @functools.lru_cache(maxsize=1_024)
 def _copier(kind: Any) -> Callable[[Any, Memo], Any]:
-    """Return what copies the values of a type."""
+    """Return the copy function for a type."""
     if issubclass(kind, dict):
         return _of_dict
     if issubclass(kind, list | deque):
@@ -166,14 +166,14 @@ def _of_array(value: Any, _: Memo) -> Any:
 
 
 def _of_set(value: Any, _: Memo) -> Any:
-    return copy.copy(value)  # what is in a set has a hash, and so does not change
+    return copy.copy(value)  # items of a set are hashable, and so immutable
 
 
 def _of_dict(value: dict[Any, Any], memo: Memo) -> Any:
     made: dict[Any, Any] = value.copy() if type(value) is dict else copy.copy(value)
     if UNCHANGING.issuperset(map(type, value.values())):
         return made
-    memo[id(value)] = (value, made)  # it may be in itself
+    memo[id(value)] = (value, made)  # it may contain itself
     for key, item in value.items():
         if type(item) not in UNCHANGING:
             made[key] = copied(item, memo)
@@ -204,7 +204,7 @@ def _of_model(value: Any, memo: Memo) -> Any:
 
 
 def _of_frozen_model(value: Any, memo: Memo) -> Any:
-    """Return the very value if nothing in it can be changed."""
+    """Return the value itself if nothing in it is mutable."""
     has_more = value.__pydantic_extra__ or value.__pydantic_private__
     if not has_more and UNCHANGING.issuperset(map(type, value.__dict__.values())):
         return value
@@ -212,7 +212,7 @@ def _of_frozen_model(value: Any, memo: Memo) -> Any:
 
 
 def _of_frozen_dataclass(names: Sequence[str], value: Any, memo: Memo) -> Any:
-    """Return the very value if nothing in it can be changed."""
+    """Return the value itself if nothing in it is mutable."""
     held: dict[str, Any] = getattr(value, "__dict__", {})
     is_fixed = all(type(getattr(value, name, value)) in UNCHANGING for name in names)
     if is_fixed and UNCHANGING.issuperset(map(type, held.values())):

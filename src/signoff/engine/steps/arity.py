@@ -1,4 +1,4 @@
-"""Refusing a step that could never be called: no function, or arguments that do not fit."""
+"""Rejects steps that can never be called: no function, or arguments that do not match its signature."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_step(
     """Check that a step's function can be called with these arguments.
 
     Raises:
-        RegistrationError: It is not callable, such as the result of a call, or the arguments do not fit.
+        RegistrationError: It is not callable (such as a call's result), or the arguments do not match.
     """
     if not callable(function):
         if asyncio.iscoroutine(function):
@@ -37,7 +37,7 @@ def check_step(
         return
     try:
         shape = codec.shape_of(function)
-    except (TypeError, ValueError):  # a builtin that Python cannot describe
+    except (TypeError, ValueError):  # a builtin without a signature
         return
     try:
         shape.bind(*args, **(kwargs or {}))
@@ -47,7 +47,7 @@ def check_step(
 
 
 def _fits(function: Callable[..., Any], count: int) -> bool:
-    """Whether a plain function surely takes so many positional arguments: quick, since each step asks."""
+    """Whether a plain function surely accepts this number of positional arguments. Fast, since each step asks."""
     if isinstance(function, MethodType):
         return _fits(function.__func__, count + 1)
     if type(function) is not FunctionType:

@@ -1,4 +1,4 @@
-"""Running one attempt of a step on a worker: async functions on its loop, plain ones in its threads."""
+"""Runs one attempt of a step: async functions on the worker's event loop, plain functions in its threads."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DEFAULT_RETRY = RetryPolicy()
 
 
 class _Speaker:
-    """Has a voice, which is none of its facts."""
+    """Provides the live stream, which is not part of the step's data."""
 
     __slots__ = ("voice",)
     voice: Voice | None
@@ -51,14 +51,14 @@ class _Speaker:
 
 @dataclass(frozen=True, slots=True)
 class StepInfo(_Speaker):
-    """What the code of a step may know of itself.
+    """Information about the running step, for its code.
 
     Attributes:
-        run_id: The run.
+        run_id: The run's id.
         n: The number of the step's call.
         name: The step's name.
-        attempt: Which attempt this is, from 1.
-        idempotency_key: The same at every attempt of this step, for whatever it calls.
+        attempt: The attempt's number, from 1.
+        idempotency_key: A key identical for all attempts of this step, to pass to the services it calls.
     """
 
     run_id: str
@@ -68,16 +68,16 @@ class StepInfo(_Speaker):
     idempotency_key: str
 
     def live(self, text: str, kind: str = "text") -> None:
-        """Say what the step has so far, for whoever follows the run live; may be called from any thread.
+        """Publish intermediate output to observers of the run. Thread-safe.
 
-        It is added to what this attempt has said before. Nothing of it is journaled: it is gone when the attempt ends,
-        and what the step returns is what counts. It never waits, and the step does not fail if it cannot be delivered.
-        What all steps of a process say is written together, about ten times a second; of each the last 65,536
-        characters are kept for readers who come later.
+        The text is added to the attempt's earlier output. It is not journaled and is deleted when the attempt ends;
+        only the step's result is kept. The call never blocks, and the step does not fail if the text cannot be
+        delivered. The output of all steps of a process is written about ten times a second. For late readers, the last
+        65,536 characters of each step are kept.
 
         Args:
-            text: What to add.
-            kind: What it is, if there are several things to tell apart.
+            text: The text to add.
+            kind: A category, if there are several to tell apart.
 
         Example::
 
@@ -90,7 +90,7 @@ class StepInfo(_Speaker):
 
 
 def current_step() -> StepInfo:
-    """Return what the running step may know of itself.
+    """Return information about the running step.
 
     Raises:
         OutsideWorkflow: No step is running here.
@@ -110,22 +110,23 @@ def current_step() -> StepInfo:
 
 @dataclass(slots=True)
 class Attempt:
-    """What came of one attempt: a value with its JSON, or an error."""
+    """The result of one attempt: a value with its JSON, or an error."""
 
     call: StepCall
     number: int
     text: str | None = None
     value: Any = None
     error: Exception | None = None
-    started_at: float = 0.0  # unix seconds; whoever made the attempt says so
-    is_final: bool = False  # it returned what cannot be kept: its effect has happened, and would happen again
+    started_at: float = 0.0  # Unix seconds; set by the caller that runs the attempt
+    # The step returned a value that cannot be stored: a retry would repeat its effect.
+    is_final: bool = False
     waits: list[float | None] | None = field(default=None, repr=False)
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds to wait before the next attempt, or None if there is none. The policy is asked once.
+        """Seconds to wait before the next attempt; None for no further attempt. The retry policy is asked once.
 
-        A policy whose own code fails adds a note to the error: look at this before the error is recorded.
+        A policy whose own code fails adds a note to the error, so read this before the error is recorded.
         """
         if self.waits is None:
             self.waits = [self._wait_by_policy()]
@@ -145,11 +146,11 @@ class Attempt:
 
 
 def create_step_task(call: StepCall, running: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Make the task of an attempt, in a copy of the context of the code that called the step."""
+    """Create the task of an attempt, in a copy of the context of the code that called the step."""
     assert call.context is not None
     context = call.context.copy()
     loop = asyncio.get_running_loop()
-    if sys.version_info >= (3, 12):  # it may end without a turn of the loop
+    if sys.version_info >= (3, 12):  # it may end without a turn of the event loop
         return OwnTask(running, loop=loop, name="signoff step", context=context, eager_start=True)
     return OwnTask(running, loop=loop, name="signoff step", context=context)
 
@@ -159,8 +160,8 @@ def run_attempt(
 ) -> Coroutine[Any, Any, Attempt]:
     """Run attempt ``number`` of a step.
 
-    An error of the step is part of the result. ``CancelledError`` comes through only if this very task was
-    cancelled; a plain function goes on in its thread then, and what it returns is dropped.
+    An error of the step is part of the result. ``CancelledError`` propagates only if this task was cancelled. A plain
+    function then continues in its thread, and its result is dropped.
     """
     if events.subscribers:
         return _run_announced(call, number, threads, pace)
@@ -174,7 +175,7 @@ def _info(call: StepCall, number: int) -> AttemptInfo:
 
 
 async def _run_announced(call: StepCall, number: int, threads: StepThreads, pace: Pace) -> Attempt:
-    """Run an attempt and announce it, in the context in which the step's function is called."""
+    """Run an attempt and announce it, in the context of the step's function."""
     current_attempt.set((call, number))
     info = _info(call, number)
     events.announce(AttemptStarted(info))
@@ -195,7 +196,7 @@ async def _run_announced(call: StepCall, number: int, threads: StepThreads, pace
 
 
 async def _run(call: StepCall, number: int, threads: StepThreads, pace: Pace) -> Attempt:
-    current_attempt.set((call, number))  # in the context of the attempt's task, which begins here
+    current_attempt.set((call, number))  # in the context of the attempt's task, which starts here
     call.refused = None
     task = asyncio.current_task()
     assert task is not None
@@ -208,10 +209,12 @@ async def _run(call: StepCall, number: int, threads: StepThreads, pace: Pace) ->
             and call.given is None
             and call.step_options.timeout is None
         ):
-            value = await call.function(*call.args, **call.kwargs)  # as ``_invoke`` does: most steps
+            # Inlined from `_invoke` for the common case.
+            value = await call.function(*call.args, **call.kwargs)
         else:
             value = await _invoke(call, threads)
-        if pace.is_behind and call.step_options.effect != "once":  # whose outcome no cancellation may lose
+        # An outcome that a cancellation must not lose.
+        if pace.is_behind and call.step_options.effect != "once":
             await pace.turn()
         began = pace.time()
         attempt = _attempt_with(call, number, value)
@@ -235,15 +238,15 @@ async def _run(call: StepCall, number: int, threads: StepThreads, pace: Pace) ->
         return Attempt(call, number, error=as_failure(f"step {call.name!r}", error))
     finally:
         if getattr(call, "task", None) is task:
-            del call.task  # whose result refers to the call
+            del call.task  # its result refers to the call
 
 
 def _attempt_with(call: StepCall, number: int, value: Any) -> Attempt:
-    """Return what came of an attempt that returned. A value that cannot be kept is not tried for again."""
+    """Return the attempt for a returned value. A value that cannot be stored is not retried."""
     if call.refused is not None:
         return Attempt(call, number, error=call.refused)
     options = call.step_options
-    limit = codec.MAX_BYTES if options.durable else sys.maxsize  # only what is journaled has a limit
+    limit = codec.MAX_BYTES if options.durable else sys.maxsize  # only journaled values have a limit
     path = f"result of step {call.name!r}"
     try:
         text, value = codec.normalize(value, options.returns, path=path, limit=limit)
@@ -289,9 +292,10 @@ async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:
 
     if seconds is None:
         outcome = threads.run_step(what, work, None, waited)
-        if outcome.done():  # from Python 3.14 on; callbacks that its thread has sent to the loop come first
+        if outcome.done():  # since Python 3.14; callbacks that its thread has sent to the loop come first
             if not outcome.cancelled():
-                outcome.exception()  # else asyncio logs it as never retrieved, if this attempt is cancelled now
+                # Otherwise asyncio logs it as never retrieved if this attempt is cancelled now.
+                outcome.exception()
             await asyncio.sleep(0)
         return await _with_rest(outcome)
     loop = asyncio.get_running_loop()
@@ -303,7 +307,7 @@ async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:
         waited,
     )
     try:
-        await begun  # its time begins when it has a thread
+        await begun  # its timeout starts once it has a thread
     except asyncio.CancelledError:
         outcome.cancel()
         raise
@@ -311,7 +315,7 @@ async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:
 
 
 def _note_wait(call: StepCall, seconds: float) -> None:
-    """Note that an attempt had to wait for a thread: that time is not counted in it."""
+    """Note how long an attempt waited for a thread. That time does not count as its duration."""
     call.thread_wait = seconds
     if events.subscribers:
         events.announce(ThreadAwaited(_info(call, call.attempt), seconds))
@@ -323,7 +327,7 @@ def _begin(begun: asyncio.Future[None]) -> None:
 
 
 async def _with_rest(outcome: Awaitable[Any]) -> Any:
-    """Return what a plain function returned, and what came of it if it returned an awaitable."""
+    """Return the result of a plain function; await it if it is awaitable."""
     value = await outcome
     return await value if inspect.isawaitable(value) else value
 
@@ -338,7 +342,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
 def _invoke_plain(name: str, given: Given) -> Any:
     try:
         return given.function(*given.args, **given.kwargs)
-    except StopIteration as error:  # which no future can carry
+    except StopIteration as error:  # futures cannot carry StopIteration
         raise RuntimeError(f"step {name!r} raised StopIteration") from error
     except Exception:
         raise

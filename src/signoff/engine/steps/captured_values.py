@@ -1,9 +1,9 @@
-"""What a step's function brings along besides its arguments.
+"""Values that a step's function captures besides its arguments.
 
-``lambda: pay(order)`` has the ``order`` of the code around it, ``order.pay`` its ``self``, and the function that
-``payer(order)`` returns the ``order`` of ``payer``. A replay compares all of these as it compares arguments. Of the
-variables of a run's own code a step gets copies. The rest is shared: another object of the same class may be a client
-that the whole process has, and what the process has is not compared.
+``lambda: pay(order)`` captures the ``order`` of the enclosing code, ``order.pay`` its ``self``, and the function that
+``payer(order)`` returns the ``order`` of ``payer``. Replay compares all of these like arguments. A step gets copies of
+variables of the run's own code. The rest is shared: another object may be a client of the whole process, and the
+process's objects are not compared.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ Function = Callable[..., Any]
 
 _MOST_KNOWN: Final = 4_096
 _MOST_ITEMS: Final = 100
-"""How many items a container has at most that is compared: code may collect what its steps return."""
+"""The maximum number of items of a compared container: code may collect the results of its steps."""
 
 _NONE: Final = frozenset[str]()
 
 SCALARS: Final = UNCHANGING - {type, FunctionType, types.BuiltinFunctionType}
-"""Types of values that surely have a stable form and nothing that could be changed in place."""
+"""Immutable types whose values surely have a stable form."""
 
 WITH_CODE: Final = (FunctionType, types.MethodType, functools.partial)
 _SIZED: Final = (list, tuple, set, frozenset, dict)
 _WITHOUT_TEXT: Final = (type, FunctionType)
 
 _MOST_LOOKS: Final = 10
-"""How often objects of a kind are looked for in the process, and not found: looking takes a tenth of a second."""
+"""The maximum number of failed searches for objects of one kind: a search takes a tenth of a second."""
 
 _services: WeakSet[type] = WeakSet()
-"""Classes of which an object had no stable form, such as clients: reading them to their ends takes long."""
+"""Classes with an object without a stable form, such as clients: reading these completely takes long."""
 
 _warned: set[str] = set()
 _run_made: Counter[str] = Counter()
 
-# By identity: two functions of different files may have equal code. The code is kept, so that its id stays its own.
-# Beside its variables it says whether the function itself is made by code of the run.
+# By identity, since equal code in different files differs. Keeping the code object keeps its id valid. Besides the
+# variables it records whether the run's code creates the function itself.
 _owned: dict[int, tuple[CodeType, frozenset[str], bool]] = {}
 
 
 class Held(NamedTuple):
-    """A value that a function brings along.
+    """A captured value.
 
     Attributes:
-        name: Its name: the variable's, ``self``, or such as ``pay.order`` for one of a function that it closes over.
+        name: Its name: the variable's, ``self``, or such as ``pay.order`` for a value captured by a captured function.
         value: The value.
-        holder: The function whose variable it is; of ``self``, the object.
+        holder: The function whose variable it is; for ``self``, the object.
         is_copied: Whether a step gets a copy of it.
     """
 
@@ -71,16 +71,16 @@ class Held(NamedTuple):
     is_copied: bool
 
 
-# Functions of modules that close over something, such as those that a decorator has made.
+# Module-level functions with a closure, such as those made by a decorator.
 _global_functions: WeakSet[FunctionType] = WeakSet()
 
 
 def note_variables(function: Function, codes: Callable[[], Sequence[CodeType]]) -> None:
-    """Find out which variables of a function are those of a run's code.
+    """Determine which variables of a function belong to a run's code.
 
     Args:
         function: The function of a step.
-        codes: Returns the run's code: what is running, from the innermost outwards, and the workflow's.
+        codes: Returns the run's code objects: the running ones, the innermost first, and the workflow's.
     """
     plain = _plain_function(function)
     if plain is None or _stands_alone(plain) or not (plain.__closure__ or _is_local(plain)):
@@ -96,7 +96,7 @@ def note_variables(function: Function, codes: Callable[[], Sequence[CodeType]]) 
     for cell in plain.__closure__ or ():
         try:
             value = cell.cell_contents
-        except ValueError:  # nothing is in it yet
+        except ValueError:  # the cell is empty so far
             continue
         if not isinstance(value, WITH_CODE):
             continue
@@ -106,11 +106,11 @@ def note_variables(function: Function, codes: Callable[[], Sequence[CodeType]]) 
 
 
 def own_values(function: Function) -> tuple[Any, ...] | None:
-    """Return the values of the variables that a function closes over, if all are surely the run's and unchanging.
+    """Return the closed-over values of a function, if all surely belong to the run and are immutable.
 
     Returns:
-        The values, in the order of ``co_freevars``; None if there is anything else to it, such as a list, a function,
-        a variable of the code that made the workflow, or a default. Most functions that runs define are such.
+        The values, in the order of ``co_freevars``. None if any is different, such as a list, a function, a variable of
+        the code that made the workflow, or a default. Most functions that runs define have values.
     """
     if type(function) is not FunctionType or function.__closure__ is None:
         return None
@@ -127,29 +127,29 @@ def own_values(function: Function) -> tuple[Any, ...] | None:
             if type(value) not in SCALARS:
                 return None
             values.append(value)
-    except ValueError:  # nothing is in it yet
+    except ValueError:  # the cell is empty so far
         return None
     return tuple(values)
 
 
 def with_values(function: FunctionType, values: Iterable[object]) -> FunctionType:
-    """Return a function with variables of its own, which have these values."""
+    """Return a copy of a function with its own variables, set to these values."""
     return _remade(function, tuple(map(types.CellType, values)), None, None)
 
 
 def changed_values(function: FunctionType, values: tuple[Any, ...]) -> bool:
-    """Whether a function of ``with_values`` has changed a variable."""
+    """Return whether a function made by ``with_values`` has changed a variable."""
     for cell, value in zip(function.__closure__ or (), values, strict=True):
         try:
             if cell.cell_contents is not value:
                 return True
-        except ValueError:  # it has deleted it
+        except ValueError:  # it was deleted
             return True
     return False
 
 
 def captured_texts(function: Function) -> dict[str, str]:
-    """Return the texts of what a function brings along, by name; of functions their identities."""
+    """Return the texts of captured values by name; for functions, their identities."""
     if brings_nothing(function):
         return {}
     values = own_values(function)
@@ -160,12 +160,12 @@ def captured_texts(function: Function) -> dict[str, str]:
 
 
 def argument_captures(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, str]:
-    """Return the texts of what the functions among the arguments of a step bring along: ``work.order`` and such.
+    """Return the texts of values captured by functions among a step's arguments, such as ``work.order``.
 
     Args:
         function: The function of the step.
-        args: Its arguments by position.
-        kwargs: Its arguments by name.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
     """
     return _texts_of(_held_by_arguments(function, args, kwargs))
 
@@ -180,7 +180,7 @@ def _texts_of(held: Iterable[Held]) -> dict[str, str]:
 
 
 def brings_nothing(function: Function) -> bool:
-    """Whether a function surely brings nothing along that is compared: one of a module, or a method of a service."""
+    """Return whether a function surely captures nothing to compare: a module's function, or a service's method."""
     if isinstance(function, types.MethodType):
         plain, bound = function.__func__, function.__self__
         return (
@@ -192,7 +192,7 @@ def brings_nothing(function: Function) -> bool:
 
 
 def shared_texts(function: Function) -> dict[str, str]:
-    """Return the texts of what a function brings along and shares with the code of the run, by name."""
+    """Return the texts of captured values that the function shares with the run's code, by name."""
     if brings_nothing(function) or own_values(function) is not None:
         return {}
     found: dict[str, str] = {}
@@ -200,7 +200,7 @@ def shared_texts(function: Function) -> dict[str, str]:
         if held.is_copied:
             if type(held.value) in UNCHANGING or is_data(held.value):
                 continue
-            text = object_text(held.value)  # no data, and so the very object
+            text = object_text(held.value)  # not data, and so the very object
         else:
             text = _text_of(held)
         if text is not None:
@@ -209,7 +209,7 @@ def shared_texts(function: Function) -> dict[str, str]:
 
 
 def object_text(value: object) -> str | None:
-    """Return the text of an object's state; None if it has no stable form, is large, a type, or one of the process."""
+    """Return the text of an object's state; None if it has no stable form, is large, a type, or the process's."""
     kind = type(value)
     if kind in _services:
         return None
@@ -220,22 +220,22 @@ def object_text(value: object) -> str | None:
 
 
 def is_of_process(value: object, roots: Sequence[object]) -> bool:
-    """Whether an object is one of the process.
+    """Return whether an object belongs to the process.
 
     Args:
         value: The object.
-        roots: What the process has, besides modules.
+        roots: Objects of the process, besides modules.
     """
     return _is_of_process(Held("self", value, value, False), None, roots)
 
 
 def warn_of_unstable_self(step: str, function: Function, roots: Sequence[object]) -> None:
-    """Warn once of a method whose object a replay cannot compare, unless that is one of the process.
+    """Warn once about a method whose object replay cannot compare, unless the object belongs to the process.
 
     Args:
         step: The step's name.
         function: The function of the step.
-        roots: What the process has, besides modules.
+        roots: Objects of the process, besides modules.
     """
     about = getattr(function, "__qualname__", type(function).__qualname__)
     if about in _warned or len(_warned) >= _MOST_KNOWN:
@@ -249,8 +249,8 @@ def warn_of_unstable_self(step: str, function: Function, roots: Sequence[object]
             _warned.add(about)
             if not _is_of_process(held, None, roots):
                 log.warning(
-                    "step %r: the object that %s belongs to is left out of what a replay compares: %s has no stable "
-                    "form. Pass data as arguments, or say with compare= what to compare",
+                    "step %r: replay does not compare the object that %s belongs to: %s has no stable "
+                    "form. Pass data as arguments, or pass compare=",
                     step,
                     about,
                     unstable.kind,
@@ -265,18 +265,18 @@ def is_process_wide(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] = MappingProxyType({}),
 ) -> bool:
-    """Whether values that a function brings along are those of the process, which a replay does not compare.
+    """Return whether captured values belong to the process, so that replay does not compare them.
 
-    An object is another one after all if some object of its kind looks as the journal has it: any of its class or, of
-    lists and other containers, one that is held by what holds it.
+    An object is different after all if another object of its kind matches the journal: one of its class or, for
+    containers, one held by the same holder.
 
     Args:
         function: The function of a step.
         names: The names of the values.
-        recorded: What the journal has under these names.
-        roots: What the process has, besides modules.
-        args: The arguments of the step by position: functions among them bring values along, too.
-        kwargs: Its arguments by name.
+        recorded: The recorded values by name.
+        roots: Objects of the process, besides modules.
+        args: The positional arguments of the step: functions among them capture values, too.
+        kwargs: Its keyword arguments.
     """
     brought = [*_held(function, "", set()), *_held_by_arguments(function, args, kwargs)]
     held = {each.name: each for each in brought}
@@ -293,7 +293,7 @@ def _is_of_process(held: Held, recorded: object, roots: Sequence[object]) -> boo
     found, others, containers = process_wide_objects.find(wanted, roots, is_like)
     if (
         type(kind) in process_wide_objects.CONTAINERS
-    ):  # any list of one item is of its kind: there are thousands
+    ):  # every list of one item is of its kind, and there are thousands
         others = process_wide_objects.beside(kind, others, containers)
     if not found or any(_looks_like(each, held.name, recorded) for each in others):
         _run_made[about] += 1
@@ -304,7 +304,7 @@ def _is_of_process(held: Held, recorded: object, roots: Sequence[object]) -> boo
 
 
 def _is_like(one: Any, other: Any) -> bool:
-    """Whether two objects are of one kind: of a class, made by the same function, or containers of the same size."""
+    """Whether two objects are of one kind: of one class, made by one function, or containers of one size."""
     if type(one) is not type(other) or one is other:
         return False
     if isinstance(one, FunctionType):
@@ -315,7 +315,7 @@ def _is_like(one: Any, other: Any) -> bool:
 
 
 def _looks_like(other: object, name: str, recorded: object) -> bool:
-    """Whether another object of a kind has what the journal has under a name."""
+    """Whether another object of a kind matches the recorded value of a name."""
     last = name.rpartition(".")[2]
     found = [Held(last, other, other, False)]
     if isinstance(other, FunctionType):
@@ -333,7 +333,7 @@ def _is_data(value: object) -> bool:
 
 
 def detached(function: Function, memo: Memo) -> Function:
-    """Return a function that shares no data with the run's code: it has copies of the variables that it closes over.
+    """Return a function that shares no data with the run's code: it has copies of the closed-over variables.
 
     Args:
         function: The function of a step.
@@ -357,11 +357,11 @@ def detached(function: Function, memo: Memo) -> Function:
 
 
 def changed_variables(function: Function, before: Function) -> list[str]:
-    """Name the variables of a detached function that it has changed.
+    """Return the names of variables that a detached function has changed.
 
     Args:
-        function: The function, after it was called.
-        before: One that was detached in the same way, and was not called.
+        function: The function, after its call.
+        before: A function detached in the same way and not called.
     """
     return list(_changed_variables(function, before, set()))
 
@@ -386,17 +386,17 @@ def _changed_variables(function: Function, before: Function | None, seen: set[in
 
 
 def is_equal(one: object, other: object) -> bool:
-    """Whether a value is as its copy; True where nothing can say."""
+    """Return whether a value equals its copy; True if neither can tell."""
     try:
         if one is other or bool(one == other):
             return True
-        return state_text(one) == state_text(other)  # a class without ``__eq__``, or NaN
-    except Exception:  # a class that cannot say
+        return state_text(one) == state_text(other)  # a class without `__eq__`, or NaN
+    except Exception:  # a class whose comparison fails
         return True
 
 
 def line_of(function: Function) -> str:
-    """Return where a function begins, or an empty text."""
+    """Return the line at which a function begins, or an empty text."""
     plain = _plain_function(function) or getattr(type(function), "__call__", None)  # noqa: B004
     code = getattr(plain, "__code__", None)
     return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
@@ -429,7 +429,7 @@ def _remade(
     defaults: tuple[Any, ...] | None,
     named: dict[str, Any] | None,
 ) -> FunctionType:
-    """Return a function that is as another one but for its variables and defaults."""
+    """Return a copy of a function with other variables and defaults."""
     made = FunctionType(function.__code__, function.__globals__, function.__name__, defaults, cells)
     made.__kwdefaults__ = cast("Any", named)
     made.__qualname__, made.__module__, made.__doc__ = (
@@ -437,7 +437,8 @@ def _remade(
         function.__module__,
         function.__doc__,
     )
-    annotate: Any = getattr(function, "__annotate__", None)  # from Python 3.14 on, what makes them when asked
+    # Since Python 3.14, the function that computes them.
+    annotate: Any = getattr(function, "__annotate__", None)
     if annotate is None:
         made.__annotations__ = function.__annotations__
     else:
@@ -448,11 +449,11 @@ def _remade(
 
 
 def _held(function: object, prefix: str, seen: set[int]) -> Iterator[Held]:
-    """Yield what a callable brings along, and what the callables do that it closes over."""
+    """Yield the values that a callable captures, and those of the callables it closes over."""
     while isinstance(function, functools.partial):
         made = cast("functools.partial[Any]", function)
         function = made.func
-        if prefix:  # else these are arguments of the step
+        if prefix:  # otherwise these are arguments of the step
             arguments = {**{str(index): each for index, each in enumerate(made.args)}, **made.keywords}
             for name, value in arguments.items():
                 yield Held(prefix + name, value, made, False)
@@ -470,9 +471,9 @@ def _held(function: object, prefix: str, seen: set[int]) -> Iterator[Held]:
     elif isinstance(function, types.BuiltinFunctionType | types.MethodWrapperType):
         bound = cast("object", function.__self__)
     elif (wrapped := getattr(function, "__dict__", {}).get("__wrapped__")) is not None:
-        yield from _held(wrapped, prefix, seen)  # such as in what functools.cache makes
+        yield from _held(wrapped, prefix, seen)  # such as the wrapper of functools.cache
     elif issubclass(type(function), GETTERS) or not of_library(type(function)):
-        bound = function  # an object that can be called
+        bound = function  # a callable object
     if bound is not None and not isinstance(bound, types.ModuleType | type):
         yield Held(f"{prefix}self", bound, bound, False)
 
@@ -497,7 +498,7 @@ def _held_by_function(function: FunctionType, prefix: str, seen: set[int]) -> It
             yield Held(prefix + name, value, function, is_own)
     for name, value in _cells(function):
         if is_own and name not in _owned_by(function):
-            continue  # of the code that made the workflow
+            continue  # belongs to the code that made the workflow
         if callable(value):
             if type(cast("object", value)) in FUNCTIONS:
                 yield Held(prefix + name, value, function, is_own)
@@ -518,7 +519,7 @@ def _is_global(function: FunctionType) -> bool:
 
 
 def _text_of(held: Held) -> str | None:
-    """Return the text of data that is not large; None for the rest."""
+    """Return the text of small data; None for other values."""
     value = held.value
     kind = cast("Any", type(value))
     if kind not in UNCHANGING and issubclass(kind, _SIZED) and len(cast("Any", value)) > _MOST_ITEMS:
@@ -534,7 +535,7 @@ def _text_of(held: Held) -> str | None:
 
 
 def _plain_function(function: object) -> FunctionType | None:
-    """Return the function of a partial, or of a method."""
+    """Return the function of a partial or method."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     if isinstance(function, types.MethodType):
@@ -554,14 +555,14 @@ def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents
-        except ValueError:  # nothing is in it yet
+        except ValueError:  # the cell is empty so far
             continue
 
 
 def _stands_alone(function: FunctionType) -> bool:
-    """Whether a function surely has nothing of the code around it.
+    """Whether a function surely uses nothing of enclosing code.
 
-    This reads nothing that CPython announces to audit hooks, such as ``__code__``: each step asks.
+    This reads no attribute that raises an audit event, such as ``__code__``, since each step asks.
     """
     return function.__closure__ is None and "<locals>" not in function.__qualname__
 
@@ -571,7 +572,7 @@ def _is_local(function: FunctionType) -> bool:
 
 
 def _has_own_defaults(function: FunctionType) -> bool:
-    """Whether a function has defaults that code of the run has given it."""
+    """Whether a function has defaults set by the run's code."""
     known = _owned.get(id(function.__code__))
     return known is not None and known[2] and _is_local(function)
 
@@ -582,7 +583,7 @@ def _owned_by(function: FunctionType) -> frozenset[str]:
 
 
 def _names_of(code: CodeType, paths: Sequence[Sequence[CodeType]]) -> Iterator[str]:
-    """Name the variables of a function that belong to code around it, which is the run's."""
+    """Yield the names of a function's variables that belong to enclosing code of the run."""
     for path in paths:
         for name in code.co_freevars:
             if any(name in outer.co_cellvars for outer in _passing(path, name)):
@@ -590,7 +591,7 @@ def _names_of(code: CodeType, paths: Sequence[Sequence[CodeType]]) -> Iterator[s
 
 
 def _passing(path: Sequence[CodeType], name: str) -> Iterator[CodeType]:
-    """Return the codes around a function through which it gets a variable, from the innermost outwards."""
+    """Yield the enclosing code through which a function gets a variable, the innermost first."""
     for outer in reversed(path):
         yield outer
         if name not in outer.co_freevars:
@@ -598,7 +599,7 @@ def _passing(path: Sequence[CodeType], name: str) -> Iterator[CodeType]:
 
 
 def _path(root: CodeType, code: CodeType) -> list[CodeType]:
-    """Return the codes in which a code is nested, from ``root`` on; empty if it is not in there."""
+    """Return the code in which a code object is nested, from ``root`` on; empty if it is not nested in it."""
     for each in root.co_consts:
         if each is code:
             return [root]

@@ -1,4 +1,4 @@
-"""The log line of an attempt that failed: a slow run should show its retries."""
+"""Logs failed attempts, so that a slow run shows its retries."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ log = own_logger("signoff.worker")
 
 
 def log_failed_attempt(what: str, run: Run, attempt: int, error: BaseException, wait: float | None) -> None:
-    """Log an attempt that failed.
+    """Log a failed attempt.
 
     Args:
-        what: What was tried, such as ``step 'pay'``.
-        run: The run that it belongs to.
-        attempt: Its number, from 1.
-        error: What it failed with.
-        wait: Seconds until the next attempt; None: there is none.
+        what: The subject, such as ``step 'pay'``.
+        run: The run.
+        attempt: The attempt's number, from 1.
+        error: The error.
+        wait: Seconds until the next attempt; None for no further attempt.
     """
     log.warning(
         "%s of run %s failed in attempt %d: %.500s; %s",
@@ -26,6 +26,6 @@ def log_failed_attempt(what: str, run: Run, attempt: int, error: BaseException, 
         run.id,
         attempt,
         error if texts_are_hidden() else f"{type(error).__name__}: {text_of(error)}",
-        "it is not tried again" if wait is None else f"next attempt in {wait:.1f} s",
+        "no further attempt" if wait is None else f"next attempt in {wait:.1f} s",
         extra=fields_of(run),
     )

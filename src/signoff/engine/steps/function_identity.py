@@ -1,8 +1,8 @@
-"""The functions that steps call, as the journal names them: a replay notices another function in their place.
+"""Identities of step functions in the journal, by which replay detects another function.
 
-A function is named by its module and its qualified name. Lambdas of one function have one name, so a digest of their
-code goes with it. Names and code change with deploys, so a changed name alone is not enough: it is another function if
-the one that the journal names is still there, and the run's code does not simply name another in its place.
+A function is identified by its module and qualified name. Lambdas of one function share a name, so a digest of their
+code is added. Names and code change with deploys, so a changed identity alone is not a difference. It is one if the
+recorded function still exists and the run's code does not name another one in its place.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from signoff.codec import error_attributes
 from signoff.engine.steps import process_wide_objects
 
 FUNCTION: Final = "$function"
-"""The key of what stands for a function in the inputs of a call."""
+"""The key that marks a function in the inputs of a call."""
 
 PART: Final = "function"
-"""The part of a step's inputs that names its function."""
+"""The part of a step's inputs that identifies its function."""
 
 _LAMBDA: Final = "<lambda>"
 _LOCALS: Final = ".<locals>."
@@ -37,35 +37,35 @@ _METHODS: Final = (types.MethodType, types.BuiltinFunctionType, types.MethodWrap
 
 _paths: WeakKeyDictionary[type, str] = WeakKeyDictionary()
 
-# By identity, as equal code of different files is not the same. The code is kept, so that its id stays its own.
+# By identity, since equal code in different files differs. Keeping the code object keeps its id valid.
 _lambdas: dict[int, tuple[CodeType, str]] = {}
 
 
 def identity_of(function: object) -> str | None:
-    """Name a function: ``module:qualname``, and of a lambda a digest of its code; None if it has no name.
+    """Return a function's identity: ``module:qualname``, for a lambda with a digest of its code; None without a name.
 
-    Of a method it is the class of its object and the method's name, of another callable object its class.
+    A method is identified by its object's class and its name, another callable object by its class.
     """
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     try:
         return _identity(function)
-    except Exception:  # its class answers for its attributes, and fails
+    except Exception:  # its class computes attributes, and fails
         return None
 
 
 def function_text(function: object) -> str:
-    """Return the JSON text that stands for a function, or a class, among the inputs of a call."""
+    """Return the JSON text that represents a function or class in the inputs of a call."""
     return f'{{"{FUNCTION}":{json.dumps(identity_of(function))}}}'
 
 
 def home_of(function: object) -> str:
-    """Return the module of a workflow's function. A step that has the name of one of its functions calls that one."""
+    """Return the module of a workflow's function. A step named after one of its functions calls that function."""
     return (identity_of(function) or "").partition(":")[0]
 
 
 def swapped(recorded: object, issued: object) -> Iterator[tuple[str, str]]:
-    """Yield the functions in which two inputs differ, as the journal and the code have them."""
+    """Yield the functions in which two inputs differ, as recorded and current identities."""
     if isinstance(recorded, dict) and isinstance(issued, dict):
         was, now = cast("dict[str, Any]", recorded), cast("dict[str, Any]", issued)
         if FUNCTION in was and FUNCTION in now:
@@ -80,12 +80,12 @@ def swapped(recorded: object, issued: object) -> Iterator[tuple[str, str]]:
 
 
 def is_swap(was: str, now: str, codes: Sequence[CodeType]) -> bool:
-    """Whether a run calls one function in place of another, and no deploy has simply put it there.
+    """Return whether a run calls another function although no deploy has replaced the recorded one.
 
     Args:
-        was: The identity of the function that the journal has.
-        now: That of the function that is called.
-        codes: The code of the run.
+        was: The recorded identity.
+        now: The identity of the function that is called.
+        codes: The run's code objects.
     """
     if not _is_here(was, codes):
         return False
@@ -98,7 +98,7 @@ def is_swap(was: str, now: str, codes: Sequence[CodeType]) -> bool:
 
 
 def wraps(function: object, was: str) -> bool:
-    """Whether a function calls another one, which it closes over or names, as ``lambda: pay(order)`` does ``pay``."""
+    """Return whether a function uses another one by closure or name, as ``lambda: pay(order)`` uses ``pay``."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     if not isinstance(function, FunctionType):
@@ -109,20 +109,20 @@ def wraps(function: object, was: str) -> bool:
         try:
             if identity_of(cell.cell_contents) == was:
                 return True
-        except ValueError:  # nothing is in it yet
+        except ValueError:  # the cell is empty so far
             continue
     return False
 
 
 def is_setting(was: str, function: object, roots: Sequence[object]) -> bool:
-    """Whether a method's object belongs to the process, which has none of the class that the journal names.
+    """Return whether a method's object belongs to the process, and the process has none of the recorded class.
 
-    Such a process has another client than the one before, as its settings say, and means that one.
+    Then the process was configured with another client, and uses that one.
 
     Args:
-        was: The identity of the method that the journal has, or of the object that was called.
-        function: The method, or the object that is called.
-        roots: What the process has, besides modules.
+        was: The recorded identity of the method or callable object.
+        function: The current method or callable object.
+        roots: Objects of the process, besides modules.
     """
     bound = getattr(function, "__self__", None) if isinstance(function, _METHODS) else function
     if bound is None or isinstance(bound, type | types.ModuleType | FunctionType):
@@ -167,7 +167,7 @@ def _digest(code: CodeType) -> str:
 
 
 def _shape(value: object) -> object:
-    """Return what tells the code of lambdas apart, the same in every process of one version of Python."""
+    """Return a value that distinguishes the code of lambdas, identical in all processes of one Python version."""
     if isinstance(value, CodeType):
         held = [_shape(each) for each in value.co_consts]
         return (
@@ -184,7 +184,7 @@ def _shape(value: object) -> object:
 
 
 def _is_here(was: str, codes: Sequence[CodeType]) -> bool:
-    """Whether the function that the journal names is still a part of the code at hand."""
+    """Whether the recorded function still exists."""
     path, _, digest = was.partition("#")
     module, _, qualname = path.partition(":")
     if digest:
@@ -193,7 +193,7 @@ def _is_here(was: str, codes: Sequence[CodeType]) -> bool:
     if _LOCALS in qualname:
         return any(each.co_qualname == qualname for each in _codes_of(module, qualname, codes))
     found = error_attributes.find(path)
-    if found is None:  # a method that its class has from another one
+    if found is None:  # a method inherited from another class
         owner, _, name = path.rpartition(".")
         kind = error_attributes.find(owner) if ":" in owner else None
         return isinstance(kind, type) and callable(getattr(kind, name, None))
@@ -203,7 +203,7 @@ def _is_here(was: str, codes: Sequence[CodeType]) -> bool:
 
 
 def _codes_of(module: str, qualname: str, codes: Sequence[CodeType]) -> Iterator[CodeType]:
-    """Yield the code in which a function without a place of its own may be, with all that is nested in it."""
+    """Yield the code objects that may contain a local function, with all nested code."""
     seen: set[int] = set()
     outer = error_attributes.find(f"{module}:{qualname.partition(_LOCALS)[0]}")
     held = [outer] if outer is not None else _held_by(sys.modules.get(module))
@@ -216,7 +216,7 @@ def _codes_of(module: str, qualname: str, codes: Sequence[CodeType]) -> Iterator
 
 
 def _held_by(module: types.ModuleType | None) -> Iterator[object]:
-    """Yield what a module has, and what is in its dicts, lists and tuples."""
+    """Yield the attributes of a module, and the items of its dicts, lists and tuples."""
     for value in list(vars(module).values()) if module is not None else ():
         if isinstance(value, Mapping):
             yield from list(cast("Mapping[Any, object]", value).values())
@@ -249,7 +249,7 @@ def _names_of(code: CodeType) -> Iterator[str]:
 
 
 def _is_meant(identity: str, words: set[str], mentioned: set[str], codes: Sequence[CodeType]) -> bool:
-    """Whether code names a function by a word that the other one does not have or, of a lambda, has it in itself."""
+    """Whether code names a function by a word that the other one lacks, or contains it as a lambda."""
     path, _, digest = identity.partition("#")
     if not digest:
         return bool(words & mentioned)

@@ -1,4 +1,4 @@
-"""What a step speaks with while it runs, as the step sees it."""
+"""The live stream of a step's attempt, as the step uses it."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ if TYPE_CHECKING:
 
 
 class Voice(Protocol):
-    """What one attempt at a step speaks with."""
+    """The live stream of one attempt at a step."""
 
     def say(self, text: str, kind: str) -> None:
-        """Say something. From any thread."""
+        """Add text. Thread-safe."""
         ...
 
     async def was_heard(self) -> bool:
-        """Whether anything was written, of one that is silent; returns when nothing of it is being written any more."""
+        """Wait for pending writes of a closed stream. Returns whether any text was written."""
         ...
 
 
 class Speech(Protocol):
-    """What gives steps a voice."""
+    """Opens and closes the live streams of steps."""
 
     def voice(self, call: StepCall, attempt: int) -> Voice | None:
-        """Return the voice of an attempt; None if it has ended. From any thread."""
+        """Return the live stream of an attempt, or None if the attempt has ended. Thread-safe."""
         ...
 
     def hush(self, call: StepCall) -> Voice | None:
-        """Silence the attempt that was made. Returns its voice, if it had one."""
+        """Close the attempt's live stream and return it, if one was opened."""
         ...

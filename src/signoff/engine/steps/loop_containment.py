@@ -1,4 +1,4 @@
-"""Contains what steps do to their worker's loop: ``SystemExit`` in a task, or ``loop.stop()``, ends the step alone."""
+"""Protects a worker's event loop from its steps: ``SystemExit`` in a task or ``loop.stop()`` ends only the step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = own_logger("signoff.worker")
 
 
 async def let_begin() -> None:
-    """Have tasks begin that the step which runs here has made, so that it is known of each how it begins."""
+    """Let the tasks created by the running step begin, so that it is known how each begins."""
     attempt = current_attempt.get(None)
     if attempt is not None and attempt[0].has_tasks:
         await asyncio.sleep(0)
@@ -36,17 +36,17 @@ _REFUSED: Final = (
     "shutdown_default_executor",
     "stop",
 )
-"""Methods of a loop that would end or change it for all that runs there."""
+"""Methods that would end or change an event loop for everything on it."""
 
 
 class Containment:
-    """Has steps end nothing but themselves on a loop, while workers run there.
+    """Limits the effect of steps on an event loop while workers run on it.
 
-    The tasks that they make keep what they raise, a callback that would end the process fails its step, and
-    ``loop.stop()`` and the like fail the step that calls them.
+    Tasks created by steps keep the exceptions they raise. A callback that would end the process fails its step, and so
+    do calls of ``loop.stop()`` and the like.
 
     Attributes:
-        ended_by: What has ended the loop, if it is not what the process's owner wanted.
+        ended_by: The error that ended the loop, unless the process's owner asked for it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -68,12 +68,12 @@ class Containment:
         self._replaced: dict[str, Any] = {}
         for name in _REFUSED:
             method = self._refusing(name, getattr(loop, name, None))
-            with contextlib.suppress(AttributeError):  # of a loop whose methods cannot be replaced
+            with contextlib.suppress(AttributeError):  # a loop whose methods cannot be replaced
                 setattr(loop, name, method)
                 self._replaced[name] = method
 
     def end(self) -> bool:
-        """End, for one worker. Returns whether that was the last."""
+        """End, for one worker. Returns whether it was the last."""
         self._workers -= 1
         if self._workers:
             return False
@@ -97,7 +97,7 @@ class Containment:
         return refusing
 
     def _contain(self, error: BaseException, context: Context | None) -> bool:
-        """Fail the step whose callback raised ``error``. Returns False if none did so: the loop ends."""
+        """Fail the step whose callback raised ``error``. Returns False if it was not a step's: the loop ends."""
         attempt = None if context is None else context.get(current_attempt)
         if attempt is None or not isinstance(error, SystemExit | KeyboardInterrupt) or is_stop(error):
             if not is_asked_for(error):
@@ -121,18 +121,18 @@ _containments: dict[asyncio.AbstractEventLoop, Containment] = {}
 
 @contextmanager
 def contained(loop: asyncio.AbstractEventLoop) -> Generator[Containment]:
-    """Contain what steps do to a loop, while a worker runs there. See ``Containment``."""
+    """Protect an event loop from steps while a worker runs on it. See ``Containment``."""
     containment = _containments.setdefault(loop, Containment(loop))
     containment.begin()
     try:
         yield containment
     finally:
         if containment.end():
-            del _containments[loop]  # which would never be freed
+            del _containments[loop]  # otherwise it would never be freed
 
 
 class _Factory:
-    """Makes tasks as the loop did before; those made by steps are contained."""
+    """Creates tasks as the loop did before. Those created by steps are contained."""
 
     def __init__(self, before: Any, outer: Any) -> None:
         self._before = before
@@ -153,7 +153,7 @@ class _Factory:
 
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _OWN: Final = tuple(os.path.join(_PACKAGE, folder, "") for folder in ("engine", "stores"))
-"""Where the code of a worker is. What else Signoff has may be in the hands of steps, such as clients."""
+"""The folders of a worker's own code. Steps may use other parts of Signoff, such as clients."""
 
 
 def _is_own(coro: object) -> bool:
@@ -161,12 +161,12 @@ def _is_own(coro: object) -> bool:
 
 
 def _is_simulated(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether a loop is that of a simulation, which has a kind of tasks of its own."""
+    """Whether a loop belongs to a simulation, which has its own task class."""
     return type(loop).run_forever is asyncio.AbstractEventLoop.run_forever
 
 
 class _Contained(Coroutine[Any, Any, Any]):
-    """A coroutine that raises a RuntimeError where its inside raises what ends a process."""
+    """A coroutine that raises RuntimeError in place of an exception that would end the process."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""How a step is run."""
+"""Options of a step."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from signoff.records.start_options import check_seconds
 Effect = Literal["repeatable", "once"]
 
 UNSAID: Final = object()
-"""Stands for a step's own arguments, where nothing else is to be compared."""
+"""The default of ``compare``: the step's own arguments are compared."""
 
 
 _MOST_CHECKED: Final = 256
 
-# Tuples of exception classes, by identity: most steps with such a tuple are given the same one.
+# Checked tuples of exception classes, by identity: most steps pass the same tuple.
 _checked: dict[int, tuple[type[BaseException], ...]] = {}
 
 
 @dataclass(slots=True)
 class StepOptions:
-    """How a step is run. See ``Context.step`` for what each means."""
+    """Options of a step; see ``Context.step``."""
 
     retry: RetryPolicy | None = None
     timeout: float | None = None
@@ -43,14 +43,14 @@ class StepOptions:
     on_failure: Callable[[Exception], CannotRunHere] | None = None
 
     def check(self, subject: str) -> None:
-        """Refuse options that are of another type, or that contradict each other.
+        """Check the types of options, and that they do not contradict each other.
 
         Args:
-            subject: Whose options they are, for the errors: ``step 'charge'``.
+            subject: The step, for errors, such as ``step 'charge'``.
 
         Raises:
-            RegistrationError: The option is named.
-            InvalidValue: The timeout is not a number of seconds, or an operator is not an assignee.
+            RegistrationError: An option is wrong. The error names it.
+            InvalidValue: The timeout is not a number of seconds, or an operator is not a valid assignee.
         """
         check_retry(subject, self.retry)
         if self.non_retryable != ():
@@ -66,15 +66,11 @@ class StepOptions:
         if self.key is not None and not check_text("key", self.key).strip():
             raise RegistrationError(f"{subject}: key= is empty; leave it out for the step's own")
         if self.operators and self.effect != "once":
-            raise RegistrationError(
-                f"{subject}: operators= are asked about a step of effect='once', and no other"
-            )
+            raise RegistrationError(f"{subject}: operators= applies only to steps with effect='once'")
         if self.effect not in ("repeatable", "once"):
             raise RegistrationError(f"{subject}: effect is 'repeatable' or 'once', not {self.effect!r}")
         if self.effect == "once" and self.retry is not None and self.retry.max_attempts > 1:
-            raise RegistrationError(
-                f"{subject}: effect='once' is never retried without a person; drop retry="
-            )
+            raise RegistrationError(f"{subject}: effect='once' is never retried automatically; remove retry=")
         if self.effect == "once" and not self.durable:
             raise RegistrationError(f"{subject}: durable=False runs again at replay, effect='once' must not")
         seconds = check_seconds("timeout", self.timeout)
@@ -86,13 +82,11 @@ class StepOptions:
             raise RegistrationError(f"{subject}: metadata is a dict, not {self.metadata!r}")
         codec.encode(self.metadata, path="metadata")
         if self.effect != "once":
-            raise RegistrationError(
-                f"{subject}: metadata= is shown with the question about a step of effect='once', and no other"
-            )
+            raise RegistrationError(f"{subject}: metadata= applies only to steps with effect='once'")
 
 
 def unknown_option(name: object, function: object, unknown: Sequence[str]) -> RegistrationError:
-    """Return the error for keywords of ``ctx.step`` that are not options: arguments of the function, or misspelt."""
+    """Return the error for unknown keywords of ``ctx.step``: misspelt options, or arguments of the function."""
     called: Any = name if callable(name) else function
     shown = getattr(called, "__name__", "function")
     step = shown if callable(name) else name
@@ -122,7 +116,11 @@ _OTHER_SPELLINGS: Final = {
 
 
 def check_retry(subject: str, retry: object) -> None:
-    """Refuse what is not a ``RetryPolicy``, such as a number of attempts. Raises RegistrationError."""
+    """Check that a value is a ``RetryPolicy``, and not a number of attempts, for example.
+
+    Raises:
+        RegistrationError: It is not.
+    """
     if retry is not None and not isinstance(retry, RetryPolicy):
         raise RegistrationError(
             f"{subject}: retry is a RetryPolicy, such as RetryPolicy(max_attempts=3), not {retry!r}"
@@ -130,7 +128,11 @@ def check_retry(subject: str, retry: object) -> None:
 
 
 def exceptions_of(subject: str, given: object) -> tuple[type[BaseException], ...]:
-    """Return exception classes, of which one may be given by itself. Raises RegistrationError."""
+    """Return exception classes as a tuple; one class may be given alone.
+
+    Raises:
+        RegistrationError: It is neither a class nor a tuple of classes.
+    """
     known = _checked.get(id(given))
     if known is not None and known is given:
         return known

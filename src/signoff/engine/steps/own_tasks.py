@@ -1,4 +1,4 @@
-"""Tasks of Signoff itself. A step that cancels one, as a loop over ``asyncio.all_tasks()`` does, fails instead."""
+"""Signoff's own tasks. A step that cancels one, for example with ``asyncio.all_tasks()``, fails instead."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 
 class OwnTask(asyncio.Task[T]):
-    """A task that steps cannot cancel, but for the task of their own attempt. Everything else can."""
+    """A task that steps cannot cancel, except for the task of their own attempt."""
 
     def cancel(self, msg: Any | None = None) -> bool:
         """See ``asyncio.Task.cancel``.
 
         Raises:
-            BeyondStep: Code of a step calls it. The step fails with this error also if its code goes on.
+            BeyondStep: The code of a step called it. The step fails with this error even if its code continues.
         """
         attempt = current_attempt.get(None)
         if attempt is not None and not self.done() and _is_refused(self, attempt[0]):
@@ -44,14 +44,14 @@ def _is_refused(task: asyncio.Task[Any], call: StepCall) -> bool:
 def own_task(
     coro: Coroutine[Any, Any, T], *, name: str | None = None, context: contextvars.Context | None = None
 ) -> asyncio.Task[T]:
-    """Make a task on the running loop that steps cannot cancel."""
+    """Create a task on the running loop that steps cannot cancel."""
     return OwnTask(coro, loop=asyncio.get_running_loop(), name=name, context=context)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on a loop of its own, as ``asyncio.run`` does.
 
-    What it and its tasks await there is Signoff's own. Steps that run on this loop can cancel none of it.
+    Steps on this loop cannot cancel the tasks of the coroutine.
     """
     with asyncio.Runner() as runner:
         runner.get_loop().set_task_factory(_own_outside_of_steps)
@@ -65,25 +65,25 @@ def _own_outside_of_steps(loop: asyncio.AbstractEventLoop, coro: Any, **more: An
 
 
 def refuse(call: StepCall, number: int, what: str, loop: asyncio.AbstractEventLoop) -> BeyondStep:
-    """Return the error for a step whose code reaches for its worker's tasks or loop, and have its attempt fail.
+    """Return the error for a step that touched its worker's tasks or loop, and fail its attempt.
 
     Args:
         call: The step.
-        number: The attempt.
-        what: What the code did, such as ``"called loop.stop()"``.
-        loop: The worker's loop. The code may run in another thread.
+        number: The attempt's number.
+        what: The action, such as ``"called loop.stop()"``.
+        loop: The worker's event loop. The code may run in another thread.
     """
     error = call.refused = call.blamed = BeyondStep(call.name, what)
-    # Not at once: it fails by itself if it lets the error out, or returns.
+    # Not at once: the attempt fails anyway if the code propagates the error or returns.
     loop.call_soon_threadsafe(fail_attempt, call, number, error)
     return error
 
 
 def fail_attempt(call: StepCall, number: int, error: BaseException) -> bool:
-    """Have the attempt of a step fail with an error, wherever its code waits. On its worker's loop.
+    """Fail the attempt of a step with an error, wherever its code waits. Call it on the worker's event loop.
 
     Returns:
-        Whether it still ran.
+        Whether the attempt was still running.
     """
     task: asyncio.Task[object] | None = getattr(call, "task", None)
     if task is None or task.done() or call.attempt != number:

@@ -1,7 +1,7 @@
-"""Objects that belong to the process and not to one run: what modules and workflow functions hold.
+"""Objects of the process, not of one run: those held by modules and workflow functions.
 
-The state of such an object (a client, settings, a counter of a decorator) differs from process to process, so a replay
-does not compare it. To look for one is slow. It is done once for an object, and where a replay is about to fail.
+The state of such an object (a client, settings, a decorator's counter) differs between processes, so replay does not
+compare it. The search is slow. It runs once per object, and before a replay would fail.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import FunctionType
 from typing import Any, Final, cast
 
 _MOST_VISITED: Final = 20_000
-"""How many objects one search looks at: it runs on the worker's loop. Larger containers are not looked through."""
+"""The maximum number of objects that a search visits: it blocks the event loop. Larger containers are skipped."""
 
 _MOST_SHARED: Final = 4_096
 
@@ -46,13 +46,13 @@ _OF_RUNS: Final = (
     contextvars.Context,
     types.ModuleType,
 )
-"""What holds the data of runs, and modules, each of which is looked at for itself."""
+"""Holders of run data, and modules, which are visited separately."""
 
 _shared: dict[int, object] = {}
 
 
 def is_known(value: object) -> bool:
-    """Whether an object was found to belong to the process."""
+    """Return whether an object is known to belong to the process."""
     held = _shared.get(id(value))
     return held is not None and (held() if isinstance(held, weakref.ref) else held) is value
 
@@ -64,12 +64,12 @@ def note(value: object) -> None:
     key = id(value)
     try:
         _shared[key] = weakref.ref(value, lambda _: _shared.pop(key, None))
-    except TypeError:  # its class does not allow it
+    except TypeError:  # its class does not allow weak references
         _shared[key] = value
 
 
 def is_global(function: FunctionType) -> bool:
-    """Whether a function is found in its module under its own name."""
+    """Return whether a function is found in its module under its own name."""
     found: object = sys.modules.get(function.__module__)
     for name in function.__qualname__.split("."):
         found = getattr(found, name, None)
@@ -79,16 +79,15 @@ def is_global(function: FunctionType) -> bool:
 def find(
     wanted: Sequence[object], roots: Sequence[object], is_like: Callable[[Any], bool] | None
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Look for objects in what modules, and the objects in ``roots``, hold.
+    """Search modules, and the objects in ``roots``, for objects.
 
     Args:
         wanted: The objects.
         roots: Where to look first.
-        is_like: Whether another object is one of their kind; None: the search ends with the first that is found.
+        is_like: Returns whether another object is of the same kind; None: the search ends with the first match.
 
     Returns:
-        Those of them that are there, the others of their kind that are, and the containers and namespaces that were
-        looked through.
+        The objects found, others of their kind, and the containers and namespaces that were visited.
     """
     search = _Search({id(each) for each in wanted}, is_like)
     first = {_module_of(each) for each in (*wanted, *roots)}
@@ -109,7 +108,7 @@ def find(
 
 
 def beside(one: object, others: Sequence[Any], containers: Sequence[Any]) -> list[Any]:
-    """Return those of ``others`` that one of the containers holds together with ``one``."""
+    """Return the objects of ``others`` that share a container with ``one``."""
     wanted = {id(each) for each in others}
     found: set[int] = set()
     for container in containers if wanted else ():
@@ -129,7 +128,7 @@ class _Search:
         self._is_like = is_like
 
     def through(self, level: list[Any]) -> None:
-        """Look through what objects hold, and what that holds, the nearest first."""
+        """Visit referenced objects, breadth first."""
         left = _MOST_VISITED
         while level and left > 0 and not (self.found and self._is_like is None):
             following = list[Any]()
@@ -164,7 +163,7 @@ class _Search:
 
 
 def _module_of(value: object) -> str:
-    """Name the module of a class or function, or of the class of another object; code of theirs may have a say."""
+    """Return the module of a class or function, or of another object's class. Their code may be involved."""
     try:
         kind = value if isinstance(value, types.FunctionType | type) else type(value)
         return str(kind.__module__)
@@ -173,13 +172,13 @@ def _module_of(value: object) -> str:
 
 
 def _is_library(module: str) -> bool:
-    """Whether a module has nothing of the user's."""
+    """Whether a module cannot hold objects of the user."""
     top = module.partition(".")[0]
     return top == "signoff" or (top in sys.stdlib_module_names and top != "__main__")
 
 
 def _is_closed(value: object) -> bool:
-    """Whether an object is not looked through. Its class is asked, as a proxy may say anything of itself."""
+    """Whether an object is not searched. Its class is asked, since a proxy may answer anything."""
     kind = cast("Any", type(value))
     if issubclass(kind, type):
         return _is_library(_module_of(value))

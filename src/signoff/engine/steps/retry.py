@@ -1,4 +1,4 @@
-"""When a failed step is tried again."""
+"""When a failed step is retried."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NEVER_RETRIED: tuple[type[BaseException], ...] = (
     RegistrationError,
     WorkflowError,
 )
-"""Errors in how Signoff is used: another attempt meets them again."""
+"""Errors of wrong use of Signoff: another attempt would raise them again."""
 
 LONGEST_ASKED_SECONDS: Final = 24 * 3600.0
 
@@ -46,19 +46,19 @@ class RetryPolicy:
 
     Args:
         initial_seconds: The wait after the first failure, in seconds.
-        factor: By what each further wait is longer.
+        factor: The factor between consecutive waits.
         max_seconds: The longest wait, in seconds.
-        max_attempts: How often to try in all; 1 means no retry.
-        jitter: Whether each wait is a random part (between half and all) of what it would be.
-        retried: Returns whether an error is worth another attempt; None: each is.
-        retry_after: Returns how long an error asks to wait, in seconds or as a ``timedelta``, or None if it does not
-            say. The wait is then at least as long, also past ``max_seconds``, but at most a day.
+        max_attempts: The total number of attempts; 1 means no retry.
+        jitter: Whether each wait is a random part (between half and all) of its full length.
+        retried: Returns whether to retry after an error; None retries after every error.
+        retry_after: Returns the wait that an error asks for, in seconds or as a ``timedelta``, or None. The wait is
+            then at least as long, even beyond ``max_seconds``, but at most a day.
 
-    If ``retried`` raises or is not a plain function, the error is not retried; if ``retry_after`` raises or returns
-    anything else, the wait is what it would be without it. Either way the step's own error is kept, with a note.
+    If ``retried`` raises or does not return a bool, the error is not retried. If ``retry_after`` raises or returns
+    anything else, it is ignored. In both cases the step's own error is kept, with a note.
 
     Raises:
-        RegistrationError: A number makes no sense, or a function is async.
+        RegistrationError: A number is out of range, or a function is async.
 
     Example::
 
@@ -96,7 +96,7 @@ class RetryPolicy:
                 raise RegistrationError(f"RetryPolicy.{name} is {value!r}; it must be {wanted}")
 
     def allows(self, error: Exception) -> bool:
-        """Whether an error is worth another attempt."""
+        """Return whether an error is worth another attempt."""
         if self.retried is None:
             return True
         answered, is_worth_it = _ask("retried", self.retried, error)
@@ -106,11 +106,13 @@ class RetryPolicy:
         try:
             return answered and bool(is_worth_it)
         except Exception as problem:
-            _note(error, f"RetryPolicy.retried returned what is not a bool ({problem!r}): not retried")
+            _note(
+                error, f"RetryPolicy.retried returned a value that is not a bool ({problem!r}): not retried"
+            )
             return False
 
     def asked_wait(self, error: Exception) -> float:
-        """Return the seconds that an error asks to wait, 0 if it asks for nothing."""
+        """Return the wait in seconds that an error asks for, or 0."""
         if self.retry_after is None:
             return 0.0
         answered, asked = _ask("retry_after", self.retry_after, error)
@@ -129,8 +131,8 @@ class RetryPolicy:
         """Return the seconds to wait after failed attempt number ``attempt`` (from 1), or None to give up.
 
         Args:
-            attempt: The attempt that failed.
-            source: Where the jitter comes from.
+            attempt: The failed attempt's number.
+            source: The random number generator for the jitter.
         """
         if attempt >= self.max_attempts:
             return None
@@ -144,9 +146,9 @@ class RetryPolicy:
         """Return the seconds to wait after an attempt failed with an error, or None to give up.
 
         Args:
-            error: What the attempt raised.
-            attempt: The attempt that failed, from 1.
-            source: Where the jitter comes from.
+            error: The error.
+            attempt: The failed attempt's number, from 1.
+            source: The random number generator for the jitter.
         """
         wait = self.wait_after(attempt, source)
         if wait is None or not self.allows(error):
@@ -155,10 +157,10 @@ class RetryPolicy:
 
 
 def _ask(name: str, function: Callable[[Exception], Any], error: Exception) -> tuple[bool, Any]:
-    """Ask a user's function about an error. Returns whether it answered, and its answer."""
+    """Call a user's function with an error. Returns whether it succeeded, and its result."""
     try:
         return True, function(error)
-    except BaseException as problem:  # also SystemExit: it ends at its step
+    except BaseException as problem:  # SystemExit, too: it ends only its step
         _note(error, f"RetryPolicy.{name} raised {type(problem).__name__}: {_text(problem)}")
         return False, None
 
@@ -172,7 +174,7 @@ def _text(problem: BaseException) -> str:
 
 def _note(error: Exception, text: str) -> None:
     log.warning("%s: %s", type(error).__name__, "its RetryPolicy failed" if texts_are_hidden() else text)
-    with contextlib.suppress(Exception):  # its class may refuse notes
+    with contextlib.suppress(Exception):  # its class may not accept notes
         error.add_note(text)
 
 

@@ -1,4 +1,4 @@
-"""What a step's function is given: copies of what the workflow called it with, the same at every attempt."""
+"""Arguments of step functions: copies of the workflow's objects, identical for every attempt."""
 
 from __future__ import annotations
 
@@ -55,17 +55,18 @@ _warned: set[tuple[str, str]] = set()
 
 @dataclass(slots=True)
 class Given:
-    """A function and its arguments as they were when the step was called.
+    """A function and its arguments as of the step's call.
 
     Attributes:
-        function: The function; what it closes over is its own.
-        args: Its arguments by position.
-        kwargs: Its arguments by name.
+        function: The function, with its own copies of closed-over variables.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
         is_shared: Whether attempts get these very objects.
-        brought: The texts of what else the function shares with the code of the run, by name; None: it shares nothing.
-        shared: The texts of arguments that are not copied, as they are no data, by name; None: all are data.
-        values: Of a function that has only unchanging variables, these: its copies are made of them. None: of others.
-        is_taken: Whether an attempt has got the function itself, whose variables are its own.
+        brought: The texts of other values that the function shares with the run's code, by name; None without any.
+        shared: The texts of arguments that are not data and so are not copied, by name; None if all are data.
+        values: The variables of a function whose variables are all immutable, from which its copies are made; None
+            otherwise.
+        is_taken: Whether an attempt has received the function itself, with its own variables.
     """
 
     function: Callable[..., Any]
@@ -79,7 +80,7 @@ class Given:
 
     @property
     def shares_all(self) -> bool:
-        """Whether attempts get the very objects of the call, and their changes are not checked."""
+        """Whether attempts get the original objects and their changes are not checked."""
         return self.is_shared and not self.brought and not self.shared
 
     @classmethod
@@ -91,13 +92,13 @@ class Given:
         *,
         is_known: bool = False,
     ) -> Given:
-        """Keep copies of a function and its arguments as they are now.
+        """Copy a function and its arguments as they are now.
 
         Args:
             function: The function.
-            args: Its arguments by position.
-            kwargs: Its arguments by name.
-            is_known: Whether it is one of a module, or a method of a class of one, which closes over nothing.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
+            is_known: Whether it is a module-level function or a method of a module-level class, without a closure.
         """
         if is_known:
             given = _copies_for(function, args, kwargs, {}, is_fixed=True)
@@ -126,12 +127,12 @@ class Given:
         return self if self.is_shared else _copy_of(self.function, self.args, self.kwargs)
 
     def warn_of_changes(self, step: str, called: Given, roots: Sequence[object]) -> None:
-        """Warn, once for each, of data that the code of a step has changed in place.
+        """Warn, once for each, about data that the step's code has modified in place.
 
         Args:
             step: The step's name.
-            called: What an attempt has called.
-            roots: What all runs of the code share, besides modules.
+            called: The function and arguments that an attempt has used.
+            roots: Objects shared by all runs of the code, besides modules.
         """
         if self.values is not None:
             made = cast("FunctionType", called.function)
@@ -158,7 +159,7 @@ class Given:
                     self._warn(step, name, _SHARED)
 
     def _is_unchanged(self, called: Given) -> bool:
-        """Whether a function without variables of its own surely has left its arguments as they were."""
+        """Whether a function without variables of its own surely left its arguments unchanged."""
         if (
             called.function is not self.function
             or self.kwargs
@@ -174,14 +175,14 @@ class Given:
         for each in (*self.args, *self.kwargs.values()) if self.kwargs else self.args:
             if not is_data(each) or may_hold_objects(each):
                 break
-        else:  # nearly all
+        else:  # the common case
             if not isinstance(self.function, functools.partial):
                 return {}
         texts = ((name, object_text(value)) for name, value in self._objects())
         return {name: text for name, text in texts if text is not None}
 
     def _objects(self) -> Iterator[tuple[str, Any]]:
-        """Yield the arguments that are not data, and such objects in lists, tuples and dicts among the arguments."""
+        """Yield arguments that are not data, and such objects inside lists, tuples and dicts among the arguments."""
         for name, value, _ in self._arguments(self):
             if is_data(value):
                 yield from objects_in(value, name)
@@ -189,7 +190,7 @@ class Given:
                 yield name, value
 
     def _arguments(self, called: Given) -> Iterator[tuple[str, Any, Any]]:
-        """Yield the arguments, those of partial functions among them: their names, and what they were and are."""
+        """Yield the arguments, including those of partial functions: name, original and current value."""
         before, after = _whole(self), _whole(called)
         names = names_of(before.function, len(before.args))
         yield from zip(names, before.args, after.args, strict=True)
@@ -215,7 +216,7 @@ class Given:
 
 
 def _whole(given: Given) -> Given:
-    """Return what is called with the arguments of partial functions among its own."""
+    """Return the call with the arguments of partial functions among its own."""
     function, args, kwargs = given.function, given.args, given.kwargs
     while isinstance(function, functools.partial):
         made = cast("functools.partial[Any]", function)

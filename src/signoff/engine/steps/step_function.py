@@ -1,7 +1,7 @@
-"""What is known of a function that steps call: found out once, and looked up once for each step.
+"""Cached facts about step functions, collected once and looked up for each step.
 
-Only plain functions of a module, and methods that are such, are known. Partial functions, functions defined in others
-and callable objects may be other ones, or hold other data, at each call.
+Only module-level functions and methods are cached. Partial functions, local functions and callable objects may differ,
+or hold other data, at each call.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from signoff.engine.steps.function_identity import PART, identity_of
 from signoff.engine.steps.options import StepOptions
 
 _LARGEST: Final = 2**63
-"""Integers above this are left to the codec, which has a limit for them."""
+"""Larger integers are left to the codec, which limits them."""
 
 
 class Callee:
-    """A plain function of a module.
+    """Facts about a module-level function.
 
     Attributes:
         is_bound: Whether it is called as a method. Its object may hold other data at each call.
         is_async: Whether it is a coroutine function.
-        is_own: Whether it is Signoff's own, see ``inputs.own``.
-        least: How many arguments by position it surely takes at least.
-        most: And at most; -1 if it cannot be called with arguments by position alone.
-        options: Those of a step that calls it and says nothing else, with the type that it declares to return.
+        is_own: Whether it is Signoff's own; see ``call_inputs.own``.
+        least: The minimum number of positional arguments.
+        most: The maximum number; -1 if it cannot be called with positional arguments only.
+        options: The default options of a step that calls it, with its declared return type.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class Callee:
         self._home, _, self._name = (identity_of(function) or "").partition(":")
         self._tail = _tail(function)
         self._kind: weakref.ref[type] | None = (
-            None  # of a method, the class, or that of the object, that it was called on last
+            None  # for a method, the class or the object's class of its last call
         )
         self._names = names = code.co_varnames[int(is_bound) : code.co_argcount]
         self._heads = [f"{json.dumps(name)}:" for name in names]
@@ -87,16 +87,16 @@ class Callee:
         )
 
     def is_of(self, function: object) -> bool:
-        """Whether this is known of that very function."""
+        """Return whether these are the facts of this very function."""
         return self._of() is function
 
     def tail_of(self, name: str, home: str, function: object) -> str | None:
-        """Return the end of the inputs of a step, which names its function; None if the step's name does.
+        """Return the end of a step's inputs, which identifies its function; None if the step's name identifies it.
 
         Args:
             name: The step's name.
             home: The module of the workflow's function.
-            function: What the step calls: the function, or a method of which this is the function.
+            function: The function, or a method with this function.
         """
         if not self.is_bound:
             return None if name == self._name and home == self._home else self._tail
@@ -112,17 +112,18 @@ class Callee:
 
         Args:
             call: The call's name, for warnings.
-            args: Its arguments, all of them by position; at least one.
+            args: Its arguments, all positional; at least one.
 
         Returns:
-            The text; None if some arguments have no name.
+            The text; None if an argument has no name.
         """
         if len(args) == 1 and type(args[0]) is int and self._single and -_LARGEST < args[0] < _LARGEST:
-            return f"{self._single}{args[0]!r}}}}}"  # most steps of a busy run are called with an id
+            # Fast path: most steps of a busy run are called with an id.
+            return f"{self._single}{args[0]!r}}}}}"
         if len(args) > len(self._heads):
             return None
         parts: list[str] = []
-        others: list[int] = []  # that are not plain: if there are any, texts are spelled in ASCII
+        others: list[int] = []  # arguments that are not plain; with any, texts are written in ASCII
         for head, each in zip(self._heads, args, strict=False):
             kind = cast("Any", type(each))
             if (kind is int and -_LARGEST < each < _LARGEST) or (kind is float and isfinite(each)):
@@ -132,7 +133,7 @@ class Callee:
             elif kind is str and (text := _readable(each)) is not None:
                 parts.append(head + text)
             elif kind in BRINGING:
-                return None  # it may bring something along
+                return None  # it may capture values
             else:
                 others.append(len(parts))
                 parts.append(head + argument_text(call, self._of(), self._names[len(parts)], each))
@@ -152,7 +153,7 @@ def _tail(function: object) -> str:
 
 
 def _readable(text: str) -> str | None:
-    """Return a text as JSON if that is short; None if it is not, or if the text is not Unicode."""
+    """Return a short text as JSON; None if it is long or not Unicode."""
     if len(text) > READABLE:
         return None
     try:
@@ -164,13 +165,13 @@ def _readable(text: str) -> str | None:
 
 _CONSTANTS: Final = {None: "null", True: "true", False: "false"}
 
-# By identity: a weak dictionary takes much longer. An entry goes with its function.
+# By identity, since a weak dictionary is much slower. An entry is removed with its function.
 _known: dict[int, Callee] = {}
 _methods: dict[int, Callee] = {}  # by the identities of their functions
 
 
 def callee_of(function: object) -> Callee | None:
-    """Return what is known of a function; None if it is not a plain function of a module, or cannot be known yet."""
+    """Return the facts about a function; None if it is not a module-level function or not known yet."""
     known = _known.get(id(function))
     if known is not None and known.is_of(function):
         return known
@@ -180,7 +181,7 @@ def callee_of(function: object) -> Callee | None:
         if known is not None and known.is_of(plain):
             return known
         if codec.return_annotation(function) is not codec.return_annotation(plain):
-            return None  # it depends on the object's class, as ``Self`` does
+            return None  # like `Self`, it depends on the object's class
         return _learn(plain, _methods, is_bound=True)
     return _learn(function, _known, is_bound=False)
 
@@ -194,7 +195,7 @@ def _learn(function: object, known: dict[int, Callee], *, is_bound: bool) -> Cal
     if not is_settled or (is_bound and not function.__code__.co_argcount):
         return None
     key = id(function)
-    # By a default, as functions are collected also when this module's names are gone.
+    # Bound as a default: functions are also collected when this module's globals are gone.
     reference = weakref.ref(function, lambda gone, forget=_forget: forget(known, key))
     known[key] = callee = Callee(function, reference, returns, is_bound=is_bound)
     return callee
@@ -202,5 +203,5 @@ def _learn(function: object, known: dict[int, Callee], *, is_bound: bool) -> Cal
 
 def _forget(known: dict[int, Callee], key: int) -> None:
     callee = known.get(key)
-    if callee is not None and callee.is_of(None):  # else another function has its place
+    if callee is not None and callee.is_of(None):  # otherwise another function has its place
         del known[key]

@@ -1,4 +1,4 @@
-"""The threads in which a worker runs plain functions of steps, and what it says when all of them are taken."""
+"""The thread pool for steps with plain functions, and its warnings when all threads are busy."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from signoff.runtime.loggers import own_logger
 log = own_logger("signoff.worker")
 
 WARN_AFTER_SECONDS = 1.0
-"""How long a step waits for a thread before the log says so. Short steps that start together wait for less."""
+"""Seconds that a step waits for a thread before a warning. Short steps that start together wait less."""
 WARN_EVERY_SECONDS = 60.0
 SHOWN = 5
 START_AGAIN_SECONDS = 1.0
 NO_THREAD = "can't start new thread"
-"""CPython's words where the system has no thread left. The executor has queued the work by then."""
+"""CPython's message when the system has no thread left. The executor has already queued the work then."""
 
 T = TypeVar("T")
 
@@ -35,13 +35,13 @@ def at_work() -> Sequence[StepThreads]:
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """A step's place in the queue for a thread.
+    """A step in the queue for a thread.
 
     Attributes:
-        asked_at: When it was taken, by the clock of the worker's loop.
-        future: The step's.
-        work: What a thread calls, if it is to be submitted again. It refers to the place until it is called.
-        outcome: Where the outcome goes if the executor returned no future, though it has queued the work.
+        asked_at: When it was queued, in time of the worker's event loop.
+        future: The step's future.
+        work: The callable for the executor, for a new submission. It refers to this object until it is called.
+        outcome: Receives the outcome if the executor queued the work but returned no future.
     """
 
     asked_at: float
@@ -51,18 +51,18 @@ class _Place:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether its step was cancelled before it had a thread."""
+        """Whether the step was cancelled before it had a thread."""
         return self.future is not None and self.future.done()
 
 
 class StepThreads:
-    """A pool of threads that knows what runs in it, for how long, and how much waits for a thread.
+    """A thread pool that knows its running work, since when it runs, and how much work waits.
 
     Args:
-        count: How many threads there are.
+        count: The number of threads.
 
     Attributes:
-        count: How many threads there are.
+        count: The number of threads.
     """
 
     def __init__(self, count: int) -> None:
@@ -70,14 +70,14 @@ class StepThreads:
         self._pool = self._new_pool()
         self._starting: asyncio.TimerHandle | None = None
         self._counting = threading.RLock()  # the executor of a simulated loop runs work where it is submitted
-        self._running: dict[int, tuple[str, float]] = {}  # by thread: what it does, and since when
+        self._running: dict[int, tuple[str, float]] = {}  # by thread: its work, and since when
         self._queue: dict[_Place, None] = {}
         self._looking: asyncio.TimerHandle | None = None
         self._warned_at = float("-inf")
         _at_work.add(self)
 
     def close(self) -> None:
-        """Begin nothing any more and cancel what waits. Functions that run go on."""
+        """Start nothing more and cancel queued work. Running functions continue."""
         _at_work.discard(self)
         if self._looking is not None:
             self._looking.cancel()
@@ -92,12 +92,12 @@ class StepThreads:
 
     @property
     def busy(self) -> int:
-        """How many threads are taken."""
+        """The number of busy threads."""
         return len(self._running)
 
     @property
     def waiting(self) -> int:
-        """How many steps wait for a thread, while all are taken."""
+        """The number of steps that wait for a thread while all are busy."""
         queued = sum(not place.is_given_up for place in list(self._queue))
         return max(0, len(self._running) + queued - self.count)
 
@@ -108,15 +108,15 @@ class StepThreads:
         begun: Callable[[], object] | None,
         waited: Callable[[float], object],
     ) -> asyncio.Future[T]:
-        """Run a function in a thread, as an executor of the running loop.
+        """Run a function in a thread, like an executor of the running loop.
 
-        If the system has no thread left, the function waits for one of the pool's.
+        If the system cannot start a thread, the function waits for one of the pool's threads.
 
         Args:
-            what: Names it, for people, such as ``step 'scan' of run r``.
+            what: A name for logs, such as ``step 'scan' of run r``.
             function: The function.
-            begun: Called in the thread when the function is about to begin.
-            waited: Called there before that, with the seconds for which it has waited, if all threads were taken.
+            begun: Called in the thread just before the function.
+            waited: Called before ``begun`` with the seconds of waiting, if all threads were busy.
         """
         loop = asyncio.get_running_loop()
         place = _Place(loop.time())
@@ -150,7 +150,7 @@ class StepThreads:
                 place.outcome.set_exception(error)
             return None
 
-        with self._counting:  # so that nothing begins before its place is complete
+        with self._counting:  # so that no work begins before its place is complete
             self._queue[place] = None
             has_to_wait = self._is_full()
             if has_to_wait:
@@ -165,10 +165,10 @@ class StepThreads:
     def _wait_for_thread(
         self, loop: asyncio.AbstractEventLoop, place: _Place, work: Callable[[], Any], error: Exception
     ) -> asyncio.Future[Any]:
-        """Return the future of work that is queued, though no thread could be started for it.
+        """Return the future of work that is queued although no thread could be started.
 
         Raises:
-            RuntimeError: The pool begins nothing any more. The work is withdrawn.
+            RuntimeError: The pool is closed. The work is withdrawn.
         """
         if not _is_shortage(error):
             del self._queue[place]
@@ -179,7 +179,7 @@ class StepThreads:
         return asyncio.wrap_future(place.outcome, loop=loop)
 
     def _starved(self) -> list[_Place]:
-        """Return the places that no thread could be started for, and that still wait for one."""
+        """Return the queued work for which no thread could be started."""
         return [each for each in self._queue if each.outcome is not None and not each.is_given_up]
 
     def _start_later(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -187,7 +187,7 @@ class StepThreads:
             self._starting = loop.call_later(START_AGAIN_SECONDS, self._start, loop)
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have starved steps go on if the system has threads again."""
+        """Resume starved steps if the system has threads again."""
         with self._counting:
             self._starting = None
             starved = self._starved()
@@ -195,8 +195,8 @@ class StepThreads:
                 return
             try:
                 threading.Thread(target=_nothing, name="signoff step probe").start()
-                # CPython 3.11's executor counts each work that it started no thread for as an idle thread, for good.
-                self._pool.shutdown(wait=False)  # its threads end once they have run what is queued
+                # CPython 3.11's executor permanently counts work without a new thread as an idle thread.
+                self._pool.shutdown(wait=False)  # its threads end after the queued work
                 self._pool = self._new_pool()
                 for place in starved:
                     if place.work is not None:
@@ -206,9 +206,9 @@ class StepThreads:
                     self._start_later(loop)
 
     def _is_full(self) -> bool:
-        """Whether a step waits for a thread. Forgets those that were cancelled: callbacks would take longer.
+        """Whether a step waits for a thread. Also drops cancelled steps, since callbacks would be slower.
 
-        It looks at no more of the queue than it needs to: each of very many steps asks.
+        It inspects no more of the queue than necessary: each of very many steps calls it.
         """
         free = self.count - len(self._running)
         if len(self._queue) <= free:
@@ -232,7 +232,7 @@ class StepThreads:
             self._looking = loop.call_later(WARN_AFTER_SECONDS, self._look, loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Warn if a step has waited for long; look again while any waits."""
+        """Warn if a step has waited for long; check again while any waits."""
         with self._counting:
             self._looking = None
             if not self._is_full():
@@ -243,7 +243,7 @@ class StepThreads:
             self._look_later(loop)
 
     def _warn(self, cause: str = "") -> None:
-        """Warn that steps wait for a thread, once a minute, and name the steps that hold the threads."""
+        """Warn, at most once a minute, that steps wait for a thread, and list the longest running steps."""
         now = time.monotonic()
         if now - self._warned_at < WARN_EVERY_SECONDS:
             return
@@ -265,7 +265,7 @@ class StepThreads:
 
 
 def _is_shortage(error: Exception) -> bool:
-    """Whether a thread could not be started for want of resources."""
+    """Whether a thread could not be started for lack of resources."""
     return isinstance(error, MemoryError) or str(error) == NO_THREAD
 
 

@@ -1,4 +1,4 @@
-"""Calls of Signoff's own functions with arguments that these do not take: another attempt makes the same call."""
+"""Detects calls of Signoff's functions with wrong arguments, which a retry would repeat."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from types import FunctionType
 from typing import Final
 
 _REFUSAL: Final = re.compile(r"(?P<name>[\w.<>]+)\(\) (?:got|missing|takes) ")
-"""How Python refuses a call: ``pause() got an unexpected keyword argument 'assignee'``."""
+"""Python's TypeError for a wrong call: ``pause() got an unexpected keyword argument 'assignee'``."""
 
 _MODULES: Final = ("signoff", "signoff.agents", "signoff.flows")
 
 
 def is_wrong_call(error: BaseException) -> bool:
-    """Whether an error is Python's refusal to call a public function of Signoff, or a method, with some arguments."""
+    """Return whether an error is Python's TypeError for a call of a public function or method of Signoff."""
     if type(error) is not TypeError or not (match := _REFUSAL.match(str(error))):
         return False
     name = match["name"]
@@ -22,7 +22,7 @@ def is_wrong_call(error: BaseException) -> bool:
 
 
 def _has(module: str, name: str) -> bool:
-    """Whether a module exports a function of this qualified name, or a class with such a method."""
+    """Whether a module exports a function with this qualified name, or a class with such a method."""
     exported = sys.modules[module]
     for each in getattr(exported, "__all__", ()):
         found: object = getattr(exported, each, None)

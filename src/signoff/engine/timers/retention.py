@@ -1,4 +1,4 @@
-"""Deleting runs, tokens and deliveries that ended long ago, and workflows that nobody runs, in the background."""
+"""Deletes runs, tokens and deliveries some time after their end, and workflows that no worker announces."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ log = own_logger("signoff.retention")
 
 LOOK_EVERY_SECONDS = 600.0
 AT_ONCE = 50  # in one transaction
-REST = 4  # times as long as the last transaction took: others come first
+REST = 4  # pause, in multiples of the last transaction's duration, so that other writes come first
 DAY_SECONDS = 86_400.0
 MOST_DAYS: Final = 36_500
-"""The longest time for which something is kept. What is longer is a slip: a unit, or an exponent."""
+"""The longest retention. A longer one is a mistake in the unit or exponent."""
 
 UNANNOUNCED_DAYS = 7.0
 
 
 def unannounced_seconds(seconds: float) -> float:
-    """Return how long a workflow stays on the register after a worker last announced it.
+    """Return how long a workflow stays listed after its last announcement.
 
     Args:
         seconds: How long other things are kept after their end.
@@ -34,20 +34,20 @@ def unannounced_seconds(seconds: float) -> float:
 
 
 class Retention:
-    """Deletes what ended in a store's namespace, some days after its end. Any number of processes may do so.
+    """Deletes ended items of a store's namespace after some days. Any number of processes may run it.
 
     Args:
         store: An open store.
-        days: How long ended runs and deliveries, and expired or revoked tokens, are kept. Workflows are for as long
-            after a worker last announced them, and for ``UNANNOUNCED_DAYS`` at least.
+        days: How long ended runs, ended deliveries and expired or revoked tokens are kept. Workflows are kept as long
+            after their last announcement, and at least ``UNANNOUNCED_DAYS``.
 
     Raises:
-        InvalidValue: That is no number of days above 0, or more than ``MOST_DAYS``.
+        InvalidValue: The number of days is not above 0, or above ``MOST_DAYS``.
     """
 
     def __init__(self, store: Store, days: float) -> None:
         if not 0 < days < math.inf:
-            raise InvalidValue("retention_days", f"{days} is no number of days above 0")
+            raise InvalidValue("retention_days", f"{days} is not a number of days above 0")
         if days > MOST_DAYS:
             raise InvalidValue(
                 "retention_days", f"{days:g} is more than {MOST_DAYS:,} days; leave it out to keep everything"
@@ -57,29 +57,31 @@ class Retention:
         self._aside = SetAside("retention", log)
 
     async def run(self) -> None:
-        """Look again and again until cancelled."""
+        """Check periodically until cancelled."""
         while True:
             try:
                 deleted = await self.delete()
                 if deleted:
                     log.info(
-                        "%d runs deleted that ended over %g days ago", deleted, self._seconds / DAY_SECONDS
+                        "deleted %d runs that ended more than %g days ago",
+                        deleted,
+                        self._seconds / DAY_SECONDS,
                     )
             except StoreUnavailable as trouble:
-                log.error("retention waits: %s", trouble)
-            except Exception:  # or nothing would ever be deleted again
-                log.exception("retention failed, and is tried again in %d s", LOOK_EVERY_SECONDS)
+                log.error("retention waits for the store: %s", trouble)
+            except Exception:  # otherwise nothing would ever be deleted again
+                log.exception("retention failed; next attempt in %d s", LOOK_EVERY_SECONDS)
             await asyncio.sleep(LOOK_EVERY_SECONDS)
 
     async def delete(self) -> int:
-        """Delete all that is due, in small batches. Returns how many runs."""
+        """Delete everything due, in small batches. Returns the number of runs deleted."""
         await self._try(self._store.delete_tokens, self._seconds)
         await self._try(self._store.delete_deliveries, self._seconds)
         await self._try(self._store.delete_workflows, unannounced_seconds(self._seconds))
         return await self._try(self._store.delete_ended, self._seconds)
 
     async def _try(self, some: Callable[[float, int], Awaitable[int]], seconds: float) -> int:
-        """Delete of one kind. If that fails, the other kinds are deleted, and this one is tried again at the next look.
+        """Delete items of one kind. A failure does not affect the other kinds; it is retried at the next check.
 
         Raises:
             StoreUnavailable: The store takes no writes.

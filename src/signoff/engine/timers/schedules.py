@@ -1,4 +1,4 @@
-"""Starting the runs of schedules at their times. Any number of processes may do it: each time fires once."""
+"""Starts the runs of schedules at their times. Any number of processes may do it: each time fires once."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ log = own_logger("signoff.schedules")
 
 AT_ONCE = 100
 ON_TIME_SECONDS = 60.0
-"""How late a time may be noticed that is not counted as missed."""
+"""A time noticed later than this counts as missed."""
 CATCH_UP_AT_MOST = 100
-"""How many missed times are made up for, the latest ones."""
+"""The maximum number of missed times to catch up on; the latest ones count."""
 
 
 async def fire_due(store: Store, aside: SetAside | None = None) -> float | None:
-    """Start the runs of all schedules whose time has come, in every namespace.
+    """Start the runs of all due schedules, in every namespace.
 
     Args:
         store: The store.
-        aside: Which schedules have failed before; None: none of them.
+        aside: The schedules that failed before; None for none.
 
     Returns:
-        When the next schedule is due, in unix seconds; None if there is none, or if some could not be fired: these are
-        tried again later, and left to others, whose processes may know their time zones.
+        When the next schedule is due, in Unix seconds. None if there is none, or if some failed: these are retried
+        later, and other processes, which may know their time zones, can start them.
     """
     aside = new_set_aside() if aside is None else aside
     return await aside.serve_due(store, store.due_schedules, functools.partial(_fire, store), at_once=AT_ONCE)
 
 
 def new_set_aside() -> SetAside:
-    """Make a memory of schedules that failed."""
+    """Create the record of failed schedules."""
     return SetAside("schedule", log)
 
 
@@ -48,9 +48,9 @@ async def _fire(store: Store, due: Due) -> bool:
     try:
         schedule = await within.get_schedule(due.id)
     except NotFound:
-        return True  # it was deleted meanwhile
+        return True  # it was deleted in the meantime
     if schedule.next_at != due.at:
-        return True  # it was fired meanwhile
+        return True  # it was fired in the meantime
     now = store.clock.now()
     times = times_to_fire(schedule, now)
     next_at = cron.next_time(schedule.cron, schedule.timezone, now)
@@ -62,7 +62,7 @@ async def _fire(store: Store, due: Due) -> bool:
 
 
 def times_to_fire(schedule: Schedule, now: float) -> Sequence[float]:
-    """Return the times for which runs are started, as the schedule's catch-up policy says."""
+    """Return the times for which to start runs, by the schedule's catch-up policy."""
     limit = CATCH_UP_AT_MOST if schedule.catch_up is CatchUp.ALL else 1
     times = cron.latest_times(schedule.cron, schedule.timezone, schedule.next_at, now, limit)
     if schedule.catch_up is CatchUp.SKIP:

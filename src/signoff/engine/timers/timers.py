@@ -1,4 +1,4 @@
-"""Doing what time has brought, at its time: deadlines, timers of paused runs, lost leases, schedules, other duties."""
+"""Fires due deadlines and timers, frees expired leases, starts scheduled runs, and runs periodic jobs."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from signoff.stores.shared.set_aside_items import may_pass, raise_outage
 
 log = own_logger("signoff.timers")
 
-LOOK_EVERY_SECONDS = 1.0  # what another process makes due sooner than we knew is found within this time
+LOOK_EVERY_SECONDS = 1.0  # the longest time until a due time set by another process is noticed
 
 REPEATED = 30
-"""Log an unavailable store after this many failures in a row, if it takes writes: it is then no passing outage."""
+"""Consecutive failures after which an unavailable store is logged although it takes writes: no passing outage."""
 
 LATE_SECONDS = 10.0
-"""How long deadlines may not fire before a process says that it is not ready."""
+"""Seconds without firing deadlines after which a process reports that it is not ready."""
 
 
 Duty = Callable[[Store], Awaitable[float | None]]
-"""Does what is due in a store, and returns when to do it again, in unix seconds; None: whenever others look."""
+"""A periodic job on a store. Returns when to run it again, in Unix seconds; None: at the next check."""
 
 
 class TimerService:
-    """Calls ``store.due``, fires schedules and does other duties whenever something may be due.
+    """Calls ``store.due``, starts scheduled runs and runs periodic jobs whenever something may be due.
 
     Any number of processes may run one.
 
     Args:
         store: An open store.
-        look_seconds: How long it waits at most before it looks again.
-        duties: What else is done each time.
-        lease_seconds: The shortest lease of those that reach the store through this process; None: the store's. A
-            process that did not run for half of it has not heard them, and holds leases.
+        look_seconds: The longest wait between two checks.
+        duties: Periodic jobs to run at each check.
+        lease_seconds: The shortest lease of the workers that reach the store through this process; None: the store's.
+            If the process was suspended for half of it, it has not received their heartbeats, and holds their leases.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class TimerService:
         self._lease_seconds = store.lease_seconds if lease_seconds is None else lease_seconds
         self._schedules_aside = new_set_aside()
         self._duties = (self._fire_schedules, *duties)
-        self._failing: dict[Duty, int] = {}  # how often each has failed in a row
+        self._failing: dict[Duty, int] = {}  # consecutive failures
         self._look_seconds = look_seconds
         self._loop = asyncio.get_running_loop()
         self._look = asyncio.Event()
@@ -68,7 +68,7 @@ class TimerService:
 
     @property
     def lateness(self) -> float:
-        """For how many seconds nothing was served that should have been."""
+        """For how many seconds due items have not been processed."""
         return max(0.0, self._loop.time() - self._served_at - self._look_seconds)
 
     @property
@@ -80,7 +80,7 @@ class TimerService:
         return f"deadlines have not fired for {self.lateness:.0f} s{reason}"
 
     async def run(self) -> None:
-        """Serve until cancelled."""
+        """Run until cancelled."""
         self._turn()
         try:
             while True:
@@ -91,7 +91,7 @@ class TimerService:
             self._stop_listening()
 
     def _turn(self) -> None:
-        """Notice when the process did not run: others' heartbeats wait in its sockets then, and leases run out."""
+        """Detect that the process was suspended: heartbeats wait in its sockets while leases expire."""
         self._note_absence()
         pause = min(LOOK_EVERY_SECONDS, self._lease_seconds / 8) or LOOK_EVERY_SECONDS
         self._next_turn = self._loop.call_later(pause, self._turn)
@@ -112,7 +112,7 @@ class TimerService:
             if self._failing.keys().isdisjoint((self._serve_timers, self._fire_schedules)):
                 self._served_at, self._trouble = self._loop.time(), None
         except StoreUnavailable as trouble:
-            log.error("timers wait: %s", trouble)
+            log.error("timers wait for the store: %s", trouble)
             self._trouble = trouble.reason
         try:
             async with asyncio.timeout(wait):
@@ -128,10 +128,10 @@ class TimerService:
         return await fire_due(store, self._schedules_aside)
 
     async def _do(self, duty: Duty) -> float | None:
-        """Do a duty. A failing duty does not stop the others. It is retried, and logged once.
+        """Run a periodic job. A failing job does not stop the others; it is retried, and logged once.
 
         Raises:
-            StoreUnavailable: The store takes no writes: no duty can be done.
+            StoreUnavailable: The store takes no writes, so no job can run.
         """
         try:
             next_at = await duty(self._store)
@@ -139,7 +139,7 @@ class TimerService:
             await raise_outage(self._store, error)
             failures = self._failing[duty] = self._failing.get(duty, 0) + 1
             if failures == (REPEATED if may_pass(error) else 1):
-                log.exception("%s failed, and is tried again", getattr(duty, "__name__", duty))
+                log.exception("%s failed and will be retried", getattr(duty, "__name__", duty))
             if duty in (self._serve_timers, self._fire_schedules):
                 self._trouble = str(error)
             return None

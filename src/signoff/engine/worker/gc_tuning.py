@@ -1,20 +1,20 @@
-"""Python's garbage collector in a process that does nothing but drive runs."""
+"""Garbage collector settings for a process that only drives runs."""
 
 from __future__ import annotations
 
 import gc
 
-YOUNG_OBJECTS = 10_000  # made and not freed since the last look for cycles; Python's own setting is 700
+YOUNG_OBJECTS = 10_000  # allocations between two collections; Python's default is 700
 LOOKS_AT_YOUNG = 20
 LOOKS_AT_MIDDLE = 20
 
 
 def relax_collector() -> None:
-    """Have the collector look less often, and no more at what was imported.
+    """Collect garbage less often, and exclude imported objects.
 
-    Runs live long and hold many small objects, without cycles; at Python's settings, looking through them takes a fifth
-    of a busy worker's time. ``signoff worker``, ``dev`` and ``server`` call this when your code is loaded; call it
-    likewise where you run a worker in a process of its own.
+    Runs live long and hold many small objects without cycles. With Python's defaults, scanning them takes a fifth of a
+    busy worker's time. ``signoff worker``, ``dev`` and ``server`` call this once your code is loaded. Call it where you
+    run a worker in a process of its own.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""What a driver is about to write of its run."""
+"""The next write of a run: its pending journal entries, promises, child runs and messages."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from signoff.stores.contract.store import Write
 
 PART_ITEMS: Final = 1_000
 PART_BYTES: Final = 1024 * 1024
-"""A long draft is written in parts of about so many items, or bytes of values: other writes go on between them."""
+"""The approximate size of the parts of a long write. Other writes run in between."""
 
 _Lengths = tuple[int, int, int, int, int, int]
-"""How many entries, promises to open and to close, runs to start and to cancel, and messages there are."""
+"""The number of entries, promises to open and to close, runs to start and to cancel, and messages."""
 
 _OF_STEPS = (EntryKind.STEP_STARTED, EntryKind.ATTEMPT_FAILED, EntryKind.COMPLETED)
 
 
 class Draft:
-    """Collects what goes into the next write, and numbers its journal entries.
+    """The next write of a run. It numbers the run's journal entries.
 
     Attributes:
         seq: The next entry's number.
-        now: The next entry's time, in unix seconds.
-        last_at: The last entry's time, in unix seconds.
+        now: The next entry's time, in Unix seconds.
+        last_at: The last entry's time, in Unix seconds.
         opens, closes, starts, cancels, taken, unpublishes: As in ``Write``.
     """
 
@@ -40,7 +40,7 @@ class Draft:
         self.last_at = 0.0
         self._entries: list[Entry] = []
         self._cuts: list[_Lengths] = []
-        self._items = 0  # before the last cut
+        self._items = 0  # up to the last cut
         self._bytes = 0  # since the last cut
         self.opens: list[NewPromise] = []
         self.closes: list[str] = []
@@ -50,7 +50,7 @@ class Draft:
         self.unpublishes: list[int] = []
 
     def begin_at(self, seq: int) -> None:
-        """Go on at the end of a journal that was read."""
+        """Continue at the end of a journal that was read."""
         self.seq = self._durable = seq
 
     def written(self, write: Write) -> None:
@@ -58,19 +58,19 @@ class Draft:
         self._durable += len(write.entries)
 
     def put_back(self, write: Write) -> None:
-        """Take back a write that was refused."""
+        """Restore the entries of a write that failed."""
         self._entries = [*write.entries, *self._entries]
         self._begin_cuts()
 
     def drop_but_steps(self) -> None:
-        """Forget what is not durable, but for what steps came to before anything else happened."""
+        """Drop unwritten entries, keeping leading step outcomes."""
         kept = list(takewhile(_is_of_a_step, self._entries))
         self.drop()
         self.seq += len(kept)
         self._entries = kept
 
     def drop(self) -> None:
-        """Forget what is not durable."""
+        """Drop everything unwritten."""
         self.seq = self._durable
         self._entries = []
         self._begin_cuts()
@@ -93,7 +93,7 @@ class Draft:
         error: str | None = None,
         details: dict[str, Any] | None = None,
     ) -> Entry:
-        """Add an entry about a call. The first one has what it was called with."""
+        """Add an entry about a call. A call's first entry includes its inputs."""
         text = None if details is None else to_json(details).decode()
         if call.inputs is not None and not call.is_journaled:
             begin = f'{{"{INPUTS}":{call.inputs}'
@@ -125,9 +125,10 @@ class Draft:
         return entry
 
     def may_be_cut(self) -> None:
-        """Note that all that was drafted until now can be written before the rest, if that is much.
+        """Mark a point at which a long write may be split.
 
-        A replay of it comes to the same: each message is in it with its entry, and each call with all that it opens.
+        The parts replay to the same state: each message is written with its entry, and each call with everything it
+        opens.
         """
         items = len(self._entries) + len(self.closes) + len(self.cancels)
         if items - self._items >= PART_ITEMS or self._bytes >= PART_BYTES:
@@ -144,10 +145,10 @@ class Draft:
             )
 
     def take(self, run: Run, first_seq: int | None = None) -> tuple[Write, list[_Lengths]]:
-        """Return all of it as one write of ``run``, and where ``parts`` cuts it. Go on with an empty draft."""
+        """Return everything as one write of ``run``, with the points at which ``parts`` splits it, and start empty."""
         entries, self._entries = self._entries, []
         cuts = self._begin_cuts()
-        if not (self._has_others or self.unpublishes):  # most: the collector looks at each list that is made
+        if not (self._has_others or self.unpublishes):  # the common case
             return Write(run.id, run.epoch, entries, first_seq=first_seq), cuts
         write = Write(
             run.id,
@@ -172,13 +173,13 @@ class Draft:
         return cuts
 
     def _empty(self) -> None:
-        """Begin anew with all but entries."""
+        """Start empty, except for the entries."""
         self.opens, self.closes, self.starts, self.cancels, self.taken = [], [], [], [], []
         self.unpublishes = []
 
 
 def parts(write: Write, cuts: list[_Lengths]) -> Iterator[Write]:
-    """Yield a long write in parts, to be written one after the other. The last one may be empty."""
+    """Yield a long write in parts, to be written in order. The last part may be empty."""
     before: _Lengths = (0, 0, 0, 0, 0, 0)
     for cut in cuts:
         entries, opens, closes, starts, cancels, taken = map(slice, before, cut)
@@ -206,6 +207,6 @@ def parts(write: Write, cuts: list[_Lengths]) -> Iterator[Write]:
 
 
 def _is_of_a_step(entry: Entry) -> bool:
-    """Whether an entry is of a step alone, or of the run's beginning: no message was taken for it."""
+    """Whether an entry is only about a step or the run's beginning: no message was consumed for it."""
     is_step = entry.call is CallKind.STEP and entry.kind in _OF_STEPS and entry.state is None
     return is_step or entry.kind is EntryKind.STARTED

@@ -1,6 +1,6 @@
-"""A worker's leases and its place on the register: how long it can be sure of them, and what keeps them.
+"""A worker's leases and its heartbeat: extends them, and knows until when they surely hold.
 
-They are kept from a thread of its own, so that a step which hogs the loop does not lose its run.
+A thread extends them, so that a step that blocks the event loop does not lose its run.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class Held(Protocol):
     @property
     def epoch(self) -> int: ...
 
-    sure_until: float  # by the worker's loop: nobody else can have the run before that
+    sure_until: float  # the time of the worker's event loop until which the lease surely holds
 
 
 class Leases:
     """The leases of one worker.
 
     Args:
-        store: Where they are.
-        describe: Returns whose they are, as the register of workers has it; called from any thread.
+        store: The store.
+        describe: Returns the worker's description for the list of workers; called from any thread.
         held: Returns the runs held, by id; called from any thread.
-        lost: Told the runs that were lost and in which epoch, on the worker's loop.
+        lost: Called on the worker's event loop with the runs that were lost, and their epochs.
     """
 
     def __init__(
@@ -62,18 +62,18 @@ class Leases:
         self._describe = describe
         self._held = held
         self._lost = lost
-        self._enlist_at = 0.0  # by the worker's loop
+        self._enlist_at = 0.0  # in time of the worker's event loop
         self._kept_at = self.loop.time()
 
     @property
     def are_kept(self) -> bool:
-        """Whether they were extended of late: they hold, and the store answers."""
+        """Whether they were extended recently: they hold, and the store answers."""
         return self.loop.time() - self._kept_at < self._store.lease_seconds
 
     async def extend(self) -> None:
-        """Extend all of them, in one statement, and say now and then that the worker lives.
+        """Extend all leases in one statement, and renew the worker's entry in the list of workers now and then.
 
-        From any thread that runs an event loop.
+        Call it from any thread that runs an event loop.
         """
         try:
             extended = await self._extend()
@@ -103,7 +103,7 @@ class Leases:
             try:
                 async with asyncio.timeout(BEAT_SECONDS):
                     await self._store.enlist(now)
-            except TimeoutError:  # leases come first: the next beat tries again
+            except TimeoutError:  # leases come first; the next beat tries again
                 return False
             self._said = now
             self._enlist_at = self.loop.time() + ENLIST_SECONDS
@@ -111,25 +111,25 @@ class Leases:
 
 
 class Keeper(Protocol):
-    """Extends leases again and again."""
+    """Extends leases repeatedly."""
 
     def start(self) -> None:
-        """Begin keeping."""
+        """Start extending."""
         ...
 
     async def stop(self) -> None:
-        """End keeping; nothing is extended any more when it returns."""
+        """Stop extending. No extension is in progress when it returns."""
         ...
 
 
 class LeaseKeeper:
-    """Extends a worker's leases from a thread, for as long as the worker's loop turns.
+    """Extends a worker's leases from a thread while the worker's event loop turns.
 
     Args:
         leases: The leases.
-        beat_seconds: How often to extend.
-        busy_seconds: After how long of computing workflow code that waits for nothing is interrupted.
-        stalled_seconds: After how long without a turn of the worker's loop its leases are let go.
+        beat_seconds: Seconds between two extensions.
+        busy_seconds: Seconds of computing without a wait after which workflow code is interrupted.
+        stalled_seconds: Seconds without a turn of the event loop after which the leases are no longer extended.
     """
 
     def __init__(
@@ -155,13 +155,13 @@ class LeaseKeeper:
         )
 
     def start(self) -> None:
-        """Begin keeping."""
+        """Start the thread."""
         self._thread.start()
 
     async def stop(self) -> None:
-        """End keeping; returns when the thread has ended."""
+        """End the thread and wait for its end."""
         self._stopped.set()
-        await self._ended.wait()  # not in another thread: the loop's may have been shut down
+        await self._ended.wait()  # not in an executor: the loop's may have been shut down
         self._thread.join()
 
     def _run(self) -> None:
@@ -184,16 +184,16 @@ class LeaseKeeper:
                         runner.run(self._leases.extend())
 
     def _wait(self, seconds: float) -> bool:
-        """Wait before a look. Returns whether to end."""
+        """Wait before the next check. Returns whether to end."""
         began = time.monotonic()
         is_stopped = blocking_guard.wait(self._stopped, seconds)
         now = time.monotonic()
-        self._turned_at = min(now, self._turned_at + max(0.0, now - began - seconds))  # nor did the loop run
+        self._turned_at = min(now, self._turned_at + max(0.0, now - began - seconds))  # nor did the loop
         return is_stopped
 
     def _ask_for_a_turn(self) -> None:
         now = time.monotonic()
-        # Again after a while: a signal's handler that raises in the callback ends it.
+        # Ask again after a while: a signal handler that raises in the callback ends it.
         if now - self._asked_at > ASK_SECONDS and not self._loop.is_closed():
             self._asked_at = now
             self._loop.call_soon_threadsafe(self._turn)
@@ -207,7 +207,7 @@ class LeaseKeeper:
             return False
         frame = private_names.frame_of(self._loop_thread)
         log.error(
-            "the worker's loop has not turned for %.0f s, at %s; its leases are let go",
+            "the worker's event loop has been blocked for %.0f s, at %s; its leases are no longer extended",
             since,
             calling_line(frame),
         )

@@ -1,4 +1,4 @@
-"""Live text: what steps say while they run, gathered in a process and published a few times a second."""
+"""Live text: output of running steps, collected in the process and published a few times a second."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from signoff.stores.contract.store import Store
 log = own_logger("signoff.worker")
 
 EVERY_SECONDS: Final = 0.1
-"""How often at most what all steps of a process say is written."""
+"""Minimum seconds between two writes of all steps of a process."""
 
 
 class Publisher:
-    """Writes what the steps of a worker say: the first words at once, the rest in batches.
+    """Publishes the live text of a worker's steps: the first piece at once, the rest in batches.
 
-    No step waits for it while it speaks, or fails by it. What cannot be written is lost.
+    Publishing never blocks or fails a step. Text that cannot be written is lost.
 
     Args:
-        store: The worker's.
+        store: The worker's store.
 
     Attributes:
-        loop: The worker's event loop, once it works.
+        loop: The worker's event loop, while it works.
     """
 
     def __init__(self, store: Store) -> None:
@@ -47,7 +47,7 @@ class Publisher:
         self._written = asyncio.Event()
 
     def voice(self, call: StepCall, attempt: int) -> Voice | None:
-        """Return the voice of an attempt; None if it has ended. From any thread."""
+        """Return the live stream of an attempt, or None if the attempt has ended. Thread-safe."""
         with self._lock:
             if call.speech is not self or call.attempt != attempt:
                 return None
@@ -56,7 +56,7 @@ class Publisher:
             return call.voice
 
     def hush(self, call: StepCall) -> Voice | None:
-        """Silence the attempt that was made. Returns its voice, if it had one."""
+        """Close the attempt's live stream and return it, if one was opened."""
         with self._lock:
             voice, call.voice, call.speech = call.voice, None, None
             if isinstance(voice, LiveVoice):
@@ -65,13 +65,13 @@ class Publisher:
             return voice
 
     async def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
 
     def hear(self, voice: LiveVoice, text: str, kind: str) -> None:
-        """Take what a step says. From any thread."""
+        """Queue text of a step. Thread-safe."""
         with self._lock:
             if voice.is_silent:
                 return
@@ -82,7 +82,7 @@ class Publisher:
             self.loop.call_soon_threadsafe(self._begin, context=contextvars.Context())
 
     async def written(self, voice: LiveVoice) -> None:
-        """Wait until nothing of it is being written."""
+        """Wait until no text of the stream is being written."""
         while voice in self._under_way:
             await self._written.wait()
 
@@ -111,15 +111,15 @@ class Publisher:
 
 
 class LiveVoice:
-    """What one attempt at a step says.
+    """The live stream of one attempt at a step.
 
     Args:
-        publisher: Who writes it.
+        publisher: The publisher that writes it.
         call: The step.
-        attempt: Which attempt.
+        attempt: The attempt's number.
 
     Attributes:
-        is_silent: Whether the attempt has ended.
+        is_silent: Whether it is closed.
     """
 
     __slots__ = (
@@ -144,17 +144,17 @@ class LiveVoice:
         self._was_taken = False
 
     def say(self, text: str, kind: str) -> None:
-        """Say something. From any thread."""
+        """Add text. Thread-safe."""
         if text:
             self._publisher.hear(self, _storable(text), _storable(kind))
 
     async def was_heard(self) -> bool:
-        """Whether anything was written, of one that is silent; returns when nothing of it is being written any more."""
+        """Wait for pending writes of a closed stream. Returns whether any text was written."""
         await self._publisher.written(self)
         return self._was_taken
 
     def keep(self, text: str, kind: str) -> None:
-        """Keep it until it is taken; of more than a store keeps the last part."""
+        """Buffer text until it is taken. Of a long text, the store keeps the last part."""
         said = self._said = self._said or deque()
         self._position += len(text)
         kept = text[-KEPT_CHARACTERS:]
@@ -163,7 +163,7 @@ class LiveVoice:
             said.popleft()
 
     def take(self, numbers: Iterator[int]) -> Iterator[LiveText]:
-        """Return what is kept, joined where it is of one kind, and begin anew."""
+        """Return the buffered text, with pieces of one kind joined, and start empty."""
         said, self._said = self._said or (), None
         self._was_taken = True
         for kind, group in itertools.groupby(said, key=lambda each: each[1]):
@@ -182,7 +182,7 @@ class LiveVoice:
 
 
 def _storable(text: str) -> str:
-    """Return text of the same length without what no store can keep."""
+    """Replace characters that a store cannot keep, preserving the length."""
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 

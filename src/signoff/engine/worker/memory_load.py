@@ -1,6 +1,6 @@
-"""How much runs with large values take of a worker at once: it claims no more while that is much.
+"""Limits the memory for large values: a worker claims no further runs while it computes many large ones.
 
-A run that waits does not count, so that none waits for the room of another one.
+Waiting runs do not count, so that no run waits for another run's room.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from signoff.records import Entry
 from signoff.stores.contract.store import Claim
 
 LARGE_BYTES: Final = 16 * 1024
-"""Of arguments, messages and journal; what smaller runs take of a worker does not depend on them."""
+"""Bytes of arguments, messages and journal. The memory of smaller runs does not depend on these."""
 LOAD_BYTES = 8 * 1024 * 1024
-"""With so many bytes of large runs a worker computes at once. Decoded, they take several times that."""
+"""The bytes of large runs that a worker computes at once. Decoded, they take several times as much."""
 
 
 class Load:
-    """What all runs of a worker take.
+    """The memory used by all runs of a worker.
 
     Args:
         eased: Called when there is room again.
@@ -30,39 +30,39 @@ class Load:
     def __init__(self, eased: Callable[[], None]) -> None:
         self.bytes = 0
         self._eased = eased
-        self._of_one = MAX_BYTES  # of the last claims, on average; of the first it is not known
+        self._of_one = MAX_BYTES  # average of the last claims; unknown for the first
         self._may_pass = False
-        self._waiting = deque[tuple[asyncio.Future[None], RunLoad]]()  # claimed, and not begun
+        self._waiting = deque[tuple[asyncio.Future[None], RunLoad]]()  # claimed but not started
 
     @property
     def room(self) -> int:
         """How many runs may be claimed, if they are like those of the last claims."""
         left = LOAD_BYTES - self.bytes
-        if left > 0:  # one that is larger than all is claimed, too
+        if left > 0:  # a run that exceeds the limit alone is claimed, too
             return 1 + left // max(1, self._of_one)
         return int(self._may_pass)
 
     def pass_once(self) -> None:
-        """Allow for one run beyond the bound: those that are counted may wait in a way that is not known here."""
+        """Admit one run beyond the limit, because counted runs may be waiting in ways that are not visible here."""
         if not self._admit_one():
             self._may_pass = True
 
     def claiming(self) -> None:
-        """Note that as many runs are claimed as there was room for."""
+        """Reserve room for the runs being claimed."""
         self._may_pass = False
 
     def claimed(self, claims: Sequence[Claim]) -> None:
-        """Learn from the runs that came."""
+        """Adjust the estimate to the claimed runs."""
         if claims:
             average = sum(len(claim.run.arguments) for claim in claims) // len(claims)
             self._of_one = max(average, self._of_one // 8)
 
     def learn(self, size: int) -> None:
-        """Learn from a run that was computed: the next may be like it."""
+        """Adjust the estimate to a run that was computed: the next one may be similar."""
         self._of_one = max(self._of_one, size)
 
     def change(self, size: int) -> None:
-        """Note that large runs are computed that have so many bytes; if negative, that they are no longer."""
+        """Add the bytes of large runs that are now computed; negative for runs that no longer are."""
         was_full = self.bytes >= LOAD_BYTES
         self.bytes += size
         if was_full and self.bytes < LOAD_BYTES:
@@ -72,7 +72,7 @@ class Load:
                 self._eased()
 
     async def wait(self, run: RunLoad) -> None:
-        """Let a run wait until there is room for it. It counts from then on."""
+        """Wait until there is room for a run, then count it."""
         admitted = asyncio.get_running_loop().create_future()
         self._waiting.append((admitted, run))
         run.__enter__()
@@ -94,36 +94,36 @@ class Load:
 
 
 class RunLoad:
-    """What one run takes. As a context: it waits within.
+    """The memory used by one run. As a context manager, it marks a wait.
 
     Args:
-        load: That of its worker.
+        load: The worker's load.
         claim: The run, as it was claimed.
     """
 
     def __init__(self, load: Load, claim: Claim) -> None:
         self._load = load
-        self._given = 0  # arguments, messages and results of steps
+        self._given = 0  # arguments, messages and step results
         self._journal = 0
-        self._bytes = 0  # both, if they are many
-        self._waits = 0  # at once: steps may wait beside it
+        self._bytes = 0  # the sum, if it is large
+        self._waits = 0  # concurrent waits: steps may wait beside the run
         self.add(claim.run.arguments)
         for message in claim.messages:
             self.add(message.value)
 
     def add(self, value: str | None) -> None:
-        """Count a message or a result, too."""
+        """Add a message or a result."""
         if value is not None:
             self._given += len(value)
             self._count()
 
     async def begin(self) -> None:
-        """Wait for room if this run is large: a worker does not know of runs it claims together how large they are."""
+        """Wait for room if the run is large. Sizes are unknown when runs are claimed together."""
         if self._bytes and self._load.bytes - self._bytes >= LOAD_BYTES:
             await self._load.wait(self)
 
     def read(self, entries: Sequence[Entry]) -> None:
-        """Count the journal, too."""
+        """Add the journal."""
         self._journal = sum([len(entry.value) for entry in entries if entry.value is not None])
         self._count()
 
@@ -144,7 +144,7 @@ class RunLoad:
             self._load.change(self._bytes)
 
     def close(self) -> None:
-        """Count the run no more. Once, when it is driven no more."""
+        """Stop counting the run. Called once, when it is no longer driven."""
         if self._bytes:
             self._load.change(-self._bytes)
             self._load.learn(self._bytes)

@@ -1,4 +1,4 @@
-"""Runs whose code is not here: they are left to other workers of the group, if some may have it."""
+"""Releases runs whose code is missing here to other workers of the group that may have it."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from signoff.records.paging import WorkflowFilter
 from signoff.stores.contract.store import Store
 
 LEAVES_AT_MOST: Final = 3
-"""How often a worker leaves one run that it cannot run to others, before the run fails and can be retried."""
+"""How often a worker releases a run that it cannot run before the run fails retryably."""
 LEAVES_WHILE_BUSY: Final = 100
-"""The same while other workers hold runs, and so may have no room for it yet: about five minutes."""
+"""The same while other workers hold runs, and may have no free slot yet: about five minutes."""
 AVOIDS_SECONDS = 3.0
-"""For how long a worker claims no run of a workflow after it has left one to others."""
+"""Seconds for which a worker claims no run of a workflow after releasing one."""
 _CLOCKS_DIFFER: Final = 60.0
-"""By how many seconds the clocks of hosts may differ."""
+"""Maximum clock difference between hosts, in seconds."""
 _REMEMBERED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """How often a run was left to other workers: while they had runs, and while they had none."""
+    """How often a run was released: while the other workers held runs, and while they held none."""
 
     to_busy: int = 0
     to_free: int = 0
 
 
 class OtherWorkers:
-    """Decides which runs a worker leaves to others of its group.
+    """Decides which runs a worker releases to others of its group.
 
     Args:
         store: An open store.
         me: The worker.
-        claim_again: Has the worker claim the workflows again that it has avoided for a while.
+        claim_again: Called when workflows need no longer be avoided.
     """
 
     def __init__(self, store: Store, me: WorkerInfo, claim_again: Callable[[], None]) -> None:
@@ -48,21 +48,21 @@ class OtherWorkers:
         self._avoided_until: dict[str, float] = {}  # by workflow
 
     def without_avoided(self, names: Sequence[str], now: float) -> Sequence[str]:
-        """Return the workflows to claim: those of which no run was left to others just now."""
+        """Return the workflows to claim, without those of runs released just now."""
         if not self._avoided_until:
             return names
         self._avoided_until = {name: until for name, until in self._avoided_until.items() if until > now}
         return [name for name in names if name not in self._avoided_until]
 
     async def take(self, run: Run) -> bool:
-        """Whether a run that failed here, for want of something, is left to others. This worker avoids it then."""
+        """Return whether to release a run that cannot run here. This worker then avoids its workflow for a while."""
         return self._leave(run, await self._workers())
 
     async def take_version(self, run: Run, version: str) -> bool:
-        """Whether a run of a version that is not here is left to others, one of which has announced that version.
+        """Return whether to release a run of a version that is not registered here, to a worker that announced it.
 
-        The register says when a version was last announced, not by which worker. A worker whose process started
-        later has not announced it. Without such a worker the run is of a version that is gone.
+        The list of workflows has the time of a version's last announcement, not the worker. A worker that started after
+        it has not announced it. If all workers started later, the version is gone.
         """
         workers = await self._workers()
         if not workers:
@@ -76,7 +76,7 @@ class OtherWorkers:
     async def _workers(self) -> Sequence[WorkerInfo]:
         try:
             workers = await self._store.list_workers()
-        except AccessDenied:  # a worker for some groups sees no others
+        except AccessDenied:  # a worker restricted to some groups does not see others
             return ()
         return [each for each in workers if self._is_other(each)]
 
@@ -101,11 +101,11 @@ class OtherWorkers:
 
     def _leave(self, run: Run, workers: Sequence[WorkerInfo]) -> bool:
         left = self._left.pop(run.id, _Left())
-        is_busy = any(each.held for each in workers)  # with all slots taken, maybe: they claim it later
+        is_busy = any(each.held for each in workers)  # all their slots may be taken; they claim it later
         left = replace(left, to_busy=left.to_busy + 1) if is_busy else replace(left, to_free=left.to_free + 1)
         if not workers or left.to_busy > LEAVES_WHILE_BUSY or left.to_free > LEAVES_AT_MOST:
             return False
-        if len(self._left) >= _REMEMBERED:  # they went on elsewhere
+        if len(self._left) >= _REMEMBERED:  # these runs continued elsewhere
             self._left.clear()
         self._left[run.id] = left
         loop = asyncio.get_running_loop()

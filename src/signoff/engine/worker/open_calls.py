@@ -1,4 +1,4 @@
-"""What a run's open calls need: steps to start, timers to fire, promises and children to open or give up."""
+"""A run's open calls: steps to start, timers that become due, promises and child runs to open or close."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from signoff.records import CallKind, Entry, EntryKind, NewPromise, PromiseKind,
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """The question about a step that was interrupted.
+    """The question to an operator about a step whose outcome is unknown.
 
     Attributes:
-        data: What is asked, as the question's row has it.
-        assignees: Who may answer; empty: anybody.
+        data: The question's data, as stored.
+        assignees: Who may answer; empty for any user.
     """
 
     data: str
@@ -29,30 +29,30 @@ class Doubt:
 
 
 class Interviewer(Protocol):
-    """Who words the question about a step that was interrupted."""
+    """Makes the question about a step whose outcome is unknown."""
 
     def unclear_question(self, run: Run, call: StepCall, refused: str | None = None) -> Doubt:
-        """Return the question to ask about a step of which nobody knows whether it happened.
+        """Return the question.
 
         Args:
             run: The run.
             call: The step.
-            refused: What was wrong with the last answer, if there was one.
+            refused: Why the previous answer was refused, if there was one.
         """
         ...
 
 
 class Agenda:
-    """Takes what the code asks for, and drafts what the store must be told of it.
+    """Collects the calls that the code opens and closes, and adds them to the next write.
 
     Args:
-        draft: What is about to be written.
+        draft: The next write.
         run: The run.
-        interviewer: Words the question about an interrupted step.
+        interviewer: Makes the question about an interrupted step.
 
     Attributes:
-        to_start: Steps to start once the draft is durable. Whoever starts them empties it.
-        to_stop: Numbers of steps that the code has given up. Whoever stops them empties it.
+        to_start: Steps to start once the write is durable; emptied by the caller that starts them.
+        to_stop: Numbers of cancelled steps; emptied by the caller that stops them.
     """
 
     def __init__(self, draft: Draft, run: Run, interviewer: Interviewer) -> None:
@@ -61,10 +61,10 @@ class Agenda:
         self._draft = draft
         self._run = run
         self._interviewer = interviewer
-        self._due: list[tuple[float, int]] = []  # heap: timers, signal deadlines and back-offs by call number
+        self._due: list[tuple[float, int]] = []  # heap of due times and call numbers
 
     def collect(self, execution: Execution) -> None:
-        """Take what the code asked for and gave up since the last time."""
+        """Add the calls opened and closed since the last collection to the next write."""
         if execution.patched:
             for id in execution.patched:
                 self._draft.add(EntryKind.PATCHED, name=id)
@@ -89,25 +89,25 @@ class Agenda:
                 self._close_opened(opened)
 
     def close_rest(self, execution: Execution) -> None:
-        """Give up everything that is still open."""
+        """Close all calls that are still open."""
         self.collect(execution)
         for call in list(execution.open.values()):
             self._draft.may_be_cut()
             self._close(call)
 
     def clear(self) -> None:
-        """Forget what was to be started and what was due."""
+        """Drop pending starts and due times."""
         self._due.clear()
         self.to_start.clear()
 
-    # Time
+    # Due times
 
     def remind(self, at: float, n: int) -> None:
         """Make call ``n`` due at a time."""
         heapq.heappush(self._due, (at, n))
 
     def remind_of_all(self, execution: Execution) -> None:
-        """Make everything due again that an execution waits for, which was kept while the run was paused."""
+        """Restore the due times of a paused run that was kept in memory."""
         for call in execution.open.values():
             if isinstance(call, (TimerCall, SignalCall)) and call.due_at is not None:
                 self.remind(call.due_at, call.n)
@@ -115,21 +115,21 @@ class Agenda:
                 self.remind(execution.past.attempts[call.n][1], call.n)
 
     def due_at(self, execution: Execution) -> float:
-        """When the next open call is due, in unix seconds; infinity if none is."""
+        """Return when the next open call is due, in Unix seconds; infinity if none is."""
         while self._due and self._due[0][1] not in execution.open:
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else math.inf
 
     def take_due(self, execution: Execution, now: float) -> Call[Any] | None:
-        """Return an open call that is due, if there is one."""
+        """Remove and return an open call that is due, if any."""
         if not self._due or self.due_at(execution) > now:
             return None
         return execution.open[heapq.heappop(self._due)[1]]
 
-    # Writing
+    # Entries
 
     def note_timers(self, execution: Execution) -> None:
-        """Draft the timers that the journal does not know: the run is about to pause on them."""
+        """Journal the timers that the journal does not have yet, because the run is about to pause."""
         for call in execution.open.values():
             if isinstance(call, TimerCall) and call.n not in execution.past.opened:
                 self._draft.may_be_cut()
@@ -137,7 +137,7 @@ class Agenda:
                 execution.past.learn([opened])
 
     def announce_once_steps(self) -> None:
-        """Draft the starts of the steps that must not happen twice."""
+        """Journal the starts of steps with ``effect="once"``."""
         for call in self.to_start:
             if call.step_options.effect == "once":
                 self._draft.may_be_cut()
@@ -147,7 +147,7 @@ class Agenda:
 
     def _open(self, execution: Execution, call: Call[Any]) -> None:
         if isinstance(call, StepCall):
-            if call.n in execution.open:  # else it is given up already
+            if call.n in execution.open:  # otherwise it was cancelled already
                 self._open_step(execution, call)
             return
         is_known = call.n in execution.past.opened
@@ -161,7 +161,7 @@ class Agenda:
         elif isinstance(call, SignalCall):
             self._open_signal(execution, call)
         elif call.n not in execution.open:
-            return  # settled or given up already
+            return  # settled or cancelled already
         elif isinstance(call, TimerCall):
             self.remind(call.due_at, call.n)
         elif isinstance(call, PromiseCall):
@@ -180,7 +180,7 @@ class Agenda:
             assert call.kept is not None
             self._draft.record(EntryKind.OPENED, call, details={"received": call.kept.seq})
         if call.n not in execution.open:
-            return  # settled or given up already
+            return  # settled or cancelled already
         if call.due_at is not None:
             self.remind(call.due_at, call.n)
         if call.n not in execution.past.opened:
@@ -200,7 +200,7 @@ class Agenda:
             self.to_start.append(call)
 
     def ask_about(self, execution: Execution, call: StepCall, refused: str | None = None) -> None:
-        """Ask a person what became of a step that was interrupted; again, if their answer was ``refused``."""
+        """Ask an operator about the unknown outcome of a step, again if the last answer was ``refused``."""
         doubt = self._interviewer.unclear_question(self._run, call, refused)
         asked_before = execution.past.asked.get(call.n, 0)
         id = f"{self._run.id}.{call.n}" + (f"~{asked_before + 1}" if asked_before else "")
@@ -228,9 +228,9 @@ class Agenda:
             self._draft.cancels.append(call.id)
 
     def _close_opened(self, opened: Entry) -> None:
-        """Close what code has opened that is not here."""
+        """Close a call whose code is missing here."""
         id = opened.fact("id")
         if opened.call is CallKind.CHILD:
             self._draft.cancels.append(id)
-        elif opened.call is CallKind.STEP or id == f"{self._run.id}.{opened.n}":  # no id of somebody's choice
+        elif opened.call is CallKind.STEP or id == f"{self._run.id}.{opened.n}":  # not a chosen id
             self._draft.closes.append(id)

@@ -1,7 +1,7 @@
-"""Spreads long computations over turns of a worker's loop.
+"""Spreads long computations over several turns of a worker's event loop.
 
-A hundred runs that go on in one turn of the loop, each with 50 ms of computing, would keep it from turning for five
-seconds: no claim is taken in meanwhile, and the leases of runs that were just claimed run out.
+A hundred runs that continue in one turn, each with 50 ms of computing, would block the loop for five seconds. Meanwhile
+no claim is processed, and leases of claimed runs expire.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from collections import deque
 from typing import Final
 
 LONG_SECONDS: Final = 0.005
-"""What takes less is not counted."""
+"""Shorter computations are not counted."""
 TURN_SECONDS: Final = 0.05
-"""Of computing in one turn of the loop; then the others wait. A thread that is not given the processor loses less."""
+"""Seconds of computing in one turn of the loop before other runs must wait."""
 MOST_IN_A_TURN: Final = 8
-"""Of those that wait, so many go on in one turn of the loop, if those before were quick."""
+"""How many waiting runs continue in one turn of the loop, if those before were quick."""
 
 
 class Pace:
-    """Lets runs wait for the next turns of the loop after some have computed for long.
+    """Makes runs wait for later turns of the loop after long computations.
 
-    They go on in two orders: runs that have something to take in beside steps that end and runs that begin. So the
-    values of runs under way do not pile up, and runs that compute again and again keep no other run waiting.
+    There are two queues: one for runs with events to process, including ended steps, and one for runs that begin. So
+    values of active runs do not pile up, and runs that compute repeatedly do not starve the others.
 
     Args:
-        loop: The worker's loop.
+        loop: The worker's event loop.
 
     Attributes:
         is_behind: Whether to wait with ``turn`` before computing.
@@ -46,14 +46,14 @@ class Pace:
         """Wait for a turn of the loop.
 
         Args:
-            goes_on: Whether a run takes in what it holds in memory already.
+            goes_on: Whether the run is already in memory, with events to process.
         """
         waiter = self._loop.create_future()
         (self._going_on if goes_on else self._beginning).append(waiter)
         await waiter
 
     def computed(self, since: float) -> None:
-        """Note that something was computed since this time of the loop."""
+        """Count a computation that began at this time of the loop."""
         seconds = self.time() - since
         if seconds < LONG_SECONDS:
             return
@@ -71,7 +71,7 @@ class Pace:
         self._seconds = 0.0
         released = self._release(self._going_on) + self._release(self._beginning)
         self.is_behind = self._is_counting = released > 0
-        if self.is_behind:  # until those that were let go have computed
+        if self.is_behind:  # until the released runs have computed
             self._loop.call_soon(self._next_turn)
         else:
             self._at_once = 1

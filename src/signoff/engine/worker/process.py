@@ -1,4 +1,4 @@
-"""Which process on which host this is, and whether another one of the same host still lives."""
+"""Identifies this process and host, and whether another process of the host is alive."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ BUILD_VARIABLE = "SIGNOFF_BUILD"
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
-_SAME_START_SECONDS = 2.0  # the kernel's and our idea of a process's start differ by rounding
+_SAME_START_SECONDS = 2.0  # the kernel's start time of a process and ours differ by rounding
 
 
 def this_host() -> str:
-    """Name the space in which this process's id is unique: the host, its boot, its pid namespace."""
+    """Return a name for the scope of process ids: host, boot and pid namespace."""
     boot = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
     namespace = os.readlink(_PID_NAMESPACE) if _PID_NAMESPACE.exists() else ""
     return f"{platform.node()}/{boot}/{namespace}"
 
 
 def new_worker(group: str, namespace: str, build: str | None = None) -> WorkerInfo:
-    """Describe a new worker in this process."""
+    """Return the description of a new worker in this process."""
     process = psutil.Process()
     return WorkerInfo(
         id=f"{platform.node()}:{process.pid}:{uuid.uuid4().hex[:8]}",
@@ -43,7 +43,7 @@ def new_worker(group: str, namespace: str, build: str | None = None) -> WorkerIn
 
 
 def is_dead(worker: WorkerInfo) -> bool:
-    """Whether a worker was a process of this host that has ended. Of other hosts nothing is known: False."""
+    """Return whether a worker was a process of this host that has ended; False for other hosts."""
     if worker.host != this_host():
         return False
     try:

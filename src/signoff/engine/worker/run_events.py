@@ -1,4 +1,4 @@
-"""What a driver announces of its run. Nothing is made while nobody listens."""
+"""Announces a run's events to subscribers. Without subscribers, no event is created."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _WAITS = frozenset({CallKind.QUESTION, CallKind.PROMISE, CallKind.SIGNAL})
 
 
 class Report:
-    """Announces what happens to one run under one lease.
+    """Announces the events of one run under one lease.
 
-    What is drafted for the journal is announced once it is durable, so that nobody hears twice of what a worker that
-    has lost its lease leaves to the next.
+    Events of pending journal entries are announced once the entries are durable, so that no event is announced twice if
+    the lease is lost.
 
     Args:
         run: The run, as it was claimed.
@@ -44,19 +44,19 @@ class Report:
     # The lease
 
     def claimed(self, now: float) -> None:
-        """The worker has taken the run up."""
+        """Announce that the worker has claimed the run."""
         if events.subscribers:
             could_start = max(self._run.created_at, self._run.start_at or 0.0)
             waited = max(0.0, now - could_start) if self._run.epoch == 1 else None
             events.announce(RunClaimed(self._info, waited))
 
     def paused(self) -> None:
-        """The run is paused."""
+        """Announce that the run has paused."""
         if events.subscribers:
             events.announce(RunPaused(self._info, self._held_seconds))
 
     def ended(self, outcome: Outcome, now: float) -> None:
-        """The run has ended."""
+        """Announce that the run has ended."""
         if events.subscribers:
             seconds = max(0.0, now - self._run.created_at)
             events.announce(
@@ -64,17 +64,17 @@ class Report:
             )
 
     def let_go(self, *, lost: bool) -> None:
-        """The run is driven no more, though it neither paused nor ended."""
+        """Announce that the run is no longer driven, though it neither paused nor ended."""
         if events.subscribers:
             kind = RunLost if lost else RunReleased
             events.announce(kind(self._info, self._held_seconds))
 
-    # What is drafted
+    # Pending entries
 
     def settled(
         self, execution: Execution, call: Call[object] | None, entry: Entry, message: Message
     ) -> None:
-        """A promise or a question is settled; what else is, is no wait."""
+        """Note that a promise or question is settled. Settlements of other calls are not waits."""
         if not events.subscribers or not isinstance(call, PromiseCall):
             return
         started_at = execution.past.opened.get(call.n, entry.at)
@@ -84,7 +84,7 @@ class Report:
             self._serve(call.kind, started_at + (call.timeout or 0.0), entry.at)
 
     def signalled(self, execution: Execution, message: Message, now: float) -> None:
-        """A signal has come, maybe one that a call waits for."""
+        """Note a signal, which may end a call's wait."""
         if not events.subscribers:
             return
         call = execution.listener(message.name or "")
@@ -93,7 +93,7 @@ class Report:
             self._end_wait(call, call.name, PromiseState.RESOLVED, message.by, started_at, message.at, now)
 
     def fired(self, execution: Execution, call: TimerCall | SignalCall, now: float) -> None:
-        """A timer is due, or a signal did not come in time."""
+        """Note that a timer fired, or a signal timed out."""
         if not events.subscribers or call.due_at is None:
             return
         if isinstance(call, SignalCall):
@@ -102,12 +102,12 @@ class Report:
         self._serve(call.kind, call.due_at, now)
 
     def deadline_passed(self, now: float) -> None:
-        """The run's own deadline has passed."""
+        """Note that the run's deadline has passed."""
         if events.subscribers:
             self._serve("run", self._run.deadline_at or now, now)
 
     def written(self, write: Write) -> None:
-        """What was drafted is durable."""
+        """Announce the events of entries that are now durable."""
         if not events.subscribers:
             return
         for entry in write.entries:

@@ -1,4 +1,4 @@
-"""Telling the register of workflows what a worker runs."""
+"""Announces the workflows that a worker runs to the list of workflows."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Described(Protocol):
 
 
 class Announcer:
-    """Announces what a worker runs: when it begins, soon after that has changed, and every hour.
+    """Announces a worker's workflows: at the start, soon after a change, and every hour.
 
-    It never stops a worker: what cannot be described is left out, and what is refused is said in the log.
+    It never stops a worker: a workflow that cannot be described is left out, and a refusal is logged.
 
     Args:
         store: An open store.
         programs: The registry of workflows.
-        group: The group whose runs are driven here.
-        look_seconds: How often to look whether the registry has changed.
+        group: The worker's group.
+        look_seconds: Seconds between two checks for changes of the registry.
     """
 
     def __init__(self, store: Store, programs: Described, group: str, *, look_seconds: float) -> None:
@@ -56,10 +56,10 @@ class Announcer:
                 try:
                     await self._announce()
                 except StoreUnavailable as trouble:
-                    log.error("the register of workflows waits: %s", trouble)
+                    log.error("announcing workflows waits for the store: %s", trouble)
                     again_at = 0.0
                 except SignoffError as refusal:
-                    log.warning("the register of workflows is not told what runs here: %s", refusal)
+                    log.warning("the workflows of this worker are not announced: %s", refusal)
             await asyncio.sleep(self._look_seconds)
 
     async def _announce(self) -> None:
@@ -68,6 +68,6 @@ class Announcer:
             self._workflows = []
             for each in self._programs.describe(self._group):
                 self._workflows.append(each)
-                await asyncio.sleep(0)  # a form of many models may take milliseconds
+                await asyncio.sleep(0)  # describing a form with many models may take milliseconds
         for begin in range(0, len(self._workflows), AT_ONCE):
             await self._store.announce(self._workflows[begin : begin + AT_ONCE])

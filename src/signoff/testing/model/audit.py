@@ -1,4 +1,4 @@
-"""The audit trail in the model of a store: what happened to questions, and the chain that seals it."""
+"""The audit trail in the reference model: events of questions, and the seals over them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from signoff.testing.model.state import State
 
 
 class Audit:
-    """Events of questions, in the order in which they were recorded, and their seals."""
+    """Events of questions in the order of recording, and their seals."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._tables = state.tables
 
     def record(self, namespace: str, events: Sequence[NewAuditEvent]) -> None:
-        """Record what is not recorded yet."""
+        """Record events that are not recorded yet."""
         check_events(events)
         self.add(namespace, events)
 
     def add(self, namespace: str, events: Sequence[NewAuditEvent]) -> None:
-        """Record what is checked or the store's own, and not recorded yet."""
+        """Record checked or internal events that are not recorded yet."""
         known = {event.id for event in self._tables.audit if event.namespace == namespace}
         for new in events:
             if new.id not in known:
@@ -45,7 +45,7 @@ class Audit:
                 )
 
     def record_state(self, question: Promise) -> None:
-        """Record that a question was asked, or how it was settled; of other promises nothing."""
+        """Record that a question was asked or settled. Other promises are not recorded."""
         if question.kind is not PromiseKind.QUESTION:
             return
         if question.state is PromiseState.PENDING:
@@ -70,7 +70,7 @@ class Audit:
         self.add(question.namespace, [new])
 
     def list_audit(self, namespace: str, which: AuditFilter) -> list[tuple[int, AuditEvent]]:
-        """Return the events of a namespace with their numbers."""
+        """Return the numbered events of a namespace."""
         return [
             (number, event)
             for number, event in enumerate(self._tables.audit, 1)

@@ -1,4 +1,4 @@
-"""Groups in the model of a store: pausing them, their limits, and which runs a claim may take from one."""
+"""Groups in the reference model: pauses, limits, and which of their runs may be claimed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from signoff.testing.model.tables import Limits
 
 
 class Groups:
-    """Which groups are paused or limited, and what of their runs may start."""
+    """The paused and limited groups, and which of their runs may start."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -41,7 +41,7 @@ class Groups:
     def lease(
         self, namespace: str, group: str, ready: Sequence[Run], limit: int, worker_id: str, token: str | None
     ) -> list[Run]:
-        """Lease ready runs of a group, in their order, as far as its limits and theirs go."""
+        """Lease ready runs of a group in order, within its limits and theirs."""
         limits = self._tables.groups.get((namespace, group), Limits())
         leased: list[Run] = []
         for run in ready:
@@ -86,7 +86,7 @@ class Groups:
         )
 
     def _suspended(self, namespace: str, group: str) -> tuple[int, int]:
-        """Count the runs that wait for an operator, and those of them that were lost again and again."""
+        """Return the number of suspended runs, and how many of them were lost repeatedly."""
         found = [
             run
             for run in self._tables.runs.values()

@@ -1,4 +1,4 @@
-"""Live text in the model of a store."""
+"""Live text in the reference model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from signoff.testing.model.state import State
 
 
 class Live:
-    """What steps say while they run."""
+    """The live text of running steps."""
 
     def __init__(self, state: State) -> None:
         self._state = state

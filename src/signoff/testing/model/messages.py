@@ -1,4 +1,4 @@
-"""Messages to runs in the model of a store: leaving one wakes the run."""
+"""Messages to runs in the reference model. A message wakes its run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from signoff.testing.model.state import State
 
 
 class Messages:
-    """Tells runs what has happened, and knows which ones wait for whom."""
+    """Notifies runs of events, and knows which runs wait for what."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._tables = state.tables
 
     def leave(self, namespace: str, run_id: str, kind: MessageKind, **what: Any) -> None:
-        """Leave a message for a run and wake it. One that has ended for good gets none."""
+        """Add a message for a run and wake it. A run that has ended permanently gets none."""
         run = self._tables.runs.get((namespace, run_id))
         if run is None or (run.ended_at is not None and not run.retryable):
             return
@@ -34,7 +34,7 @@ class Messages:
         )
 
     def refuse(self, namespace: str, run_id: str, n: int, id: str, state: str, error: SignoffError) -> None:
-        """Tell a run once that its call cannot wait for what has this id."""
+        """Notify a run, once, that its call cannot wait for the target with this id."""
         left = self._tables.messages[namespace, run_id]
         if any((each.kind, each.n, each.name) == (MessageKind.SETTLED, n, id) for each in left):
             return
@@ -42,18 +42,18 @@ class Messages:
         self.leave(namespace, run_id, MessageKind.SETTLED, n=n, name=id, state=state, error=told)
 
     def tell_all(self, promise: Promise) -> None:
-        """Tell the run that a promise belongs to, and those that wait for it, what became of it."""
+        """Notify a promise's run, and all other waiting runs, of its outcome."""
         if promise.run_id is not None and promise.n is not None:
             self.tell_of_promise(promise, promise.run_id, promise.n)
         self.tell_waiters(promise)
 
     def tell_waiters(self, promise: Promise) -> None:
-        """Tell the other runs that wait for a promise what became of it."""
+        """Notify the other runs that wait for a promise of its outcome."""
         for run_id, n in self.waiters(promise.namespace, "promise", promise.id):
             self.tell_of_promise(promise, run_id, n)
 
     def tell_of_promise(self, promise: Promise, run_id: str, n: int) -> None:
-        """Tell a call of a run what became of a promise."""
+        """Notify a run's call of a promise's outcome."""
         self.leave(
             promise.namespace,
             run_id,
@@ -67,7 +67,7 @@ class Messages:
         )
 
     def tell_of_run(self, namespace: str, waiter: str, n: int, run_id: str, outcome: Outcome) -> None:
-        """Tell a call of a waiting run how another run has ended."""
+        """Notify a waiting run's call of another run's outcome."""
         self.leave(
             namespace,
             waiter,
@@ -80,23 +80,23 @@ class Messages:
         )
 
     def waiters(self, namespace: str, target: str, target_id: str) -> list[tuple[str, int]]:
-        """Return the runs and their calls that wait for a run or a promise."""
+        """Return the runs and calls that wait for a run or a promise."""
         return sorted(self._tables.waiters.get((namespace, target, target_id), ()))
 
     def join(self, namespace: str, target: str, target_id: str, run_id: str, n: int) -> bool:
-        """Have a call of a run wait for a run or a promise. Returns whether that is new."""
+        """Let a run's call wait for a run or a promise. Returns whether that is new."""
         waiters = self._tables.waiters.setdefault((namespace, target, target_id), set())
         is_new = (run_id, n) not in waiters
         waiters.add((run_id, n))
         return is_new
 
     def unjoin_all(self, namespace: str, run_id: str) -> None:
-        """Have a run no longer wait for anything."""
+        """End all waits of a run."""
         for (owner, _, _), waiters in self._tables.waiters.items():
             if owner == namespace:
                 waiters -= {waiter for waiter in waiters if waiter[0] == run_id}
 
     def unjoin(self, namespace: str, target: str, target_id: str, run_id: str) -> None:
-        """Have a run no longer wait for a run or a promise."""
+        """End a run's wait for a run or a promise."""
         waiters = self._tables.waiters.get((namespace, target, target_id), set())
         waiters -= {waiter for waiter in waiters if waiter[0] == run_id}

@@ -1,7 +1,7 @@
-"""The store contract once more, in plain Python: what every store must do, without saying how.
+"""The reference model of the store contract in plain Python, without any storage technique.
 
-It is the reference that every other store is compared with, and ``MemoryStore`` is made of it. Each operation
-refuses first and changes afterwards, so that it happens whole or not at all.
+Every store is compared with it, and ``MemoryStore`` wraps it. Each operation checks first and changes afterwards, so
+that it happens completely or not at all.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ from signoff.testing.model.workflows import Workflows
 
 
 class Model:
-    """A store in memory, of all namespaces: runs and who holds them. Other nouns are attributes.
+    """A store in memory with all namespaces: its runs and leases. Other nouns are attributes.
 
     Args:
-        clock: Stamps and compares business times.
+        clock: The business time.
         lease_clock: Measures leases.
         lease_seconds: How long a claim or a heartbeat holds a run.
 
     Attributes:
-        state: Everything that is stored, and what was touched since ``take_commit``.
+        state: All stored data, and the changes since ``take_commit``.
         tables: The tables of the state.
         audit: The contract's operations on the audit trail.
         rules: The contract's operations on rules.
@@ -73,11 +73,11 @@ class Model:
         groups: The contract's operations on groups.
         schedules: The contract's operations on schedules.
         tokens: The contract's operations on tokens.
-        workflows: The contract's operations on the register of workflows.
+        workflows: The contract's operations on the list of workflows.
         live: The contract's operations on live text.
         outbox: The contract's operations on notifications.
         snapshots: The contract's operations on snapshots.
-        timers: What is due, and when.
+        timers: Due deadlines, timers and leases.
     """
 
     def __init__(self, clock: Clock, lease_clock: Clock, lease_seconds: float) -> None:
@@ -97,7 +97,7 @@ class Model:
         self.timers = Timers(self.state, self._messages, self.promises, self._expire)
 
     def take_commit(self) -> Commit | None:
-        """Return what was touched since the last time, if it concerns anybody."""
+        """Return the changes since the last call, if a listener needs them."""
         commit = self.state.commit
         if not commit.runs and not commit.due and not commit.ready:
             return None
@@ -274,7 +274,7 @@ class Model:
         self._end(run, RunState.FAILED, encode_error(RunTimeout(run.id)))
 
     def _end(self, run: Run, state: RunState, error: str, details: str | None = None) -> None:
-        """End a run without its code."""
+        """End a run without running its code."""
         self.state.change(
             run,
             state=state,
@@ -341,7 +341,7 @@ class Model:
             self.state.delete(min(ended, key=lambda run: run.ended_at or 0.0))
         return limit
 
-    # What the holder of a lease does
+    # Operations of a lease's holder
 
     def claim(
         self,
@@ -378,7 +378,7 @@ class Model:
         return [Claim(run, tuple(self.tables.messages[namespace, run.id])) for run in claimed]
 
     def _suspects(self, worker_id: str, ready: Sequence[Run]) -> tuple[list[Run], int]:
-        """Return the suspects to claim, of one level, and how many of them the worker has room for."""
+        """Return the suspects to claim, all of one level, and how many of them the worker has room for."""
         held = [
             run.takeovers
             for run in self.tables.runs.values()
@@ -468,10 +468,10 @@ class Model:
             self.state.let_go(run, taken_over=dead)
         return len(held)
 
-    # Inside
+    # Internal
 
     def _write(self, namespace: str, write: Write) -> bool:
-        """Return whether it is new."""
+        """Apply a write. Returns whether it is new."""
         run = self.tables.runs.get((namespace, write.run_id))
         if run is None or run.epoch != write.epoch:
             raise LeaseLost(write.run_id, write.epoch)
@@ -552,7 +552,11 @@ class Model:
 
 
 def _check(write: Write, length: int) -> None:
-    """Refuse a write that does not go on where a journal of this length ends, or opens what no call waits for."""
+    """Check that a write continues a journal of this length, and opens promises for calls only.
+
+    Raises:
+        InvalidValue: It does not.
+    """
     for seq, entry in enumerate(write.entries, length):
         if entry.seq != seq:
             raise InvalidValue(

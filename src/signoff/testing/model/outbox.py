@@ -1,4 +1,4 @@
-"""Notifications in the model of a store: each event is made into deliveries once, and lanes are sent in order."""
+"""Notifications in the reference model: each event becomes deliveries once; each lane is sent in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PENDING = DeliveryState.PENDING
 
 
 class Outbox:
-    """How far each channel has come, and its deliveries with the numbers they are listed by."""
+    """The channels' positions, and their numbered deliveries."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -73,7 +73,7 @@ class Outbox:
             self._change(following[1], due_at=self._state.now)
 
     def list_deliveries(self, namespace: str, which: DeliveryFilter) -> list[tuple[int, Delivery]]:
-        """Return deliveries with their numbers, newest first."""
+        """Return numbered deliveries, newest first."""
         found = [
             (number, each)
             for number, each in self._tables.deliveries.values()
@@ -106,13 +106,13 @@ class Outbox:
         return len(ended[:limit])
 
     def _append(self, new: Delivery) -> Delivery:
-        """Put a delivery at the end of its lane."""
+        """Add a delivery to the end of its lane."""
         made = replace(new, due_at=None if self._lane(new) else self._state.now)
         self._tables.deliveries[new.namespace, new.id] = (self._state.next_number(), made)
         return made
 
     def _lane(self, of: Delivery) -> list[tuple[int, Delivery]]:
-        """Return what is pending of a lane."""
+        """Return the pending deliveries of a lane."""
         return [
             (number, each)
             for number, each in self._of(of.namespace, of.channel)

@@ -1,4 +1,4 @@
-"""Promises in the model of a store: creating, joining and settling them."""
+"""Promises in the reference model: creating, joining and settling them."""
 
 from __future__ import annotations
 
@@ -135,12 +135,12 @@ class Promises:
         return late
 
     def is_overdue(self, promise: Promise) -> bool:
-        """Whether a promise is pending although its deadline has passed."""
+        """Return whether a promise is pending although its deadline has passed."""
         is_pending = promise.state is PromiseState.PENDING
         return is_pending and promise.due_at is not None and promise.due_at <= self._state.now
 
     def open(self, namespace: str, run_id: str, new: NewPromise) -> None:
-        """Create a promise for a call of a run, or have the call wait for the plain one there is."""
+        """Create a promise for a call of a run, or let the call wait for an existing plain promise."""
         assert new.n is not None
         promise = self._tables.promises.get((namespace, new.id))
         if promise is None:
@@ -156,7 +156,7 @@ class Promises:
             self._messages.tell_of_promise(promise, run_id, new.n)
 
     def close(self, namespace: str, run_id: str, promise_id: str) -> None:
-        """Cancel a promise of a run, or have the run no longer wait for somebody else's."""
+        """Cancel a run's promise; for another owner's promise, end the run's wait."""
         promise = self._tables.promises.get((namespace, promise_id))
         if promise is not None and promise.run_id == run_id and promise.state is PromiseState.PENDING:
             self._cancel(promise)
@@ -164,7 +164,7 @@ class Promises:
             self._messages.unjoin(namespace, "promise", promise_id, run_id)
 
     def close_all(self, namespace: str, run_id: str) -> None:
-        """Cancel the promises of a run that are pending."""
+        """Cancel a run's pending promises."""
         for promise in list(self._tables.promises.values()):
             if (promise.namespace, promise.run_id) == (namespace, run_id) and (
                 promise.state is PromiseState.PENDING
@@ -172,7 +172,11 @@ class Promises:
                 self._cancel(promise)
 
     def _note_answer(self, promise: Promise, request_id: str | None) -> None:
-        """Remember for its execution that a request id has answered a promise. Raises RequestConflict."""
+        """Record which promise a request id has answered, for its execution.
+
+        Raises:
+            RequestConflict: The request id was used otherwise.
+        """
         namespace, run_id = promise.namespace, promise.run_id
         if request_id is None or run_id is None:
             return
@@ -183,7 +187,7 @@ class Promises:
         requests[namespace, run_id, request_id] = (promise.id, None)
 
     def _answer_in_session(self, promise: Promise, request_id: str) -> tuple[str, str | None] | None:
-        """Return what a request id has answered in another run of the session."""
+        """Return the promise and value that a request id has answered in another run of the session."""
         runs, namespace = self._tables.runs, promise.namespace
         session_id = runs[namespace, promise.run_id or ""].session_id
         if session_id is None:

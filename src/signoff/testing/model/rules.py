@@ -1,4 +1,4 @@
-"""Rules in the model of a store: made and used with amendments, and revoked."""
+"""Rules in the reference model: created and used by amendments, and revoked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from signoff.testing.model.state import State
 
 
 class Rules:
-    """The rules, in the order in which they were made."""
+    """The rules, in order of creation."""
 
     def __init__(self, state: State, audit: Audit) -> None:
         self._state = state
@@ -21,7 +21,7 @@ class Rules:
         self._audit = audit
 
     def allow(self, namespace: str, amendment: Amendment) -> bool:
-        """Whether an amendment may make and use the rules that it wants to."""
+        """Return whether an amendment may create and use its rules."""
         if amendment.rule is not None and (namespace, amendment.rule.id) in self._tables.rules:
             return False
         if amendment.by_rule is None:
@@ -30,7 +30,7 @@ class Rules:
         return used is not None and used.is_in_force(self._state.now)
 
     def note(self, namespace: str, amendment: Amendment) -> None:
-        """Make and use the rules of an amendment that is carried out."""
+        """Create and use the rules of an amendment."""
         new = amendment.rule
         if new is not None:
             self._tables.rules[namespace, new.id] = Rule(namespace, created_at=self._state.now, **asdict(new))

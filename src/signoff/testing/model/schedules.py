@@ -1,4 +1,4 @@
-"""Schedules in the model of a store: each of their times fires once."""
+"""Schedules in the reference model: each of their times fires once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from signoff.testing.model.state import State
 
 
 class Schedules:
-    """The schedules, and when each fires next."""
+    """The schedules, and their next times."""
 
     def __init__(self, state: State) -> None:
         self._state = state

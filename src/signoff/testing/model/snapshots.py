@@ -1,4 +1,4 @@
-"""Snapshots in the model of a store: runs with all that is theirs, read and created at once."""
+"""Snapshots in the reference model: runs with all their data, read and created at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from signoff.testing.model.tables import Facts
 
 
 class Snapshots:
-    """Runs as they leave a store and come into one."""
+    """Saves and loads runs."""
 
     def __init__(self, state: State, audit: Audit) -> None:
         self._state = state

@@ -1,4 +1,4 @@
-"""The state of the model of a store: what is stored, and the rules by which its runs change."""
+"""The state of the reference model: stored data, and the transitions of runs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from signoff.testing.model.tables import Commit, Facts, Limits, Tables
 
 
 class State:
-    """Everything that is stored, in all namespaces.
+    """All stored data, in all namespaces.
 
     Args:
-        clock: Stamps and compares business times.
+        clock: The business time.
         lease_clock: Measures leases.
         lease_seconds: How long a claim or a heartbeat holds a run.
 
     Attributes:
-        tables: What is stored.
-        commit: What was touched since the last operation.
+        tables: The stored data.
+        commit: The changes since the last operation.
     """
 
     def __init__(self, clock: Clock, lease_clock: Clock, lease_seconds: float) -> None:
@@ -36,7 +36,11 @@ class State:
         return self.clock.now()
 
     def find_run(self, namespace: str, run_id: str) -> tuple[Run, Facts]:
-        """Return a run and its facts. Raises NotFound."""
+        """Return a run and its hidden facts.
+
+        Raises:
+            NotFound: The run does not exist.
+        """
         if (namespace, run_id) not in self.tables.runs:
             raise NotFound("run", run_id)
         return self.tables.runs[namespace, run_id], self.tables.facts[namespace, run_id]
@@ -77,7 +81,7 @@ class State:
         return run
 
     def active_run(self, namespace: str, session_id: str) -> Run | None:
-        """Return the run whose turn it is: the first that has not ended, or may be retried."""
+        """Return the active run of a session: the first that has not ended, or may be retried."""
         runs = [
             run
             for run in self.tables.runs.values()
@@ -87,7 +91,7 @@ class State:
         return min(runs, key=lambda run: run.position or 0, default=None)
 
     def pass_turn(self, namespace: str, session_id: str) -> None:
-        """Let the run go on whose turn it has become."""
+        """Make the next run of a session ready once it is active."""
         run = self.active_run(namespace, session_id)
         if run is None or not run.awaits_turn:
             return
@@ -106,7 +110,7 @@ class State:
         return position
 
     def next_number(self) -> int:
-        """Number what is created, so that lists have an order."""
+        """Return a number for a new item, for the order of lists."""
         self.tables.made += 1
         return self.tables.made
 
@@ -117,7 +121,7 @@ class State:
         journal.append(Entry(len(journal), self.now, kind, error=error, details=details))
 
     def change(self, run: Run, **changes: Any) -> Run:
-        """Store a run with other fields. Every transition of a run passes here."""
+        """Store changed fields of a run. Every transition of a run goes through this method."""
         changed = self.tables.runs[run.namespace, run.id] = replace(run, **changes)
         self.commit.runs.add((run.namespace, run.id))
         if changed.state is not run.state:
@@ -125,7 +129,7 @@ class State:
         return changed
 
     def make_ready(self, run: Run, **changes: Any) -> None:
-        """Put a run at the end of those that want a worker."""
+        """Add a run to the end of the ready queue."""
         self.tables.facts[run.namespace, run.id].ready_at = self.now
         self.change(run, state=RunState.READY, **changes)
         self.commit.ready.add(run.namespace)
@@ -143,19 +147,19 @@ class State:
         self.commit.ready.add(run.namespace)
 
     def takeovers(self, run: Run) -> int:
-        """Count the takeovers of a run since its journal last grew."""
+        """Return the takeovers of a run since its journal last grew."""
         key = (run.namespace, run.id)
         return 0 if len(self.tables.journals[key]) > self.tables.facts[key].takeover_seq else run.takeovers
 
     def _note_free_slot(self, run: Run) -> None:
-        """A limited slot is free, or those that wait for one have moved up."""
+        """Note that a concurrency slot is free, or its queue has advanced."""
         limits = self.tables.groups.get((run.namespace, run.group), Limits())
         freed = run.state is RunState.RUNNING and limits.max_running is not None
         if freed or run.concurrency_key is not None:
             self.commit.ready.add(run.namespace)
 
     def lease(self, run: Run, worker_id: str, token: str | None) -> Run:
-        """Give a run to a worker, with a new epoch."""
+        """Lease a run to a worker, with a new epoch."""
         self.tables.facts[run.namespace, run.id].claim_token = token
         until = self.lease_clock.now() + self.lease_seconds
         return self.change(
@@ -163,7 +167,7 @@ class State:
         )
 
     def delete(self, run: Run) -> None:
-        """Delete a run and all that belongs to it. Its children stay, without a parent."""
+        """Delete a run and everything that belongs to it. Its children stay, without a parent."""
         key = (run.namespace, run.id)
         tables = self.tables
         for child in list(tables.runs.values()):
@@ -194,12 +198,12 @@ class State:
                 del tokens[name], self.tables.token_numbers[name]
 
     def remember(self, namespace: str, operation: str, id: str, token: str | None) -> None:
-        """Note that the operation with this token has been done."""
+        """Record that the operation with this token has been done."""
         if token is not None:
             self.tables.calls.add((namespace, operation, id, token))
 
     def is_known(self, namespace: str, operation: str, id: str, token: str | None) -> bool:
-        """Whether the operation with this token has been done: its reply was lost."""
+        """Return whether the operation with this token has been done, and its reply was lost."""
         return token is not None and (namespace, operation, id, token) in self.tables.calls
 
     def _forget(self, namespace: str, id: str, *operations: str) -> None:

@@ -1,4 +1,4 @@
-"""What the model of a store keeps: its tables, and what an operation has touched in them."""
+"""The tables of the reference model, and the changes of one operation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Key = tuple[str, str]  # namespace and id
 
 @dataclass
 class Facts:
-    """What no reader sees of a run."""
+    """Facts about a run that readers do not see."""
 
     number: int
     ready_at: float
@@ -40,7 +40,7 @@ class Facts:
 
 @dataclass
 class Limits:
-    """What limits a group, and what its rate has left: see GCRA."""
+    """The limits of a group, and the state of its rate limit (GCRA)."""
 
     is_paused: bool = False
     max_running: int | None = None
@@ -59,7 +59,7 @@ class Limits:
             self.whole_at = max(self.whole_at, now) + self.starts_per.seconds / self.starts_per.count
 
     def hold_back(self) -> bool:
-        """Have the next start become due. Returns whether that is news."""
+        """Schedule the next start. Returns whether that is new."""
         assert self.starts_per is not None
         rate, known = self.starts_per, self.opens_at
         self.opens_at = self.whole_at + rate.seconds / rate.count - rate.seconds
@@ -68,13 +68,13 @@ class Limits:
 
 @dataclass
 class Tables:
-    """Everything that is stored. Runs, promises and tokens are in the order of their creation."""
+    """All stored data. Runs, promises and tokens are in order of creation."""
 
     runs: dict[Key, Run] = field(default_factory=dict[Key, Run])
     facts: dict[Key, Facts] = field(default_factory=dict[Key, Facts])
     sessions: dict[Key, tuple[int, Session]] = field(
         default_factory=dict[Key, tuple[int, Session]]
-    )  # with the number of the run that was started last
+    )  # with the number of the run started last
     journals: dict[Key, list[Entry]] = field(default_factory=dict[Key, list[Entry]])
     messages: dict[Key, list[Message]] = field(default_factory=dict[Key, list[Message]])
     promises: dict[Key, Promise] = field(default_factory=dict[Key, Promise])
@@ -83,8 +83,8 @@ class Tables:
     )
     requests: dict[tuple[str, str, str], tuple[str, str | None]] = field(
         default_factory=dict[tuple[str, str, str], tuple[str, str | None]]
-    )  # the signal's name and value; of an answer, the promise
-    made: int = 0  # how many runs, promises and tokens were ever created
+    )  # the signal's name and value; for an answer, the promise
+    made: int = 0  # the number of runs, promises and tokens created so far
     promise_numbers: dict[Key, int] = field(default_factory=dict[Key, int])
     calls: set[tuple[str, str, str, str]] = field(
         default_factory=set[tuple[str, str, str, str]]
@@ -107,16 +107,16 @@ class Tables:
 
 @dataclass
 class Commit:
-    """What an operation has touched so far."""
+    """The changes of an operation so far."""
 
     runs: set[Key] = field(default_factory=set[Key])
     woken: set[Key] = field(default_factory=set[Key])
     ended: set[Key] = field(default_factory=set[Key])
-    ready: set[str] = field(default_factory=set[str])  # namespaces in which a run may have become claimable
+    ready: set[str] = field(default_factory=set[str])  # namespaces with possibly claimable runs
     due: bool = False
 
     def of(self, namespace: str) -> Change:
-        """What listeners of a namespace are told."""
+        """Return the change for listeners of a namespace."""
         return Change(
             runs=_ids(self.runs, namespace),
             woken=_ids(self.woken, namespace),

@@ -1,4 +1,4 @@
-"""What time brings in the model of a store: timers, deadlines, leases that run out, workers that are forgotten."""
+"""Due items in the reference model: timers, deadlines, expired leases, forgotten workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from signoff.testing.model.state import State
 
 
 class Timers:
-    """Serves what is due, and knows what is next."""
+    """Fires due items, and knows when the next is due."""
 
     def __init__(
         self, state: State, messages: Messages, promises: Promises, expire: Callable[[Run], None]
@@ -52,7 +52,7 @@ class Timers:
         return self.next_due()
 
     def next_due(self) -> float | None:
-        """When the next deadline, timer or lease is due, or a worker is forgotten, by the business clock."""
+        """Return when the next deadline, timer or lease is due, or a worker is forgotten, in business time."""
         leases = [run.lease_until for run in self._tables.runs.values() if run.lease_until is not None]
         seen = [worker.seen_at for worker in self._tables.workers.values() if worker.seen_at is not None]
         times = [self.next_deadline()]
@@ -63,7 +63,7 @@ class Timers:
         return min((time for time in times if time is not None), default=None)
 
     def next_deadline(self) -> float | None:
-        """When the next deadline or timer is due."""
+        """Return when the next deadline or timer is due."""
         runs, promises = self._tables.runs.values(), self._tables.promises.values()
         times = [promise.due_at for promise in promises if promise.state is PromiseState.PENDING]
         times += [run.wake_at for run in runs if run.state is RunState.PAUSED]
@@ -72,7 +72,7 @@ class Timers:
         return min((time for time in times if time is not None), default=None)
 
     def _first(self, limit: int, time_of: Callable[[Run], float | None], now: float) -> list[Run]:
-        """The runs whose time has come, the earliest ones."""
+        """Return the due runs, the earliest first."""
         due = [
             (at, run) for run in self._tables.runs.values() if (at := time_of(run)) is not None and at <= now
         ]

@@ -1,4 +1,4 @@
-"""Tokens in the model of a store: secrets of which only hashes are known."""
+"""Tokens in the reference model: hashes of secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from signoff.testing.model.state import State
 
 
 class Tokens:
-    """The tokens of all namespaces, in the order in which they were made."""
+    """The tokens of all namespaces, in order of creation."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -48,7 +48,7 @@ class Tokens:
         return self._tables.tokens[namespace, token_id]
 
     def list_tokens(self, namespace: str, which: TokenFilter) -> list[tuple[int, Token]]:
-        """Return the tokens of a namespace with their numbers."""
+        """Return the numbered tokens of a namespace."""
         which.check()
         return [
             (self._tables.token_numbers[key], token)

@@ -1,4 +1,4 @@
-"""The register of workflows in the model of a store."""
+"""The list of workflows in the reference model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from signoff.testing.model.state import State
 
 
 class Workflows:
-    """What workers run."""
+    """The workflows that workers have announced."""
 
     def __init__(self, state: State) -> None:
         self._state = state

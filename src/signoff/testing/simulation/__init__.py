@@ -1,4 +1,4 @@
-"""A seeded simulation of workers, a store that fails, and people: see ``World``."""
+"""A seeded simulation of workers, an unreliable store, and people. See ``World``."""
 
 from signoff.testing.simulation.faults import Faults
 from signoff.testing.simulation.observer import Observer

@@ -1,4 +1,4 @@
-"""The store of a simulated world, as its processes reach it: over a wire that fails, stalls and loses replies."""
+"""The store of a simulated world over an unreliable network: calls fail, stall and lose replies."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from signoff.testing.simulation.process import Process
     from signoff.testing.simulation.world import World
 
-WIRE_SECONDS = 0.002  # an operation's way there, and the reply's way back, at most
-HARM = 0.03  # part of the operations after which a process crashes or freezes, where all of them do
-NOTICE_SECONDS = 3.0  # how late a late notice is at most
+WIRE_SECONDS = 0.002  # the longest delay of a request or a reply
+HARM = 0.03  # fraction of operations that crash or freeze their process, if all processes do so
+NOTICE_SECONDS = 3.0  # the longest delay of a late notification
 
 
 class Database:
-    """One store for all processes. An operation under way is done even if who asked for it is gone by then.
+    """One store for all processes. An operation in progress completes even if its caller has died.
 
     Args:
         world: The world.
-        store: What operations are done on; none of its methods may wait.
+        store: The store; its methods must not wait.
 
     Attributes:
-        is_down: Whether nothing can be done just now.
+        is_down: Whether the store is currently down.
     """
 
     def __init__(self, world: World, store: Store) -> None:
@@ -39,7 +39,7 @@ class Database:
     def send(
         self, process: Process, operation: str, args: Any, kwargs: Any, reply: asyncio.Future[Any]
     ) -> None:
-        """Take an operation that a process asks for."""
+        """Receive an operation from a process."""
         world, faults, source = self._world, self._world.faults, self._world.random
         wire = source.random() * WIRE_SECONDS
         if faults.unavailable and source.random() < faults.unavailable:
@@ -83,7 +83,7 @@ class Database:
         loop.call_later(wire, _tell, reply, outcome, error)
 
     def _harm(self, process: Process) -> None:
-        """Let a process end or stand still when its operation is done, and it does not know yet."""
+        """Crash or freeze a process after its operation, before the reply arrives."""
         faults, source = self._world.faults, self._world.random
         if faults.crashes and source.random() < faults.crashes * HARM:
             process.crash()
@@ -95,7 +95,7 @@ class Database:
         _tell(reply, None, StoreUnavailable(self.store.location, reason))
 
     def listen(self, process: Process, callback: Callable[[Change], None]) -> Callable[[], None]:
-        """Tell a process of commits: its own as they are, others' as it comes."""
+        """Notify a process of commits: its own at once, others' after a delay."""
         world, loop = self._world, process.loop
 
         def noticed(change: Change) -> None:
@@ -114,12 +114,12 @@ class Database:
 
 
 class RemoteStore:
-    """The store as one process sees it: the contract of ``signoff.stores.contract.store.Store``, with time between.
+    """The store as one process sees it: the contract of ``signoff.stores.contract.store.Store``, with delays.
 
     Args:
-        database: What does the operations.
-        process: Who asks for them.
-        clock: What the process takes for the store's time.
+        database: Performs the operations.
+        process: The calling process.
+        clock: The process's view of the store's time.
     """
 
     namespace = "default"
@@ -147,7 +147,7 @@ class RemoteStore:
         return end
 
     def hold_leases(self) -> None:
-        """Do nothing: simulated processes lose leases as the database says."""
+        """Do nothing: whether a simulated process loses its leases is up to the database."""
 
     def __getattr__(self, operation: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         if operation.startswith("_"):
@@ -172,9 +172,9 @@ def _at_once(work: Coroutine[Any, Any, Any]) -> Any:
 
 def _tell(reply: asyncio.Future[Any], outcome: Any, error: Exception | None) -> None:
     if reply.done():
-        return  # who asked was cancelled
+        return  # the caller was cancelled
     if error is None:
         reply.set_result(outcome)
     else:
         reply.set_exception(error)
-        reply.exception()  # retrieved: who asked may be cancelled before they see it
+        reply.exception()  # mark as retrieved: the caller may be cancelled before it reads the error

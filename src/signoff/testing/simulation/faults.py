@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated world, and how often."""
+"""The faults of a simulated world, and their rates."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How a simulated world treats its processes and its store. Everything is 0 by default: nothing goes wrong.
+    """Rates of faults. By default all are 0: there are no faults.
 
     Attributes:
-        unavailable: Part of the operations that fail without being done.
-        lost_replies: Part of the operations that are done, but fail for the caller.
-        stalls: Part of the operations that take seconds, on the way there or on the way back.
-        stall_seconds: How long at most.
-        lost_notices: Part of the changes that a listener is not told.
-        late_notices: Part of those it is told late.
-        repeated_notices: Part of those it is told twice.
-        outages: How often the store is down in all.
-        outage_seconds: For how long at most.
-        crashes: Part of the processes that end anywhere in the midst of things, as by SIGKILL.
-        freezes: Part of the processes that stand still for a while and then go on, as by SIGSTOP.
-        freeze_seconds: For how long at most.
-        stops: Part of the processes that stop in order.
-        skew_seconds: How far the processes' clocks are from the store's at most.
+        unavailable: Fraction of operations that fail without effect.
+        lost_replies: Fraction of operations that take effect but fail for the caller.
+        stalls: Fraction of operations whose request or reply takes seconds.
+        stall_seconds: The longest stall.
+        lost_notices: Fraction of notifications that are lost.
+        late_notices: Fraction of notifications that are late.
+        repeated_notices: Fraction of notifications that arrive twice.
+        outages: The number of outages of the store.
+        outage_seconds: The longest outage.
+        crashes: Fraction of processes that end abruptly, as by SIGKILL.
+        freezes: Fraction of processes that freeze for a while, as by SIGSTOP.
+        freeze_seconds: The longest freeze.
+        stops: Fraction of processes that stop in order.
+        skew_seconds: The largest difference between a process's clock and the store's.
     """
 
     unavailable: float = 0.0
@@ -44,7 +44,7 @@ class Faults:
 
     @classmethod
     def drawn(cls, source: random.Random) -> Faults:
-        """Draw which kinds of fault there are and how many of each: few at a time find more than all at once."""
+        """Draw the kinds and rates of faults. A few kinds at a time find more violations than all at once."""
         most = {
             "unavailable": 0.2,
             "lost_replies": 0.2,

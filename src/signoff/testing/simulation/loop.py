@@ -1,4 +1,4 @@
-"""The event loop of a simulated process: an asyncio loop without I/O, on the virtual time of its world."""
+"""The event loop of a simulated process: an asyncio loop without I/O, on its world's virtual time."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ T = TypeVar("T")
 
 
 class Surroundings(Protocol):
-    """What runs the loops, and keeps their timers."""
+    """The world of the loops: it runs them and keeps their timers."""
 
     now: float
 
     def enqueue(self, loop: SimulatedLoop) -> None:
-        """Note that a loop has something to run, and had nothing before."""
+        """Note that an idle loop has work again."""
         ...
 
     def add_timer(self, when: float, loop: SimulatedLoop, timer: TimerCallback) -> None:
-        """Hand ``timer`` back to ``loop`` at a time."""
+        """Return ``timer`` to ``loop`` at a time."""
         ...
 
 
 class SimulatedTask(asyncio.Task[Any]):
-    """A task whose place in a set is the same whenever the seed is: asyncio keeps and cancels sets of them."""
+    """A task with a hash that depends only on the seed: asyncio keeps and cancels sets of tasks."""
 
     number: int
 
@@ -40,12 +40,12 @@ class SimulatedTask(asyncio.Task[Any]):
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
-    """Runs what is ready, a turn at a time, when its world says so.
+    """An event loop that its world runs, one callback at a time.
 
     Args:
         world: Runs it, and keeps its timers.
-        failed: Told what asyncio would log: exceptions that nobody retrieved.
-        opaque: Types at which the search for suspended code stops when the loop is torn away.
+        failed: Called with the errors that asyncio would log.
+        opaque: Types at which the search for suspended code stops when the loop is discarded.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is something to run."""
+        """Whether it has callbacks to run."""
         return bool(self._ready)
 
     def run_one(self) -> None:
@@ -83,13 +83,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._ready.append(callback)
 
     def tear(self) -> None:
-        """Let go of everything where it stands, as the end of a process does. Nothing of it runs any more."""
+        """Discard everything, as the end of a process does. No code runs any more."""
         self._is_torn = True
         tasks = asyncio.all_tasks(self)
         discard([task.get_coro() for task in tasks], self._opaque)
         self._ready.clear()
 
-    # What asyncio asks of a loop
+    # The interface of asyncio's event loop
 
     def time(self) -> float:
         return self._world.now
@@ -122,7 +122,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        timer = TimerCallback(when, callback, args, context)  # its world passes over it if it is cancelled
+        timer = TimerCallback(when, callback, args, context)  # the world skips it if it is cancelled
         if not self._is_torn:
             self._world.add_timer(when, self, timer)
         return timer
@@ -149,7 +149,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def run_in_executor(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Run ``func`` at once, on this very thread."""
+        """Run ``func`` immediately on this thread."""
         future: asyncio.Future[T] = asyncio.Future(loop=self)
         try:
             future.set_result(func(*args))

@@ -1,4 +1,4 @@
-"""Watching everything that is done on the store of a simulated world, and saying what must not be."""
+"""Watches all operations on the store of a simulated world, and reports violations of its rules."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from signoff.stores.contract.store import Change, Write
 if TYPE_CHECKING:
     from signoff.testing.simulation.world import World
 
-CALM_SECONDS = 15.0  # what was under way when the world became calm is over then
+CALM_SECONDS = 15.0  # work in progress when the world became calm has ended by then
 
-# What would tell nothing new, or what no two worlds have alike: ids of audit events.
+# Operations that add nothing to the trace, or differ between equal worlds, such as ids of audit events.
 _QUIET = frozenset(
     {
         "due",
@@ -39,10 +39,10 @@ class Observer:
     """Sees every operation and every commit.
 
     Args:
-        world: The world, which is told what is wrong.
+        world: The world, which records violations.
 
     Attributes:
-        completed: (run, call) of the steps whose outcome the journal holds.
+        completed: (run, call) of the steps whose outcome is journaled.
     """
 
     def __init__(self, world: World) -> None:
@@ -58,10 +58,10 @@ class Observer:
         self._on_promise: list[Callable[[Promise], None]] = []
         world.store.listen(self._committed)
 
-    # Of operations
+    # Operations
 
     def before(self, operation: str, args: Sequence[Any]) -> None:
-        """Look at what an operation finds."""
+        """Check the state before an operation."""
         if operation in ("append", "pause", "complete"):
             self._holder = self._run(args[0].run_id)
             self._length = len(self._tables.journals.get(("default", args[0].run_id), ()))
@@ -69,7 +69,7 @@ class Observer:
     def after(
         self, who: str, operation: str, args: Sequence[Any], outcome: Any, error: Exception | None
     ) -> None:
-        """Look at what it did."""
+        """Check the effect of an operation."""
         if operation in ("append", "pause", "complete"):
             write: Write = args[0]
             if error is None:
@@ -99,14 +99,14 @@ class Observer:
                 self.completed.add(call)
 
     def _is_repeated(self, write: Write) -> bool:
-        """Whether it had been written before, its reply was lost, and it changed nothing now."""
+        """Return whether a write repeats one whose reply was lost, without further effect."""
         journal = self._tables.journals["default", write.run_id]
         return bool(write.entries) and len(journal) == self._length
 
-    # Of steps
+    # Steps
 
     def step_begins(self, run_id: str, step: StepCall) -> None:
-        """Check that a step which begins may begin."""
+        """Check that a step may begin."""
         if not step.step_options.durable:
             return  # it runs again at each replay
         call, n, name = (run_id, step.n), step.n, step.name
@@ -120,14 +120,14 @@ class Observer:
             )
 
     def _retries(self, run_id: str, n: int) -> int:
-        """How often a person said that a step is to be tried again."""
+        """Return how often an operator decided to retry a step."""
         return sum(
             promise.value == '{"action":"retry"}'
             for promise in self._tables.promises.values()
             if (promise.run_id, promise.n) == (run_id, n)
         )
 
-    # Of commits
+    # Commits
 
     def _committed(self, change: Change) -> None:
         promises = self._tables.promises
@@ -156,7 +156,7 @@ class Observer:
             self._world.blame(f"promise {promise.id!r} was resolved after its deadline")
 
     def _check_punctual(self, promise: Promise) -> None:
-        """A deadline is due at its time, or as soon as it exists and everything is up."""
+        """Check that a deadline fires on time, or as soon as it exists and everything is up."""
         world = self._world
         up_again = world.start_at + world.calm_at + CALM_SECONDS if world.has_faults else 0.0
         due_at = max(promise.due_at or 0.0, promise.created_at, up_again)
@@ -164,13 +164,13 @@ class Observer:
             world.blame(f"promise {promise.id!r} timed out {world.clock.now() - due_at:.1f} s late")
 
     def on_promise(self, callback: Callable[[Promise], None]) -> None:
-        """Have ``callback`` told of each promise that is created."""
+        """Call ``callback`` with each promise that is created."""
         self._on_promise.append(callback)
 
     # At the end
 
     def check_end(self) -> None:
-        """Check that nothing settled has changed, that nothing is stuck, and that no journal has a hole."""
+        """Check that no settled promise has changed, no run is stuck, and no journal has a gap."""
         tables = self._tables
         for id, promise in self._settled.items():
             if tables.promises["default", id] != promise:
@@ -185,7 +185,7 @@ class Observer:
                 self._world.blame(f"the journal of {run_id!r} has a hole: {seqs}")
 
     def journal(self, run_id: str) -> str:
-        """A run's journal, to be read."""
+        """Return a run's journal as text."""
         lines = [
             f"    {entry.seq:3} {entry.at - self._world.start_at:9.3f} {entry.kind} {entry.n or ''} {entry.call or ''} "
             f"{entry.name or ''} {entry.value or entry.error or ''} {entry.details or ''}"

@@ -1,4 +1,4 @@
-"""A simulated process: it works, ends in the midst of things, stands still, stops in order, and comes back."""
+"""A simulated process: it may crash, freeze, stop in order, and be restarted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Main = Callable[["Process"], Coroutine[Any, Any, None]]
 
 
 class SkewedClock:
-    """A process's idea of the store's time."""
+    """A process's skewed view of the store's time."""
 
     def __init__(self, world: World, skew: float) -> None:
         self._world = world
@@ -40,7 +40,7 @@ class SkewedClock:
         return self._world.clock.now() + self._skew
 
     def on_jump(self, callback: Callable[[], None]) -> None:
-        pass  # it passes only
+        pass  # it never jumps
 
 
 class Process:
@@ -48,20 +48,20 @@ class Process:
 
     Args:
         world: The world.
-        name: What it is called in the trace.
-        host: Where it runs. Processes of one host know of each other which are dead.
-        pid: Its number, used once.
+        name: Its name in the trace.
+        host: Its host. Processes on one host know which of them are dead.
+        pid: Its process id, never reused.
         skew: How many seconds its clock is ahead of the store's.
 
     Attributes:
         loop: Its event loop.
-        store: The store, as it reaches it.
-        is_alive: Whether it has not ended.
-        is_frozen: Whether nothing of it runs just now.
-        crash_after, freeze_after: After how many callbacks it ends or stands still, if it does.
-        is_spared: Whether it never crashes or freezes by itself.
-        executions: The workflow code that it began.
-        worker: The worker that it is, if it is one.
+        store: Its connection to the store.
+        is_alive: Whether it is running.
+        is_frozen: Whether it is frozen.
+        crash_after, freeze_after: The number of callbacks after which it crashes or freezes, if it does.
+        is_spared: Whether it gets no faults of its own.
+        executions: The executions that it began.
+        worker: Its worker, if it is one.
     """
 
     def __init__(self, world: World, name: str, host: str, pid: int, *, skew: float = 0.0) -> None:
@@ -87,17 +87,17 @@ class Process:
         self._ends: list[Callable[[], None]] = []
 
     def begin(self, main: Main) -> None:
-        """Start its code. The process ends when that returns."""
+        """Start its code. The process ends when the code returns."""
         self.world.note(self.name, "begins")
         self._main = self.loop.create_task(main(self))
         self._main.add_done_callback(self._is_over)
 
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called when the process has ended, however."""
+        """Call ``callback`` when the process has ended, in any way."""
         self._ends.append(callback)
 
     def run_one(self) -> None:
-        """Run the next callback, if nothing prevents it."""
+        """Run the next callback, unless it is frozen or dead."""
         self.loop.run_one()
         self._steps += 1
         if self._steps == self.crash_after:
@@ -106,14 +106,14 @@ class Process:
             self.freeze(self.freeze_seconds)
 
     def freeze(self, seconds: float) -> None:
-        """Let nothing of it run for a while, as SIGSTOP does."""
+        """Freeze it for a while, as SIGSTOP does."""
         if self.is_alive and not self.is_frozen:
             self.world.note(self.name, "freezes", f"for {seconds:.1f} s")
             self.is_frozen = True
             self.world.call_later(seconds, self.thaw)
 
     def crash(self) -> None:
-        """End it where it stands: nothing of it runs any more, nothing is cleared up."""
+        """End it where it stands, without any cleanup."""
         if not self.is_alive:
             return
         self.world.note(self.name, "crashes")
@@ -128,7 +128,7 @@ class Process:
             end()
 
     def thaw(self) -> None:
-        """Let it go on, if it stands still."""
+        """Resume it, if it is frozen."""
         if self.is_frozen and self.is_alive:
             self.is_frozen = False
             self.world.note(self.name, "thaws")
@@ -136,7 +136,7 @@ class Process:
                 self.world.enqueue(self.loop)
 
     def stop(self) -> None:
-        """Have it stop in order: running steps may end, leases are given back."""
+        """Stop it in order: running steps may end, leases are given back."""
         if self.is_alive and self._main is not None and not self._is_stopping:
             self._is_stopping = True
             self.world.note(self.name, "stops")
@@ -155,7 +155,7 @@ class Process:
         if error is None and left:
             self.world.blame(f"{self.name} stopped and left {left!r}")
         self.world.note(self.name, "ends", error or "in order")
-        self.loop.call_soon(self._tear)  # of what is left there, nothing runs
+        self.loop.call_soon(self._tear)  # the remaining code does not run
 
     def _failed(self, context: dict[str, Any]) -> None:
         what = context.get("task") or context.get("future") or context.get("handle")
@@ -164,7 +164,7 @@ class Process:
 
 @dataclass(frozen=True)
 class _ObservedProgram:
-    """A workflow whose executions are known to their process, so that they can be torn away with it."""
+    """A workflow whose executions are recorded, so that they can be discarded with their process."""
 
     program: Program
     process: Process
@@ -220,11 +220,11 @@ class _ObservedPrograms:
 
 
 def worker_of(programs: Programs, **options: Any) -> Main:
-    """Return the code of a process that is a worker.
+    """Return the code of a worker process.
 
     Args:
-        programs: The workflows it knows.
-        options: What ``Worker`` takes.
+        programs: Its workflows.
+        options: Options of ``Worker``.
     """
 
     async def main(process: Process) -> None:

@@ -1,4 +1,4 @@
-"""Something that has to be up: a process that is started again whenever it has ended."""
+"""Keeps a simulated process up: restarts it whenever it has ended."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 EARLY_STEPS = (
     1,
     60,
-)  # a process that crashes or freezes does so after so many callbacks, in its beginning ...
-LATE_STEPS = (60, 800)  # ... or in the midst of its work
+)  # callbacks after which a process crashes or freezes: early, while it starts ...
+LATE_STEPS = (60, 800)  # ... or late, while it works
 LIFE_SECONDS = 15.0
 DEAD_SECONDS = 6.0
 
 
 class Service:
-    """Starts a process, and the next one when that is gone.
+    """Starts a process, and a successor when it has ended.
 
     Args:
-        world: The world, whose faults decide how each process ends.
-        name: What its processes are called.
+        world: The world, whose faults determine how each process ends.
+        name: The name of its processes.
         main: Their code.
-        host: Where they run.
+        host: Their host.
     """
 
     def __init__(self, world: World, name: str, main: Main, host: str | None) -> None:
@@ -38,11 +38,11 @@ class Service:
 
     @property
     def is_up(self) -> bool:
-        """Whether there is a process just now."""
+        """Whether a process is running."""
         return self._process is not None
 
     def start(self) -> None:
-        """Start a process, unless there is one or there shall be none any more."""
+        """Start a process, unless one is running or the service has stopped."""
         if self._process is not None or self._is_over:
             return
         process = self._process = self._world.start_process(self._name, self._main, host=self._host)
@@ -50,14 +50,14 @@ class Service:
         self._draw_fate(process)
 
     def recover(self) -> None:
-        """From now on nothing goes wrong."""
+        """End all faults from now on."""
         if self._process is None:
             self.start()
         else:
             self._process.crash_after = self._process.freeze_after = None
 
     def stop(self) -> None:
-        """Stop the process in order, and start no other."""
+        """Stop the process in order, and do not restart it."""
         self._is_over = True
         if self._process is not None:
             self._process.stop()

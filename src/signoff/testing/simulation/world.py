@@ -1,4 +1,4 @@
-"""A simulated world: processes, one store and virtual time, all of it decided by a seed."""
+"""A simulated world: processes, one store and virtual time, all determined by a seed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from signoff.testing.simulation.observer import Observer
 from signoff.testing.simulation.process import Main, Process, worker_of
 from signoff.testing.simulation.service import Service
 
-START = 1_700_000_000.0  # unix seconds
-TURN = 20  # callbacks of a process between two looks at what else there is to do
+START = 1_700_000_000.0  # Unix seconds
+TURN = 20  # callbacks of a process before others get a turn
 
 _NO_FAULTS = Faults()
 
 
 class WorldClock:
-    """The time of a world, in unix seconds."""
+    """The time of a world, in Unix seconds."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -39,30 +39,30 @@ class WorldClock:
         return START + self._world.now
 
     def on_jump(self, callback: Callable[[], None]) -> None:
-        pass  # it passes only
+        pass  # it never jumps
 
 
 class World:
-    """A place where everything happens on one thread, in an order and with faults that follow from a seed.
+    """A world in which everything happens on one thread. A seed determines the order and the faults.
 
     Args:
-        seed: Decides everything that is left to chance.
-        faults: What goes wrong until ``calm_at``.
-        calm_at: From this second on nothing goes wrong any more, and what is dead comes back.
-        lease_seconds: How long a lease lasts.
-        punctual_seconds: How late a deadline may be where nothing goes wrong.
-        store: Makes the store.
+        seed: Determines all random choices.
+        faults: The faults until ``calm_at``.
+        calm_at: The second from which there are no faults, and dead processes are restarted.
+        lease_seconds: The duration of a lease.
+        punctual_seconds: How late a deadline may be without faults.
+        store: Creates the store.
 
     Attributes:
         now: Seconds since the beginning.
-        clock: The same as unix time, by which the store goes.
-        random: The source of chance for everything that goes wrong.
-        faults: What goes wrong just now.
-        has_faults: Whether anything was to go wrong at first.
-        start_at: When it began, in unix seconds.
-        problems: What was found wrong.
-        observer: Watches the store, and finds it.
-        trace: What happened, line by line.
+        clock: The same as Unix time, used by the store.
+        random: The random number generator for faults.
+        faults: The current faults.
+        has_faults: Whether there were any faults at the beginning.
+        start_at: The time of the beginning, in Unix seconds.
+        problems: The violations found.
+        observer: Watches the store for violations.
+        trace: The history, line by line.
     """
 
     def __init__(
@@ -102,12 +102,12 @@ class World:
     # Processes
 
     def start_process(self, name: str, main: Main, *, host: str | None = None) -> Process:
-        """Start a process. What it asks of the store may fail; it itself is spared.
+        """Start a process. Its calls to the store may fail, but the process itself gets no faults.
 
         Args:
-            name: What it is called in the trace.
+            name: Its name in the trace.
             main: Its code.
-            host: Where it runs; by default a host of its own.
+            host: Its host; by default a separate one.
         """
         pid = next(self._pids)
         skew = (self.random.random() * 2 - 1) * self.faults.skew_seconds if self.faults.skew_seconds else 0.0
@@ -119,40 +119,40 @@ class World:
         return process
 
     def add_worker(self, name: str, programs: Programs, *, host: str | None = None, **options: Any) -> None:
-        """Have a worker, which crashes, freezes and stops as the faults say, and is started again.
+        """Add a worker that crashes, freezes and stops as the faults determine, and is restarted.
 
         Args:
-            name: What it is called in the trace.
-            programs: The workflows it knows, such as an app's ``registry``.
-            host: Where it runs; by default a host of its own.
-            options: What ``signoff.engine.worker.worker.Worker`` takes.
+            name: Its name in the trace.
+            programs: Its workflows, such as an app's ``registry``.
+            host: Its host; by default a separate one.
+            options: Options of ``signoff.engine.worker.worker.Worker``.
         """
         service = Service(self, name, worker_of(programs, **options), host)
         self._services.append(service)
         service.start()
 
     def is_dead(self, pid: int) -> bool:
-        """Whether a process has ended."""
+        """Return whether a process has ended."""
         return pid not in self._living
 
     # Time
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
-        """Do something that no process does."""
+        """Call a function outside any process, after a delay."""
         heapq.heappush(self._timers, (self.now + delay, next(self._numbers), None, partial(callback, *args)))
 
     def add_timer(self, when: float, loop: SimulatedLoop, timer: TimerCallback) -> None:
         heapq.heappush(self._timers, (when, next(self._numbers), loop, timer))
 
     def run(self, is_over: Callable[[], bool], *, limit: float) -> bool:
-        """Let the world go on.
+        """Run the world.
 
         Args:
-            is_over: Looked at again and again.
+            is_over: Called repeatedly; returns whether to end.
             limit: The last second.
 
         Returns:
-            Whether it was over in time.
+            Whether it ended in time.
         """
         with self._reading_the_log():
             return self._run(is_over, limit)
@@ -176,7 +176,7 @@ class World:
         return True
 
     def end(self) -> None:
-        """Stop the workers in order, and tear away what is left."""
+        """Stop the workers in order, and kill remaining ones."""
         self._calm_down()
         for service in self._services:
             service.stop()
@@ -202,7 +202,7 @@ class World:
             process.run_one()
         self._runnable.append(loop)
 
-    # What goes wrong
+    # Faults
 
     def _go_down(self) -> None:
         if self.faults.outages and not self.database.is_down:
@@ -228,20 +228,20 @@ class World:
         del self._processes[process.loop]
         self._living.discard(process.pid)
 
-    # What is seen of it
+    # Observation
 
     def note(self, who: str, what: str, details: object = "") -> None:
         """Add a line to the trace."""
         self.trace.append(f"{self.now:10.4f} {who:<12} {what} {details}")
 
     def blame(self, problem: str) -> None:
-        """Say what is wrong."""
+        """Record a violation."""
         self.note("!", problem)
         self.problems.append(f"at {self.now:.3f} s: {problem}")
 
     @contextmanager
     def _reading_the_log(self) -> Generator[None]:
-        """Errors of the engine are logged where it goes on: here they are found. The rest is not printed."""
+        """Record errors that the engine logs as violations; suppress other log lines."""
         log = logging.getLogger("signoff")
         ear, propagate = _Ear(self), log.propagate
         log.addHandler(ear)
@@ -253,7 +253,7 @@ class World:
             log.removeHandler(ear)
 
     def digest(self) -> str:
-        """A digest of all that happened: the same for the same seed."""
+        """Return a digest of the history, identical for the same seed."""
         return hashlib.blake2b("\n".join(self.trace).encode(), digest_size=16).hexdigest()
 
 

@@ -1,0 +1,111 @@
+"""Fenced writes under a run's lease: a long one goes in parts, and each is retried until the store is available."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ParamSpec, TypeVar
+
+from signoff.engine.worker.journal_write import Draft, parts
+from signoff.engine.worker.memory_load import RunLoad
+from signoff.engine.worker.run_events import Report
+from signoff.errors import (
+    StoreUnavailable,
+)
+from signoff.records import Run
+from signoff.runtime.loggers import own_logger
+from signoff.stores.contract.store import Store, Write
+
+log = own_logger("signoff.worker")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class FencedWrites:
+    """The writes of one run under one lease.
+
+    Args:
+        run_id: The run.
+        store: The store.
+        draft: The entries to write.
+        report: Announces what was written.
+        load: The run's share of the worker's memory, given back while it waits.
+
+    Attributes:
+        have_grown: Whether a write has made the journal longer.
+        is_giving_up_lease: Whether a write that gives the lease back is in progress.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        store: Store,
+        draft: Draft,
+        report: Report,
+        load: RunLoad,
+    ) -> None:
+        self._run_id = run_id
+        self._store = store
+        self._draft = draft
+        self._report = report
+        self._load = load
+        self.have_grown = False
+        self.is_giving_up_lease = False
+
+    async def write_last(self, run: Run, operation: Callable[[Write], Awaitable[T]]) -> T:
+        """Write the draft and give the lease back."""
+        self.is_giving_up_lease = True
+        try:
+            return await self.write(run, operation)
+        finally:
+            self.is_giving_up_lease = False
+
+    async def write(
+        self, run: Run, operation: Callable[[Write], Awaitable[T]], *, first_seq: int | None = None
+    ) -> T:
+        """Write the draft.
+
+        A long draft is written in parts, the last one with ``operation``. A repeated write has no further effect.
+
+        Raises:
+            LeaseLost: Another worker holds the run.
+        """
+        write, cuts = self._draft.take(run, first_seq)
+        last = write
+        if cuts:
+            *ahead, last = parts(write, cuts)
+            await self._write_ahead(ahead, last)
+        try:
+            done = await self.retry(operation, last)
+        except Exception:
+            self._draft.put_back(last)
+            raise
+        self._draft.written(last)
+        self._report.written(write)
+        if write.entries:
+            self.have_grown = True
+        return done
+
+    async def _write_ahead(self, ahead: Sequence[Write], last: Write) -> None:
+        """Append all parts of a long write but the last."""
+        for number, part in enumerate(ahead):
+            try:
+                await self.retry(self._store.append, part)
+            except Exception:
+                for unwritten in reversed([*ahead[number:], last]):
+                    self._draft.put_back(unwritten)
+                raise
+            self._draft.written(part)
+
+    async def retry(self, operation: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call an operation of the store, again and again while the store is unavailable."""
+        wait = 0.05
+        while True:
+            try:
+                return await operation(*args, **kwargs)
+            except StoreUnavailable as trouble:
+                log.error("run %s waits for its store: %s", self._run_id, trouble)
+            with self._load:
+                await asyncio.sleep(wait)
+            wait = min(wait * 2, 5.0)
