@@ -431,7 +431,7 @@ def _written(*line: dict[str, Any], **root: Any) -> str:
 
 KEEP = {"op": "chunk", "chunk": "keep"}
 WRONG_TEXTS = {
-    "no JSON": ("{", "not valid JSON"),
+    "no JSON": ("{", "invalid JSON"),
     "a list": ("[]", "graph"),
     "another flow's": (json.dumps({"name": "g"}), "flow 'g'"),
     "a newer form": (json.dumps({"name": "f", "format": 2}), "format"),

@@ -310,7 +310,7 @@ class Flow:
         try:
             data = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise InvalidValue("graph", f"it is not valid YAML: {error}") from None
+            raise InvalidValue("graph", f"invalid YAML: {error}") from None
         return self._take(data)
 
     def _take(self, data: Any) -> Self:
