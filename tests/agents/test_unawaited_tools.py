@@ -151,7 +151,7 @@ async def test_a_turn_of_a_conversation_is_refused_as_well() -> None:
 
 
 @in_asyncio
-async def test_a_name_that_may_be_anything_is_not_refused() -> None:
+async def test_a_name_that_may_be_anything_is_noticed_when_it_is_called() -> None:
     paid.clear()
     app, agent = (
         Signoff(MemoryStore()),
@@ -162,7 +162,51 @@ async def test_a_name_that_may_be_anything_is_not_refused() -> None:
     async def work(ctx: Context) -> Any:
         return (await agent.run("go")).output
 
-    with pytest.warns(RuntimeWarning, match="never awaited"):
-        async with environment(app) as env:
+    async with environment(app) as env:
+        with pytest.raises(
+            NotAwaited, match=r"coroutine 'Cashier.confirm', at .*test_unawaited_tools.py:\d+ in pay"
+        ):
             await env.run(work)
-    assert paid == ["paid"]
+    assert paid == ["paid"], (
+        "the step fails when it has returned: Python does not stop it where the call is dropped"
+    )
+
+
+HELPERS: dict[str, Any] = {"confirm": _confirm, "approved": _approved}
+
+
+def plain_by_table(cents: int) -> str:
+    if HELPERS["confirm"]():
+        return "paid"
+    return "refused"
+
+
+async def by_table(cents: int) -> str:
+    return plain_by_table(cents)
+
+
+@in_workflow
+async def in_workflow_by_table(cents: int) -> str:
+    if HELPERS["approved"]():
+        await current_context().step("pay", lambda: paid.append("paid"))
+    return "paid"
+
+
+@pytest.mark.parametrize("tool", [plain_by_table, by_table, in_workflow_by_table])
+@in_asyncio
+async def test_a_tool_that_calls_a_helper_of_a_table_without_an_await_stops_its_run(tool: Any) -> None:
+    """No source says what is in the table."""
+    paid.clear()
+    app = Signoff(MemoryStore())
+    agent = Agent(TestModel(), name="a", tools=[tool], capabilities=[Durable()])
+
+    @app.workflow
+    async def work(ctx: Context) -> str:
+        return (await agent.run("go")).output
+
+    async with environment(app) as env:
+        with pytest.raises(
+            NotAwaited, match=r"coroutine '_(confirm|approved)', at .*test_unawaited_tools.py:\d+ in"
+        ):
+            await env.run(work)
+    assert paid == []

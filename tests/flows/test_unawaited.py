@@ -74,9 +74,43 @@ def forgetful_inner_flow(flow: Flow) -> None:
     flow.to(inner).to("pay")
 
 
+HELPERS: dict[str, Any] = {"ask": _ask, "is_large": _is_large}
+
+
+def chunk_with_a_table(flow: Flow) -> None:
+    @flow.chunk
+    async def approve(data: Data[Any]) -> None:
+        if HELPERS["ask"](data):
+            data.set_state("approved", True)
+
+    flow.to(approve).to("pay")
+
+
+def plain_chunk_with_a_table(flow: Flow) -> None:
+    @flow.chunk
+    def approve(data: Data[Any]) -> None:
+        if HELPERS["ask"](data):
+            data.set_state("approved", True)
+
+    flow.to(approve).to("pay")
+
+
+def condition_with_a_table(flow: Flow) -> None:
+    flow.if_(lambda data: not HELPERS["is_large"](data)).to("pay").else_().to("pay").end_if()
+
+
 @pytest.mark.parametrize(
     "build",
-    [forgetful_chunk, forgetful_plain_chunk, forgetful_condition, forgetful_lambda, forgetful_inner_flow],
+    [
+        *(
+            forgetful_chunk,
+            forgetful_plain_chunk,
+            forgetful_condition,
+            forgetful_lambda,
+            forgetful_inner_flow,
+        ),
+        *(chunk_with_a_table, plain_chunk_with_a_table, condition_with_a_table),
+    ],
 )
 @in_asyncio
 async def test_it_is_refused_with_the_line(build: Callable[[Flow], None]) -> None:
@@ -89,7 +123,8 @@ async def test_it_is_refused_with_the_line(build: Callable[[Flow], None]) -> Non
     async with environment(app) as env:
         execution = await Executions(env.client, "refund").start(50, id="e")
         with pytest.raises(
-            NotAwaited, match=r"coroutine (ask|is_large)\(data\), at .*test_unawaited.py:\d+ in"
+            NotAwaited,
+            match=r"coroutine ((ask|is_large)\(data\)|'_(ask|is_large)'), at .*test_unawaited.py:\d+ in",
         ):
             await execution.result()
         assert (await env.client.backend.get_run("e")).retryable

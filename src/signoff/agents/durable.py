@@ -49,6 +49,7 @@ from signoff.agents.pausing.pause import INSTEAD, without_pauses
 from signoff.agents.steps.deps import Copy, GivenDeps
 from signoff.agents.steps.dynamic_toolsets import facts_of, witness
 from signoff.agents.steps.live_model_text import speaking
+from signoff.agents.steps.plain_tools import in_step_threads
 from signoff.agents.steps.step_backend import RETRY, Config, StepBackend, config_of
 from signoff.agents.steps.tools import KEY, NEEDS_APPROVAL, Calling, calling
 from signoff.agents.steps.truncated_responses import WholeAnswers
@@ -223,6 +224,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         _at_step_of.set(self)
         private_names.enable_threads()  # a step inherits what is so in workflow code
         async with AsyncExitStack() as stack:
+            stack.enter_context(in_step_threads())
             made = copy()
             if self._deps is not None:
                 made = self._deps(made)
@@ -265,7 +267,10 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """
         if not self.in_durable_context:
             self._check_asks_nobody()
-            with without_pauses(f"agent {self.name!r} outside of workflow code. {INSTEAD}"):
+            with (
+                without_pauses(f"agent {self.name!r} outside of workflow code. {INSTEAD}"),
+                in_step_threads(),
+            ):
                 return await super().wrap_run(ctx, handler=handler)
         declared = object if ctx.agent is None else ctx.agent.deps_type
         given = GivenDeps(ctx.deps, declared, has_factory=self._deps is not None)

@@ -16,6 +16,8 @@ from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 from signoff.agents.approvals.call_state import held
 from signoff.agents.approvals.tool_changes import Known
 from signoff.agents.steps.dynamic_toolsets import dynamic_toolset, expecting
+from signoff.agents.steps.in_workflow import is_inline
+from signoff.agents.steps.plain_tools import timed
 
 if TYPE_CHECKING:
     from signoff.agents.approvals.approval_gate import Gate
@@ -67,6 +69,8 @@ class AsApproved(WrapperToolset[AgentDepsT]):
             SkipToolExecution: People do not let the changed call happen.
         """
         running = _running.get()
+        if not is_inline(tool, name):
+            tool = timed(tool)
         if running is not None and running.call.tool_call_id in held().decided:
             tool_args = await running.gate.check_unchanged(
                 running.call, running.definition, tool_args, running.known

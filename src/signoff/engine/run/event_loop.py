@@ -77,6 +77,10 @@ class LoopOwner(Protocol):
         """Fail the run for a forbidden call, even if its code catches the error."""
         ...
 
+    def note_dropped(self, what: str, where: str) -> None:
+        """Note that the code has dropped a coroutine without an await."""
+        ...
+
 
 class _Future(asyncio.Future[Any]):
     """A future with a hash that is identical at every replay: asyncio keeps and returns sets of futures."""
@@ -245,6 +249,10 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self.tasks.clear()
         self.generators.drop()
         self._is_dropped = True
+
+    def note_dropped(self, what: str, where: str) -> None:
+        """Note that code which runs here has dropped a coroutine without an await."""
+        self._owner.note_dropped(what, where)
 
     def _finish_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Close a dropped generator. One found by the garbage collector is closed when the run ends."""

@@ -154,6 +154,7 @@ class Execution:
         self.is_replaying = False
         self.unbegun = 0
         self.setbacks = 0
+        self._setbacks_before = 0  # this turn
         self.dropped: NotAwaited | None = None
         self.large_bytes = 0
         self.absent: list[str] = []  # error classes that were not imported when the code received them
@@ -439,6 +440,10 @@ class Execution:
         else:
             warnings.warn(str(error), RuntimeWarning, 3)
 
+    def note_dropped(self, what: str, where: str) -> None:
+        """Note that the code has dropped a coroutine without an await, see ``drop``."""
+        self.drop(what, where, is_sure=self.setbacks == self._setbacks_before)
+
     def excuse(self, given: Iterable[object]) -> None:
         """Excuse a task that was cancelled before it began: it could not await its arguments."""
         self.setbacks += 1
@@ -561,6 +566,7 @@ class Execution:
             self.failure = self.failure or BusyLoop(self.run.id, "100,000 turns of its loop", stuck.where)
         if self.dropped is not None and not (self._main is not None and self._main.done()):
             self.failure = self.failure or self.dropped
+        self._setbacks_before = self.setbacks
 
     async def _run_to_end(self, arguments: str) -> Any:
         try:

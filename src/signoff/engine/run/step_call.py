@@ -31,6 +31,7 @@ from signoff.engine.steps.options import UNSAID, Effect, StepOptions
 from signoff.engine.steps.retry import RetryPolicy
 from signoff.engine.steps.step_arguments import Given
 from signoff.engine.steps.step_function import Callee
+from signoff.engine.steps.threads import StepThreads
 from signoff.errors import (
     BeyondStep,
     RegistrationError,
@@ -73,6 +74,7 @@ class StepCall(Call[Any]):
         "step_options",
         "task",
         "thread_wait",
+        "threads",
         "voice",
     )
 
@@ -103,7 +105,8 @@ class StepCall(Call[Any]):
         self.computed: Any = UNSAID  # the value computed here, to save decoding it
         self.context: contextvars.Context | None = None  # that of the awaiting code, for the step
         self.attempt = 0  # the current or latest attempt
-        self.thread_wait = 0.0  # seconds that the attempt has waited for a thread
+        self.thread_wait = 0.0  # seconds that the attempt has waited for threads
+        self.threads: StepThreads | None = None  # of the worker that makes the attempt
         self.has_tasks = False  # whether its code has created tasks
         self.refused: SignoffError | None = None  # a call that is not allowed inside a step
         self.speech: Speech | None = None  # while an attempt runs

@@ -20,6 +20,7 @@ from signoff.engine.steps.own_tasks import OwnTask
 from signoff.engine.steps.retry import NEVER_RETRIED, NO_RETRY, RetryPolicy
 from signoff.engine.steps.step_arguments import Given
 from signoff.engine.steps.threads import StepThreads
+from signoff.engine.steps.time_limit import TimeLimit
 from signoff.engine.steps.wrong_calls import is_wrong_call
 from signoff.engine.worker.pace import Pace
 from signoff.errors import OutsideWorkflow, StepTimeout
@@ -197,7 +198,7 @@ async def _run_announced(call: StepCall, number: int, threads: StepThreads, pace
 
 async def _run(call: StepCall, number: int, threads: StepThreads, pace: Pace) -> Attempt:
     current_attempt.set((call, number))  # in the context of the attempt's task, which starts here
-    call.refused = None
+    call.refused, call.threads = None, threads
     task = asyncio.current_task()
     assert task is not None
     call.task = task
@@ -288,7 +289,7 @@ async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:
         return context.run(_invoke_plain, call.name, given)
 
     def waited(seconds: float) -> None:
-        context.run(_note_wait, call, seconds)
+        context.run(note_thread_wait, call, seconds)
 
     if seconds is None:
         outcome = threads.run_step(what, work, None, waited)
@@ -314,9 +315,9 @@ async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:
     return await _in_time(call, seconds, _with_rest(outcome))
 
 
-def _note_wait(call: StepCall, seconds: float) -> None:
+def note_thread_wait(call: StepCall, seconds: float) -> None:
     """Note how long an attempt waited for a thread. That time does not count as its duration."""
-    call.thread_wait = seconds
+    call.thread_wait += seconds
     if events.subscribers:
         events.announce(ThreadAwaited(_info(call, call.attempt), seconds))
 
@@ -353,12 +354,12 @@ def _invoke_plain(name: str, given: Given) -> Any:
 async def _in_time(call: StepCall, seconds: float | None, running: Awaitable[Any]) -> Any:
     if seconds is None:
         return await running
-    limit = asyncio.timeout(seconds)
+    limit = TimeLimit(seconds)
     try:
         async with limit:
             return await running
     except TimeoutError:
-        if limit.expired():
+        if limit.has_expired:
             raise StepTimeout(call.name, seconds) from None
         raise
 

@@ -15,6 +15,7 @@ from signoff.codec.ciphers import is_encrypted
 from signoff.engine.run.execution import Execution, Program
 from signoff.engine.run.fatal_exceptions import as_failure, is_asked_for
 from signoff.engine.run.step_call import StepCall
+from signoff.engine.run.unawaited_coroutines import watch_coroutines
 from signoff.engine.steps.attempt import Attempt, run_attempt
 from signoff.engine.steps.loop_containment import contained
 from signoff.engine.steps.threads import StepThreads
@@ -195,6 +196,7 @@ class Worker:
         self._thread = threading.get_ident()
         self._publisher.loop = self._loop
         self.pace = Pace(self._loop)
+        watch_coroutines()
         await self.store.enlist(self.describe())
         self._leases = leases = Leases(self.store, self.describe, lambda: self._held, self._lose)
         keeper = self._keeper(leases, **self._keeping)

@@ -1,0 +1,84 @@
+"""Coroutines of a user's own that run code drops without an await, however the code came to call their function.
+
+CPython reports them as a ``RuntimeWarning`` at the very line that drops them: ``if HELPERS["ask"](ctx):`` does so
+before its next line runs. ``warnings.showwarning`` is the public place to learn of warnings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any, Final, TextIO
+
+from signoff.engine.run.async_generators import is_collecting
+from signoff.engine.run.current_step import current_attempt
+from signoff.engine.run.event_loop import WorkflowLoop
+from signoff.engine.run.user_code_lines import is_installed, is_own_file
+from signoff.errors import NotAwaited
+
+_OURS: Final = "(coroutine '.*') was never awaited(?! )"
+"""The warning as CPython says it. The same with a space at its end is left to the filters of the process."""
+
+RETURNED: Final = "the return of the function that called it"
+
+_shown: dict[Any, Any] = {}  # the registry of warnings that are left to those filters
+
+
+def watch_coroutines() -> None:
+    """Report coroutines that run code drops without an await to their run, or to the step that runs."""
+    previous: Callable[..., object] = warnings.showwarning
+    warnings.filterwarnings("always", _OURS, RuntimeWarning)
+    if getattr(previous, "watches_coroutines", False):
+        return
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        text = str(message)
+        found = re.match(_OURS, text) if issubclass(category, RuntimeWarning) else None
+        if found is None:
+            previous(message, category, filename, lineno, file, line)
+        elif not _is_reported(found[1], filename, lineno):
+            spaced = f"{found[0]} {text[found.end() :]}"
+            warnings.warn_explicit(spaced, category, filename, lineno, registry=_shown)
+
+    show.watches_coroutines = True  # pyright: ignore[reportFunctionMemberAccess]
+    warnings.showwarning = show
+
+
+def _is_reported(what: str, filename: str, lineno: int) -> bool:
+    # what the collector finds may be of other code than that which runs; a library's own is the library's
+    is_own = is_own_file(filename)  # that code has returned to: what it still held is dropped then
+    if is_collecting() or (is_installed(filename) and not is_own):
+        return False
+    loop: object = None
+    with contextlib.suppress(RuntimeError):  # there is none: a plain function of a step, in its thread
+        loop = asyncio.get_running_loop()
+    where = RETURNED if is_own else f"{filename}:{lineno} in {_function_at(filename, lineno)}"
+    if isinstance(loop, WorkflowLoop):
+        loop.note_dropped(what, where)
+        return True
+    attempt = current_attempt.get(None)
+    if attempt is None:
+        return False
+    call = attempt[0]
+    call.refused = call.refused or NotAwaited(f"step {call.name!r} of run {call.run.id!r}", what, where)
+    return True
+
+
+def _function_at(filename: str, lineno: int) -> str:
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_lineno == lineno and frame.f_code.co_filename == filename:
+            return frame.f_code.co_name
+        frame = frame.f_back
+    return "an unknown function"
