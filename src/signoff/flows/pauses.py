@@ -118,6 +118,8 @@ def plain_option(name: str, value: Any, options: Mapping[str, Any]) -> Any:
     """
     if name == "proposal_type" and value is not None:
         return form_of("pause_for", name, value)
+    if name == "default":
+        return written_in_full(value, name)
     if name == "proposal":
         return Proposal.of(value, options.get("proposal_type")).shown
     if name == "action" and isinstance(value, Action):

@@ -16,10 +16,9 @@ from signoff.people.questions.actions import Action, is_same
 from signoff.people.questions.attachments import Attachment, check_attachments
 from signoff.people.questions.callback_terms import Callback, Terms
 from signoff.people.questions.policies import Policy
-from signoff.people.questions.proposals import Proposal
+from signoff.people.questions.proposals import Proposal, written_in_full
 from signoff.people.questions.question_schema import InputType, wrong_in
 from signoff.people.schemas import answer_schemas
-from signoff.people.schemas.shown_values import written
 from signoff.people.schemas.validation import listed, problems
 from signoff.records import Promise
 from signoff.records.question_text import packed, unpacked
@@ -181,7 +180,7 @@ class Question:
             input_type=input_type,
             answer_schema=schema,
             options=choices,
-            metadata=_plain(metadata or {}, "metadata"),
+            metadata=written_in_full(dict(metadata or {}), "metadata"),
             skippable=skippable,
             help=help,
             default=_fitting(text, "default", default, schema),
@@ -371,7 +370,7 @@ def _fitting(text: str, what: str, value: Any, schema: dict[str, Any]) -> Any:
     """Return a value as plain data, if it fits the schema. Raises RegistrationError."""
     if value is None:
         return None
-    plain = json.loads(written(value, codec.encode(value, path=what), what))
+    plain = written_in_full(value, what)
     wrong = problems(schema, plain)
     if wrong:
         raise RegistrationError(f"question {text!r}: the {what} does not fit: {listed(wrong, what)}")

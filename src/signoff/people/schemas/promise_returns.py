@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 
 from signoff import codec
 from signoff.errors import InvalidValue
+from signoff.people.questions.proposals import written_in_full
 from signoff.people.schemas.validation import listed, problems, schema_problem
 from signoff.records import Promise, PromiseState, Settlement
 from signoff.runtime.loggers import own_logger
@@ -34,9 +35,9 @@ def data_of(data: Any, returns: Any, *, has_data: bool) -> str | None:
         PayloadTooLarge: They are over the limit together.
     """
     schema = _schema(returns)
+    plain = written_in_full(data, "data")
     if schema is None:
-        return codec.encode(data, path="data") if has_data else None
-    plain: Any = json.loads(codec.encode(data, path="data"))
+        return codec.encode(plain, path="data") if has_data else None
     own: dict[str, Any] = {DATA: plain} if has_data else {}
     shown = cast("dict[str, Any]", plain) if isinstance(plain, dict) else own
     return codec.encode({**shown, RETURNS: schema}, path="data")
