@@ -27,7 +27,8 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.records.deliveries import NewDelivery
-from signoff.stores.contract.store import Outcome, Store, Write
+from signoff.stores.contract.leases import Outcome, Write
+from signoff.stores.contract.store import Store
 
 GROUP = "default"
 WORKFLOW = "large"

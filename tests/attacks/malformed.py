@@ -36,9 +36,10 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.records.deliveries import DeliveryState, NewDelivery, Report
+from signoff.stores.contract.leases import Outcome, Write
 from signoff.stores.contract.operations import OPERATIONS
 from signoff.stores.contract.snapshots import Saved, SavedRun
-from signoff.stores.contract.store import Outcome, Store, Write
+from signoff.stores.contract.store import Store
 
 GROUP: Final = "elsewhere"
 """The group of the attacker's runs: no worker of the tests serves it."""

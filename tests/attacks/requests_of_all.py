@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from signoff.stores.contract.operations import OPERATIONS, PATH
+from signoff.stores.contract.operations import OPERATIONS
+from signoff.stores.contract.wire import PATH
 from tests.attacks.large_rows import (
     ENDED_RUN,
     GROUP,

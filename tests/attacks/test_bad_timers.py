@@ -12,7 +12,7 @@ import pytest
 from signoff.engine.timers.schedules import fire_due
 from signoff.engine.timers.schedules import new_set_aside as new_schedules_aside
 from signoff.records import NewPromise, PromiseState, Rate, RunState, WorkerInfo
-from signoff.stores.contract.store import FORGET_SECONDS
+from signoff.stores.contract.workers import FORGET_SECONDS
 from signoff.stores.shared.set_aside_items import at_work
 from tests.attacks.damage import DATABASES, Damaged, damaged
 from tests.attacks.test_bad_jobs import NEW

@@ -16,7 +16,7 @@ import pytest
 from signoff import Context
 from signoff.records import EntryKind, RunState
 from signoff.redaction import Redaction, Redactor
-from signoff.stores.contract.store import Write
+from signoff.stores.contract.leases import Write
 from signoff.stores.sqlite.store import SqliteStore
 from signoff.stores.sqlite.write_ahead_log import MIB, LogLimit
 from tests.cli.commands import signoff

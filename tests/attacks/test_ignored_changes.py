@@ -23,7 +23,8 @@ from signoff.people.questions.changes import new_set_aside, serve_questions
 from signoff.records import Amendment, AuditKind, RunState
 from signoff.records.deliveries import DeliveryState
 from signoff.records.paging import DeliveryFilter
-from signoff.stores.contract.store import FORGET_SECONDS, Store
+from signoff.stores.contract.store import Store
+from signoff.stores.contract.workers import FORGET_SECONDS
 from signoff.stores.postgres.store import PostgresStore
 from tests.attacks.damage import DATABASES, damaged
 from tests.attacks.test_bad_jobs import NEW, ask, record

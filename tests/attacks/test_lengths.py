@@ -33,7 +33,7 @@ from signoff.records.names import (
     LONGEST_PERSON_BYTES,
     LONGEST_REQUEST_BYTES,
 )
-from signoff.stores.contract.store import Write
+from signoff.stores.contract.leases import Write
 from tests.stores.scene import GROUP, SUCCESS, WORKFLOW, YES, Scene, promise, question, rule
 
 _random = random.Random(7)

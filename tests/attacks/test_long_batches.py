@@ -25,7 +25,7 @@ from signoff.server.store_api.item_limits import (
     MOST_WRITTEN,
 )
 from signoff.server.store_api.payload_checks import check_payloads
-from signoff.stores.contract.operations import PATH
+from signoff.stores.contract.wire import PATH
 from signoff.stores.remote.store import PIECES_AT_ONCE, RemoteStore
 from signoff.stores.sqlite.store import SqliteStore
 from tests import worker_keys

@@ -22,7 +22,7 @@ from signoff.doctor import sqlite as checks
 from signoff.doctor.findings import Level
 from signoff.doctor.sqlite import File, space
 from signoff.records import NewRun, RunState
-from signoff.stores.contract.store import Outcome, Write
+from signoff.stores.contract.leases import Outcome, Write
 from signoff.stores.sqlite import write_ahead_log
 from signoff.stores.sqlite.open_files import OpenFiles
 from signoff.stores.sqlite.store import SqliteStore

@@ -39,7 +39,8 @@ from signoff.records import (
 )
 from signoff.records.paging import PromiseFilter
 from signoff.server import Server
-from signoff.stores.contract.store import Outcome, Store, Write
+from signoff.stores.contract.leases import Outcome, Write
+from signoff.stores.contract.store import Store
 from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.remote.store import RemoteStore
 from signoff.stores.sqlite.store import SqliteStore

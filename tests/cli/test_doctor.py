@@ -18,7 +18,8 @@ from signoff.doctor.findings import Level, TookTooLong, clock, latency, ok, with
 from signoff.doctor.findings import examine as run_checks
 from signoff.records import AuditKind, NewAuditEvent, NewPromise, NewRun, NewSchedule, PromiseKind, RunState
 from signoff.records.deliveries import DeliveryState, NewDelivery, Report
-from signoff.stores.contract.store import Store, Write
+from signoff.stores.contract.leases import Write
+from signoff.stores.contract.store import Store
 from signoff.stores.sqlite import inspection
 from signoff.stores.sqlite.schema import connect_to_look
 from tests.cli.conftest import Here

@@ -16,7 +16,7 @@ from signoff.engine.worker import memory_load
 from signoff.engine.worker.worker import Worker
 from signoff.errors import StoreUnavailable
 from signoff.observability import events
-from signoff.stores.contract.store import Claim, Write
+from signoff.stores.contract.leases import Claim, Write
 from tests.support import comes, doomed_worker, in_asyncio, new_app, opened, pauses, reaches
 
 SIZE = 100 * 1024

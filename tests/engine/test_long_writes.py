@@ -13,7 +13,7 @@ from signoff import Context, Signoff
 from signoff.engine.worker import journal_write
 from signoff.records import PromiseState
 from signoff.records.paging import PromiseFilter
-from signoff.stores.contract.store import Write
+from signoff.stores.contract.leases import Write
 from tests.support import doomed_worker, in_asyncio, new_app, opened
 
 PART = 5

@@ -17,7 +17,8 @@ from signoff.errors import InvalidState
 from signoff.records import CallKind, EntryKind, PromiseKind, PromiseState
 from signoff.records.paging import PromiseFilter
 from signoff.service.snapshots import load, save
-from signoff.stores.contract.store import Outcome, Store, Write
+from signoff.stores.contract.leases import Outcome, Write
+from signoff.stores.contract.store import Store
 from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import MemoryStore

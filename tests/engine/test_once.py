@@ -14,7 +14,8 @@ import signoff
 from signoff import AsyncClient, Context, Signoff, StepFailed, WrongAnswer
 from signoff.errors import InvalidValue, NotAllowed, NotSerializable, RegistrationError
 from signoff.records import EntryKind, Promise
-from signoff.stores.contract.store import Store, Write
+from signoff.stores.contract.leases import Write
+from signoff.stores.contract.store import Store
 from signoff.stores.sqlite.store import SqliteStore
 from tests.support import asked, doomed_worker, in_asyncio, journaled, new_app, opened, pauses, running
 

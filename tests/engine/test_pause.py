@@ -21,7 +21,7 @@ from signoff import AsyncClient, Context, RunState, Signoff
 from signoff.engine.run.execution import Execution
 from signoff.errors import StoreUnavailable
 from signoff.records import EntryKind, Message
-from signoff.stores.contract.store import Write
+from signoff.stores.contract.leases import Write
 from signoff.stores.sqlite.store import SqliteStore
 from tests.stores.scene import multiply
 from tests.support import doomed_worker, in_asyncio, journaled, new_app, opened, pauses, running, until

@@ -12,7 +12,7 @@ import pytest
 from signoff import Context, Signoff
 from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.records import EntryKind, NewRun, RunState
-from signoff.stores.contract.store import Outcome, Write
+from signoff.stores.contract.leases import Outcome, Write
 from signoff.testing import MemoryStore
 from signoff.testing.model.tables import Commit
 from signoff.testing.simulation import Process, World

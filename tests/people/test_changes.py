@@ -28,7 +28,7 @@ from signoff.records import (
 )
 from signoff.records.paging import AuditFilter
 from signoff.records.responders import Responder
-from signoff.stores.contract.store import Write
+from signoff.stores.contract.leases import Write
 from signoff.testing import VirtualClock
 from tests.stores.scene import Scene, rule
 

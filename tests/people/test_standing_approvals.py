@@ -31,7 +31,7 @@ from signoff.people.questions.question_state import QuestionState
 from signoff.people.questions.standing_approvals import revoke
 from signoff.records import AuditKind, NewPromise, Promise, PromiseKind, PromiseState, RunState
 from signoff.records.paging import AuditFilter, RuleFilter
-from signoff.stores.contract.store import Write
+from signoff.stores.contract.leases import Write
 from signoff.testing import Environment, MemoryStore, environment
 from tests.stores.scene import Scene, rule
 from tests.support import in_asyncio

@@ -28,7 +28,8 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.server.store_api.access import Access, do_for
-from signoff.stores.contract.store import Store, Write
+from signoff.stores.contract.leases import Write
+from signoff.stores.contract.store import Store
 from signoff.testing import MemoryStore, VirtualClock
 from tests.support import in_asyncio
 

@@ -16,7 +16,7 @@ from signoff.server.limits import streams
 from signoff.server.openapi.examples import PROBLEMS
 from signoff.server.routes import runs
 from signoff.server.routes.questions import MANY_NAMES
-from signoff.stores.contract.operations import PATH
+from signoff.stores.contract.wire import PATH
 from signoff.stores.shared import listed_payloads
 from tests.server.described import description, operations
 

@@ -33,7 +33,8 @@ from signoff.records.deliveries import NewDelivery
 from signoff.server import Role, services
 from signoff.server.auth.roles import RIGHTS
 from signoff.server.auth.stored_keys import StoredKeys
-from signoff.stores.contract.store import Outcome, Store
+from signoff.stores.contract.leases import Outcome
+from signoff.stores.contract.store import Store
 from signoff.stores.shared.one_by_one import ItemFailed
 from signoff.stores.shared.set_aside_items import SetAside
 from signoff.stores.tokens import new_token

@@ -45,9 +45,10 @@ from signoff.records.paging import (
 from signoff.server import Server
 from signoff.server.auth.key_file import WorkerKey, WorkerKeys, new_worker_key
 from signoff.server.store_api.access import TOKEN_OPERATIONS
-from signoff.stores.contract.operations import CHANGES_PATH, OPERATIONS, PATH
+from signoff.stores.contract.leases import Outcome, Write
+from signoff.stores.contract.operations import OPERATIONS
 from signoff.stores.contract.snapshots import Saved, SavedRun
-from signoff.stores.contract.store import Outcome, Write
+from signoff.stores.contract.wire import CHANGES_PATH, PATH
 from signoff.stores.remote.store import RemoteStore
 from signoff.stores.sqlite.store import SqliteStore
 from signoff.stores.tokens import hash_of

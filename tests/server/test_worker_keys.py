@@ -15,8 +15,8 @@ from signoff.errors import AccessDenied, InvalidValue, NotAuthenticated
 from signoff.records import NewRun
 from signoff.server import OpenIdConnect, Role, create_server_app
 from signoff.server.auth.key_file import WorkerKeys, key_of, new_worker_key
-from signoff.stores.contract.operations import CHANGES_PATH, PATH
 from signoff.stores.contract.store import Store
+from signoff.stores.contract.wire import CHANGES_PATH, PATH
 from signoff.stores.remote.store import RemoteStore
 from tests.server.conftest import app_in, kind
 from tests.server.keyed import Keyed, keyed

@@ -19,7 +19,7 @@ from signoff.engine.worker.open_calls import Agenda
 from signoff.engine.worker.worker import Worker
 from signoff.errors import InvalidValue
 from signoff.records import Entry, EntryKind, PromiseKind, PromiseState, Run, RunState, Settlement
-from signoff.stores.contract.store import Outcome, Write
+from signoff.stores.contract.leases import Outcome, Write
 from signoff.testing import MemoryStore
 from signoff.testing.model.model import Model
 from signoff.testing.model.promises import Promises

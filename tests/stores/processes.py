@@ -25,7 +25,7 @@ from typing import Any
 
 from signoff.errors import AlreadySettled, StoreError
 from signoff.records import CallKind, Entry, EntryKind, NewRun, PromiseKind, PromiseState, Settlement
-from signoff.stores.contract.store import Write
+from signoff.stores.contract.leases import Write
 from signoff.stores.sqlite import schema
 from signoff.stores.sqlite.store import SqliteStore
 

@@ -40,7 +40,8 @@ from signoff.server.routes import store_operations
 from signoff.server.store_api import access as access_of_workers
 from signoff.server.store_api import payload_checks
 from signoff.server.store_api.access import Access
-from signoff.stores.contract.store import Change, Claim, Outcome, Store, Write
+from signoff.stores.contract.leases import Claim, Outcome, Write
+from signoff.stores.contract.store import Change, Store
 from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.remote.store import RemoteStore
 from signoff.stores.sqlite.store import SqliteStore

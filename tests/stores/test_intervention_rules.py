@@ -23,8 +23,8 @@ from signoff.records import (
     RunState,
 )
 from signoff.records.paging import AuditFilter
+from signoff.stores.contract.leases import Write
 from signoff.stores.contract.retries import Retry, plan, without_dropped
-from signoff.stores.contract.store import Write
 from tests.stores.scene import FAILURE, KEPT_FAILURE, Scene, entry, promise, question, rule
 
 

@@ -16,7 +16,7 @@ import pytest
 from signoff import AsyncClient, Signoff
 from signoff.errors import InvalidValue, UnreadableRecord
 from signoff.records import Entry, EntryKind, RunState
-from signoff.stores.contract.store import Outcome, Write
+from signoff.stores.contract.leases import Outcome, Write
 from signoff.stores.sqlite.large_values import (
     LARGE_CHARACTERS,
     MOST_BYTES,

@@ -20,7 +20,7 @@ from signoff.records import (
     Settlement,
 )
 from signoff.records.paging import AuditFilter, Page, PromiseFilter, RunFilter
-from signoff.stores.contract.store import Outcome, Write
+from signoff.stores.contract.leases import Outcome, Write
 from signoff.stores.shared.listed_payloads import LISTED_BYTES, PAGE_BYTES, bytes_of, may_be_cut
 from tests.stores.scene import STORE_NAMES, Scene, question, rule
 

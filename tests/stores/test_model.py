@@ -69,9 +69,10 @@ from signoff.records.paging import (
     TokenFilter,
     WorkflowFilter,
 )
+from signoff.stores.contract.leases import Outcome, Write
 from signoff.stores.contract.live import KEPT_CHARACTERS
 from signoff.stores.contract.retries import Retry
-from signoff.stores.contract.store import Outcome, Store, Write
+from signoff.stores.contract.store import Store
 from signoff.stores.tokens import hash_of
 from signoff.stores.wrappers.origin_stamping import origin_stamped, without_origin
 from signoff.testing import MemoryStore

@@ -11,7 +11,8 @@ import pytest
 
 from signoff.errors import InvalidValue
 from signoff.records import EntryKind, Group, MessageKind, NewRun, Rate, RunState, WorkerInfo
-from signoff.stores.contract.store import Change, Claim, Write
+from signoff.stores.contract.leases import Claim, Write
+from signoff.stores.contract.store import Change
 from tests.stores.scene import (
     FAILURE,
     GROUP,

@@ -31,7 +31,8 @@ from signoff.records import (
     Settlement,
 )
 from signoff.records.paging import AuditFilter, PromiseFilter, RunFilter
-from signoff.stores.contract.store import Change, Write
+from signoff.stores.contract.leases import Write
+from signoff.stores.contract.store import Change
 from signoff.stores.postgres import database as postgres_database
 from signoff.stores.postgres import functions, schema, writer
 from signoff.stores.postgres.pipelined_connection import Link, Statement

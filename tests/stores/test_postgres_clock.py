@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from signoff.records import NewRun, RunState
-from signoff.stores.contract.store import Write
+from signoff.stores.contract.leases import Write
 from signoff.stores.postgres.store import PostgresStore
 from tests.postgres.databases import fresh_database
 from tests.support import PATIENCE_SECONDS, comes, in_asyncio

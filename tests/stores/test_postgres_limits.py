@@ -12,7 +12,8 @@ import pytest
 
 from signoff.records import NewRun, Rate, RunState
 from signoff.records.paging import RunFilter
-from signoff.stores.contract.store import Change, Write
+from signoff.stores.contract.leases import Write
+from signoff.stores.contract.store import Change
 from signoff.stores.postgres import write_requests as operations
 from signoff.stores.postgres.store import PostgresStore
 from tests.postgres.databases import fresh_database

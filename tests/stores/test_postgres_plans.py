@@ -40,7 +40,7 @@ from signoff.records.paging import (
     RunFilter,
     TokenFilter,
 )
-from signoff.stores.contract.store import Write
+from signoff.stores.contract.leases import Write
 from signoff.stores.postgres import reads
 from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.tokens import hash_of

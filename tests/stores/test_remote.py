@@ -29,7 +29,8 @@ from signoff.records import (
 )
 from signoff.records.paging import AuditFilter, RunFilter
 from signoff.server import Server
-from signoff.stores.contract.store import Change, Write
+from signoff.stores.contract.leases import Write
+from signoff.stores.contract.store import Change
 from signoff.stores.remote.clock import RemoteClock
 from signoff.stores.remote.store import RemoteStore
 from signoff.stores.sqlite.store import SqliteStore

@@ -10,7 +10,8 @@ import pytest
 from signoff.errors import IdConflict, InvalidValue, NotFound
 from signoff.records import MessageKind, NewRun, RunState, Session
 from signoff.records.paging import RunFilter
-from signoff.stores.contract.store import Change, Outcome, Write
+from signoff.stores.contract.leases import Outcome, Write
+from signoff.stores.contract.store import Change
 from tests.stores.scene import FAILURE, KEPT_FAILURE, SUCCESS, WORKFLOW, YES, Scene, rule, until
 
 

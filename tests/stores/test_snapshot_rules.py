@@ -22,8 +22,8 @@ from signoff.records import (
     Settlement,
 )
 from signoff.records.paging import AuditFilter, PromiseFilter
+from signoff.stores.contract.leases import Write
 from signoff.stores.contract.snapshots import Saved, SavedRun
-from signoff.stores.contract.store import Write
 from tests.stores.scene import SUCCESS, WORKFLOW, YES, Scene, entry, promise, question, rule
 
 THERE = "there"

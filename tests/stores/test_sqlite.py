@@ -25,7 +25,8 @@ import pytest
 from signoff.errors import AlreadySettled, InvalidValue, SchemaTooNew, StoreFull, StoreUnavailable
 from signoff.records import Amendment, AuditKind, NewAuditEvent, NewRun, PromiseKind, PromiseState, RunState
 from signoff.records.paging import RunFilter
-from signoff.stores.contract.store import Change, Write
+from signoff.stores.contract.leases import Write
+from signoff.stores.contract.store import Change
 from signoff.stores.sqlite import (
     audit,
     claims,

@@ -14,7 +14,7 @@ from signoff.observability import events
 from signoff.observability.events import ClockJumped
 from signoff.records import NewRun, NewSchedule, RunState
 from signoff.runtime import clock
-from signoff.stores.contract.store import Write
+from signoff.stores.contract.leases import Write
 from signoff.stores.sqlite import clock as sqlite_clock
 from signoff.stores.sqlite.store import SqliteStore
 from tests.shared import leave_all

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from signoff.records import AuditKind, NewAuditEvent, RunState
-from signoff.stores.contract.store import Outcome
+from signoff.stores.contract.leases import Outcome
 from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import VirtualClock

@@ -38,8 +38,9 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.records.paging import PromiseFilter, RunFilter
+from signoff.stores.contract.leases import Outcome, Write
 from signoff.stores.contract.retries import Retry
-from signoff.stores.contract.store import Change, Outcome, Write
+from signoff.stores.contract.store import Change
 from tests.stores.scene import (
     FAILURE,
     GROUP,

@@ -23,7 +23,7 @@ from signoff.doctor.findings import (
     skipped,
     warning,
 )
-from signoff.stores.contract.operations import PATH
+from signoff.stores.contract.wire import PATH
 from signoff.version import __version__
 
 ANSWERS: Final = 7

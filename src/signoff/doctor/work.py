@@ -11,7 +11,8 @@ from signoff.errors import AccessDenied
 from signoff.records import Group, Run, RunState, Schedule, WorkerInfo
 from signoff.records.deliveries import Delivery, DeliveryState
 from signoff.records.paging import DeliveryFilter, Page, RunFilter
-from signoff.stores.contract.store import COUNTED_AT_MOST, ENLIST_SECONDS
+from signoff.stores.contract.groups import COUNTED_AT_MOST
+from signoff.stores.contract.workers import ENLIST_SECONDS
 from signoff.stores.shared.inspection import COUNTED_AT_MOST as LATE_COUNTED
 from signoff.stores.shared.inspection import Late
 from signoff.stores.shared.listed_payloads import may_be_cut

@@ -78,8 +78,8 @@ from signoff.server.routes import (
 from signoff.server.routes import prune as pruning_routes
 from signoff.server.services import Services
 from signoff.server.store_api.remote_clients import RemoteClients
-from signoff.stores.contract.operations import PATH
 from signoff.stores.contract.store import Store
+from signoff.stores.contract.wire import PATH
 from signoff.version import __version__
 from signoff.wire.public_url import checked_public_url
 

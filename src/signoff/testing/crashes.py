@@ -12,7 +12,7 @@ from signoff.engine.run.step_call import StepCall
 from signoff.engine.steps.attempt import Attempt, run_attempt
 from signoff.engine.steps.threads import StepThreads
 from signoff.engine.worker.pace import Pace
-from signoff.stores.contract.store import Outcome, Write
+from signoff.stores.contract.leases import Outcome, Write
 from signoff.testing.memory_store import MemoryStore
 
 T = TypeVar("T")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal
 
-from signoff.stores.contract.store import Outcome, Store, Write
+from signoff.stores.contract.leases import Write
+from signoff.stores.contract.operations import Operation
+from signoff.stores.contract.store import Store
+from signoff.stores.wrappers.view import View
 
-T = TypeVar("T")
+_WRITES: Final = ("append", "pause", "complete")
 
 
-class DoomedStore:
+class DoomedStore(View):
     """A store that kills its process with SIGKILL at one entry of one run's journal.
 
     Pass it to a ``Signoff`` in a separate process, then start another process to check what is left.
@@ -29,31 +31,22 @@ class DoomedStore:
     """
 
     def __init__(self, store: Store, run_id: str, seq: int, *, when: Literal["before", "after"]) -> None:
-        self._store = store
+        super().__init__(store)
         self._run_id = run_id
         self._seq = seq
         self._when = when
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def append(self, write: Write) -> None:
-        await self._do(write, lambda: self._store.append(write))
-
-    async def pause(self, write: Write, *, wakes: int, wake_at: float | None) -> bool:
-        return await self._do(write, lambda: self._store.pause(write, wakes=wakes, wake_at=wake_at))
-
-    async def complete(self, write: Write, outcome: Outcome) -> None:
-        await self._do(write, lambda: self._store.complete(write, outcome))
-
-    async def _do(self, write: Write, operation: Callable[[], Awaitable[T]]) -> T:
-        is_the_one = write.run_id == self._run_id and any(entry.seq == self._seq for entry in write.entries)
+    async def perform(self, operation: Operation, arguments: dict[str, Any]) -> Any:
+        is_the_one = operation.name in _WRITES and self._is_the_one(arguments["write"])
         if is_the_one and self._when == "before":
             _die()
-        result = await operation()
+        result = await operation.call(self.inner, arguments)
         if is_the_one:
             _die()
         return result
+
+    def _is_the_one(self, write: Write) -> bool:
+        return write.run_id == self._run_id and any(entry.seq == self._seq for entry in write.entries)
 
 
 def _die() -> None:

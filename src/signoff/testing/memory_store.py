@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar, cast
 
 from signoff.errors import NotFound, StoreUnavailable
 from signoff.records import (
-    Amendment,
     AuditEvent,
     Due,
     Entry,
-    Group,
-    LiveText,
     Message,
-    NewAuditEvent,
-    NewPromise,
-    NewRun,
-    NewSchedule,
-    NewToken,
     Promise,
-    PromiseKind,
-    Rate,
     Rule,
     Run,
     Schedule,
     Seal,
     Session,
-    Settlement,
     Token,
     TokenKind,
     WorkerInfo,
     WorkflowInfo,
 )
-from signoff.records.deliveries import Delivery, NewDelivery, Report
+from signoff.records.deliveries import Delivery
 from signoff.records.failed_items import Unreadable
 from signoff.records.names import check_namespace
 from signoff.records.paging import (
@@ -55,10 +46,11 @@ from signoff.records.paging import (
 from signoff.runtime import forks
 from signoff.runtime.clock import Clock, SystemClock
 from signoff.runtime.loggers import own_logger
-from signoff.stores.contract.retries import Retry
-from signoff.stores.contract.snapshots import Saved
-from signoff.stores.contract.store import Change, Claim, Outcome, Write
-from signoff.stores.contract.validation import check_names, check_request, check_saved, check_schedule
+from signoff.stores.contract.operations import Operation
+from signoff.stores.contract.store import Change, Store
+from signoff.stores.contract.validation import (
+    check_arguments,
+)
 from signoff.stores.shared.listed_payloads import first_of, listed, seen_of
 from signoff.testing.model.model import Model
 from signoff.testing.model.tables import Commit
@@ -68,18 +60,78 @@ T = TypeVar("T")
 
 log = own_logger("signoff.store")
 
+_LOCATION: Final = "memory"
+
 
 class _Elsewhere:
     """Placeholder for the tables of a store that belongs to the parent process."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise StoreUnavailable(
-            MemoryStore.location,
+            _LOCATION,
             "it lives in the memory of the process that this one was forked from; use a file to share it",
         )
 
 
-class MemoryStore:
+_METHODS: Final[Mapping[str, Callable[[Model], Callable[..., Any]]]] = {
+    name: operator.attrgetter(method)
+    for name, method in {
+        "create_run": "create_run",
+        "cancel": "cancel",
+        "retry": "retry",
+        "suspend": "suspend",
+        "resume": "resume",
+        "terminate": "terminate",
+        "signal": "signal",
+        "delete_ended": "delete_ended",
+        "claim": "claim",
+        "append": "append",
+        "pause": "pause",
+        "complete": "complete",
+        "publish": "live.publish",
+        "create_promise": "promises.create",
+        "settle": "promises.settle",
+        "amend": "promises.amend",
+        "load_run": "snapshots.load_run",
+        "revoke_rule": "rules.revoke",
+        "record": "audit.record",
+        "seal": "audit.seal",
+        "create_token": "tokens.create",
+        "revoke_token": "tokens.revoke",
+        "expire_token": "tokens.expire",
+        "touch_token": "tokens.touch",
+        "delete_tokens": "tokens.delete",
+        "expand": "outbox.expand",
+        "claim_deliveries": "outbox.claim",
+        "finish_delivery": "outbox.finish",
+        "redeliver": "outbox.redeliver",
+        "delete_deliveries": "outbox.delete",
+        "pause_group": "groups.pause",
+        "resume_group": "groups.resume",
+        "limit_group": "groups.limit",
+        "put_schedule": "schedules.put",
+        "pause_schedule": "schedules.pause",
+        "resume_schedule": "schedules.resume",
+        "delete_schedule": "schedules.delete",
+        "fire_schedule": "schedules.fire",
+        "announce": "workflows.announce",
+        "delete_workflows": "workflows.delete",
+        "heartbeat": "heartbeat",
+        "ended": "ended",
+        "read_live": "live.read",
+        "save_run": "snapshots.save_run",
+        "get_rule": "rules.get",
+        "last_seal": "audit.last_seal",
+        "get_token": "tokens.get",
+        "read_cursor": "outbox.read_cursor",
+        "list_groups": "groups.list_groups",
+        "get_schedule": "schedules.get",
+    }.items()
+}
+"""The method of the model for each operation that needs nothing else."""
+
+
+class MemoryStore(Store):
     """Keeps runs in this process, for tests. ``stores.contract.store.Store`` documents its methods.
 
     Args:
@@ -94,8 +146,6 @@ class MemoryStore:
     Example:
         app = Signoff(MemoryStore(clock=VirtualClock()))
     """
-
-    location = "memory"
 
     def __init__(
         self,
@@ -120,6 +170,10 @@ class MemoryStore:
         self._lock, self._listeners = threading.RLock(), {}
         self.model = cast("Model", _Elsewhere())
 
+    @property
+    def location(self) -> str:
+        return _LOCATION
+
     async def open(self) -> None:
         pass
 
@@ -127,8 +181,8 @@ class MemoryStore:
         pass
 
     def within(self, namespace: str) -> MemoryStore:
-        view = object.__new__(type(self))
-        view.__dict__.update(self.__dict__, namespace=check_namespace(namespace))
+        view = copy(self)
+        view.namespace = check_namespace(namespace)
         forks.in_child(view)
         return view
 
@@ -141,20 +195,15 @@ class MemoryStore:
 
         return end
 
-    # Runs
-
-    async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
-        check_request(None, token)
-        return self._do(self.model.create_run, new, token)
+    async def perform(self, operation: Operation, arguments: dict[str, Any]) -> Any:
+        check_arguments(arguments)
+        return self._do(_METHODS[operation.name](self.model), *arguments.values())
 
     async def get_run(self, run_id: str) -> Run:
         run = self.model.tables.runs.get((self.namespace, run_id))
         if run is None:
             raise NotFound("run", run_id)
         return run
-
-    async def ended(self, run_ids: Sequence[str]) -> set[str]:
-        return self.model.ended(self.namespace, run_ids)
 
     async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
         before = page_number(after, 2**62)
@@ -188,78 +237,6 @@ class MemoryStore:
         )
         return seen_of(found) if more else found
 
-    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
-        return self._do(self.model.cancel, run_id, reason, by)
-
-    async def retry(
-        self,
-        run_id: str,
-        *,
-        how: Retry | None = None,
-        event: NewAuditEvent | None = None,
-        token: str | None = None,
-    ) -> Run:
-        check_request(None, token)
-        return self._do(self.model.retry, run_id, how, event, token)
-
-    async def suspend(
-        self, run_id: str, event: NewAuditEvent, *, reason: str | None = None, epoch: int | None = None
-    ) -> Run:
-        return self._do(self.model.suspend, run_id, event, reason, epoch)
-
-    async def resume(self, run_id: str, event: NewAuditEvent) -> Run:
-        return self._do(self.model.resume, run_id, event)
-
-    async def terminate(self, run_id: str, event: NewAuditEvent, *, reason: str | None = None) -> Run:
-        return self._do(self.model.terminate, run_id, event, reason)
-
-    async def signal(
-        self,
-        run_id: str,
-        name: str,
-        value: str,
-        *,
-        by: str | None = None,
-        request_id: str | None = None,
-        token: str | None = None,
-    ) -> bool:
-        check_request(request_id, token)
-        return self._do(self.model.signal, run_id, name, value, by, request_id, token)
-
-    async def delete_ended(self, before: float, limit: int) -> int:
-        return self._do(self.model.delete_ended, before, limit)
-
-    # Operations of a lease's holder
-
-    async def claim(
-        self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
-    ) -> Sequence[Claim]:
-        check_names(worker_id=worker_id, token=token)
-        return self._do(self.model.claim, worker_id, group, workflows, limit, token)
-
-    async def append(self, write: Write) -> None:
-        self._do(self.model.append, write)
-
-    async def pause(self, write: Write, *, wakes: int, wake_at: float | None) -> bool:
-        return self._do(self.model.pause, write, wakes, wake_at)
-
-    async def complete(self, write: Write, outcome: Outcome) -> None:
-        self._do(self.model.complete, write, outcome)
-
-    # Live text
-
-    async def publish(self, pieces: Sequence[LiveText]) -> None:
-        self._do(self.model.live.publish, pieces)
-
-    async def read_live(self, run_id: str, *, epoch: int = 0, after: int = -1) -> Sequence[LiveText]:
-        return self.model.live.read(self.namespace, run_id, epoch, after)
-
-    # Promises
-
-    async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
-        check_request(None, token)
-        return self._do(self.model.promises.create, new, token)
-
     async def get_promise(self, promise_id: str) -> Promise:
         promise = self.model.tables.promises.get((self.namespace, promise_id))
         if promise is None:
@@ -292,24 +269,8 @@ class MemoryStore:
         run = None if run_id is None else self.model.tables.runs.get((self.namespace, run_id))
         return run is not None and which.workflow in (None, run.workflow) and which.group in (None, run.group)
 
-    async def settle(
-        self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
-    ) -> tuple[Promise, bool]:
-        check_request(settlement.request_id, token)
-        return self._do(self.model.promises.settle, promise_id, kind, settlement, token)
-
-    # Questions
-
-    async def amend(
-        self, question_id: str, amendment: Amendment, *, token: str | None = None
-    ) -> tuple[Promise, bool]:
-        check_request(None, token)
-        return self._do(self.model.promises.amend, question_id, amendment, token)
-
     async def due_questions(self, limit: int) -> tuple[Sequence[Due], float | None]:
         return self.model.promises.due_questions(limit)
-
-    # Sessions
 
     async def get_session(self, session_id: str) -> Session:
         if (self.namespace, session_id) not in self.model.tables.sessions:
@@ -329,20 +290,6 @@ class MemoryStore:
         active = self.model.state.active_run(session.namespace, session.id)
         return replace(session, active_run_id=None if active is None else active.id)
 
-    # Snapshots
-
-    async def save_run(self, run_id: str) -> Saved:
-        return self.model.snapshots.save_run(self.namespace, run_id)
-
-    async def load_run(self, saved: Saved, event: NewAuditEvent) -> Run:
-        check_saved(saved)
-        return self._do(self.model.snapshots.load_run, saved, event)
-
-    # Rules
-
-    async def get_rule(self, rule_id: str) -> Rule:
-        return self.model.rules.get(self.namespace, rule_id)
-
     async def list_rules(
         self, which: RuleFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Rule]:
@@ -350,14 +297,6 @@ class MemoryStore:
         begin = page_number(after, 0)
         found = self.model.rules.list_rules(self.namespace, which)
         return _page(((number, rule) for number, rule in found if number > begin), limit)
-
-    async def revoke_rule(self, rule_id: str, event: NewAuditEvent) -> Rule:
-        return self._do(self.model.rules.revoke, rule_id, event)
-
-    # The audit trail
-
-    async def record(self, events: Sequence[NewAuditEvent]) -> None:
-        self._do(self.model.audit.record, events)
 
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100
@@ -372,22 +311,11 @@ class MemoryStore:
     ) -> Sequence[tuple[Seal, AuditEvent | None]]:
         return first_of(self.model.audit.read_chain(self.namespace, after, limit), limit)[0]
 
-    async def last_seal(self) -> Seal | None:
-        return self.model.audit.last_seal(self.namespace)
-
     async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
         return self.model.audit.heads(after, limit)
 
     async def unsealed(self, limit: int, *, besides: Sequence[str] = ()) -> Sequence[AuditEvent | Unreadable]:
         return first_of(self.model.audit.unsealed(limit, besides), limit)[0]
-
-    async def seal(self, seals: Sequence[Seal]) -> bool:
-        return self._do(self.model.audit.seal, seals)
-
-    # Tokens
-
-    async def create_token(self, new: NewToken) -> Token:
-        return self._do(self.model.tokens.create, new)
 
     async def find_token(self, hash: str) -> Token | None:
         return self.model.tokens.find(hash)
@@ -395,45 +323,12 @@ class MemoryStore:
     async def has_token(self, kinds: Sequence[TokenKind]) -> bool:
         return self.model.tokens.has(kinds)
 
-    async def get_token(self, token_id: str) -> Token:
-        return self.model.tokens.get(self.namespace, token_id)
-
     async def list_tokens(
         self, which: TokenFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Token]:
         begin = page_number(after, 0)
         found = self.model.tokens.list_tokens(self.namespace, which)
         return _page(((number, token) for number, token in found if number > begin), limit)
-
-    async def revoke_token(self, token_id: str) -> Token:
-        return self._do(self.model.tokens.revoke, token_id)
-
-    async def expire_token(self, token_id: str, at: float) -> Token:
-        return self._do(self.model.tokens.expire, token_id, at)
-
-    async def touch_token(self, token_id: str) -> None:
-        self._do(self.model.tokens.touch, token_id)
-
-    async def delete_tokens(self, before: float, limit: int) -> int:
-        return self._do(self.model.tokens.delete, before, limit)
-
-    # Notifications
-
-    async def read_cursor(self, channel: str) -> int | None:
-        return self.model.outbox.read_cursor(self.namespace, channel)
-
-    async def expand(
-        self, channel: str, expected: int | None, seq: int, deliveries: Sequence[NewDelivery]
-    ) -> bool:
-        return self._do(self.model.outbox.expand, channel, expected, seq, deliveries)
-
-    async def claim_deliveries(
-        self, channel: str, limit: int, lease_seconds: float
-    ) -> tuple[Sequence[Delivery], float | None]:
-        return self._do(self.model.outbox.claim, channel, limit, lease_seconds)
-
-    async def finish_delivery(self, delivery_id: str, attempt: int, report: Report) -> None:
-        self._do(self.model.outbox.finish, delivery_id, attempt, report)
 
     async def list_deliveries(
         self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
@@ -443,44 +338,8 @@ class MemoryStore:
         found = self.model.outbox.list_deliveries(self.namespace, which)
         return _page(((number, each) for number, each in found if number < before), limit)
 
-    async def redeliver(self, delivery_id: str) -> Delivery:
-        return self._do(self.model.outbox.redeliver, delivery_id)
-
-    async def delete_deliveries(self, before: float, limit: int) -> int:
-        return self._do(self.model.outbox.delete, before, limit)
-
-    # Time and leases
-
     async def due(self, limit: int = 1000) -> float | None:
         return self._do(lambda _: self.model.timers.due(limit))
-
-    # Groups
-
-    async def pause_group(self, name: str) -> None:
-        check_names(group=name)
-        self._do(self.model.groups.pause, name)
-
-    async def resume_group(self, name: str) -> None:
-        check_names(group=name)
-        self._do(self.model.groups.resume, name)
-
-    async def limit_group(
-        self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
-    ) -> None:
-        check_names(group=name)
-        self._do(self.model.groups.limit, name, max_running, starts_per)
-
-    async def list_groups(self) -> Sequence[Group]:
-        return self.model.groups.list_groups(self.namespace)
-
-    # Schedules
-
-    async def put_schedule(self, new: NewSchedule) -> Schedule:
-        check_schedule(new)
-        return self._do(self.model.schedules.put, new)
-
-    async def get_schedule(self, schedule_id: str) -> Schedule:
-        return self.model.schedules.get(self.namespace, schedule_id)
 
     async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
         found = (
@@ -491,33 +350,14 @@ class MemoryStore:
         items, more = first_of(found, limit)
         return Page(tuple(items), items[-1].id if more and items else None)
 
-    async def pause_schedule(self, schedule_id: str) -> Schedule:
-        return self._do(self.model.schedules.pause, schedule_id)
-
-    async def resume_schedule(self, schedule_id: str, next_at: float) -> Schedule:
-        return self._do(self.model.schedules.resume, schedule_id, next_at)
-
-    async def delete_schedule(self, schedule_id: str) -> None:
-        self._do(self.model.schedules.delete, schedule_id)
-
     async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
         return self.model.schedules.due(limit)
-
-    async def fire_schedule(
-        self, schedule_id: str, expected: float, runs: Sequence[NewRun], next_at: float
-    ) -> bool:
-        return self._do(self.model.schedules.fire, schedule_id, expected, runs, next_at)
-
-    # Workers
 
     async def enlist(self, worker: WorkerInfo) -> None:
         self._do(lambda _: self.model.enlist(worker))
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
         return self.model.list_workers()
-
-    async def announce(self, workflows: Sequence[WorkflowInfo]) -> None:
-        self._do(self.model.workflows.announce, workflows)
 
     async def list_workflows(
         self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
@@ -532,12 +372,6 @@ class MemoryStore:
         items, more = first_of(found, limit)
         last = items[-1] if more and items else None
         return Page(tuple(items), None if last is None else place_of(last.name, last.group, last.version))
-
-    async def delete_workflows(self, before: float, limit: int) -> int:
-        return self._do(self.model.workflows.delete, before, limit)
-
-    async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
-        return self._do(self.model.heartbeat, worker_id, held)
 
     def hold_leases(self) -> None:
         pass

@@ -12,7 +12,7 @@ from signoff.cli.output import Output
 from signoff.cli.target import on_client
 from signoff.client.async_client import AsyncClient
 from signoff.records import Group, Rate
-from signoff.stores.contract.store import COUNTED_AT_MOST
+from signoff.stores.contract.groups import COUNTED_AT_MOST
 from signoff.wire.records import to_wire
 
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}

@@ -54,7 +54,7 @@ from signoff.errors import (
 )
 from signoff.observability.current_run import refused
 from signoff.records import CallKind, Entry, EntryKind, Run, RunState
-from signoff.stores.contract.store import Outcome
+from signoff.stores.contract.leases import Outcome
 
 T = TypeVar("T")
 

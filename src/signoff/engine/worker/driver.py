@@ -44,8 +44,9 @@ from signoff.observability.current_run import current_run
 from signoff.observability.logs import fields_of
 from signoff.records import Entry, EntryKind, Message, PromiseState, Run, RunState
 from signoff.runtime.loggers import own_logger
+from signoff.stores.contract.leases import Claim, Outcome, Write
 from signoff.stores.contract.retries import without_dropped
-from signoff.stores.contract.store import Claim, Outcome, Store, Write
+from signoff.stores.contract.store import Store
 from signoff.stores.shared.suspect_runs import SUSPECT_TAKEOVERS
 
 log = own_logger("signoff.worker")

@@ -14,7 +14,8 @@ from signoff.errors import (
 )
 from signoff.records import Run
 from signoff.runtime.loggers import own_logger
-from signoff.stores.contract.store import Store, Write
+from signoff.stores.contract.leases import Write
+from signoff.stores.contract.store import Store
 
 log = own_logger("signoff.worker")
 

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from signoff.engine.run.call_inputs import KEY as INPUTS
 from signoff.engine.run.calls import Call
 from signoff.records import CallKind, Entry, EntryKind, NewPromise, NewRun, Run
-from signoff.stores.contract.store import Write
+from signoff.stores.contract.leases import Write
 
 PART_ITEMS: Final = 1_000
 PART_BYTES: Final = 1024 * 1024

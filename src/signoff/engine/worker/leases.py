@@ -19,7 +19,8 @@ from signoff.errors import StoreError
 from signoff.records import WorkerInfo
 from signoff.runtime import private_names
 from signoff.runtime.loggers import own_logger
-from signoff.stores.contract.store import ENLIST_SECONDS, Store
+from signoff.stores.contract.store import Store
+from signoff.stores.contract.workers import ENLIST_SECONDS
 
 log = own_logger("signoff.worker")
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from signoff.codec.values import MAX_BYTES
 from signoff.records import Entry
-from signoff.stores.contract.store import Claim
+from signoff.stores.contract.leases import Claim
 
 LARGE_BYTES: Final = 16 * 1024
 """Bytes of arguments, messages and journal. The memory of smaller runs does not depend on these."""

@@ -20,7 +20,7 @@ from signoff.observability.events import (
     WaitStarted,
 )
 from signoff.records import CallKind, Entry, EntryKind, Message, PromiseState, Run
-from signoff.stores.contract.store import Outcome, Write
+from signoff.stores.contract.leases import Outcome, Write
 
 _WAITS = frozenset({CallKind.QUESTION, CallKind.PROMISE, CallKind.SIGNAL})
 

@@ -45,7 +45,8 @@ from signoff.observability.current_run import fields_of
 from signoff.observability.events import WorkerTakenOver
 from signoff.records import Run, WorkerInfo, WorkflowInfo
 from signoff.runtime.loggers import own_logger
-from signoff.stores.contract.store import Change, Claim, Store
+from signoff.stores.contract.leases import Claim
+from signoff.stores.contract.store import Change, Store
 from signoff.stores.shared.listed_payloads import CLAIMED_BYTES, may_be_cut
 from signoff.stores.shared.suspect_runs import SUSPECT_TAKEOVERS
 

@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from signoff.people.links.answer_links import PATH as LINKS_PATH
 from signoff.people.questions.callback_terms import PATH as CALLBACKS_PATH
-from signoff.stores.contract.operations import CHANGES_PATH, PATH
+from signoff.stores.contract.wire import CHANGES_PATH, PATH
 
 
 class Role(Enum):

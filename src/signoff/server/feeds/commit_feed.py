@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from signoff.stores.contract.operations import CHANGE
 from signoff.stores.contract.store import Change, Store
+from signoff.stores.contract.wire import CHANGE
 
 KEPT: Final = 1000  # changes, for those who resume
 PING_SECONDS: Final = 15.0

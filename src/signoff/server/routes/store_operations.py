@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Annotated, Any, Final, TypeVar
+from functools import cache, partial
+from types import UnionType
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 from fastapi import APIRouter, Header, Request
 from pydantic import BaseModel, Field, ValidationError
@@ -17,7 +18,8 @@ from starlette.types import Receive, Scope, Send
 from signoff.codec import MAX_BYTES
 from signoff.codec.strict_json import read_exactly
 from signoff.errors import AccessDenied, InvalidValue, PayloadTooLarge, TooManyRequests
-from signoff.records import Origin
+from signoff.records import Origin, Promise, Rule, Run, Schedule, Seal, Session, Token
+from signoff.records.deliveries import Delivery
 from signoff.server.auth.authenticators import RECHECK_SECONDS
 from signoff.server.feeds.commit_feed import PING_SECONDS, UNBUFFERED
 from signoff.server.http.request_bodies import read_batch
@@ -30,8 +32,9 @@ from signoff.server.store_api.item_limits import check_batch, check_items, count
 from signoff.server.store_api.long_json import read_long
 from signoff.server.store_api.payload_checks import check_payloads
 from signoff.server.store_api.remote_clients import Reply
-from signoff.stores.contract.operations import CHANGES_PATH, NOW_HEADER, OPERATIONS, PATH
-from signoff.stores.contract.store import Claim
+from signoff.stores.contract.leases import Claim
+from signoff.stores.contract.operations import OPERATIONS
+from signoff.stores.contract.wire import CHANGES_PATH, NOW_HEADER, PATH
 from signoff.stores.shared import set_aside_items
 from signoff.stores.shared.listed_payloads import CLAIMED_BYTES, bytes_of
 from signoff.stores.wrappers.origin_stamping import origin_stamped, without_origin
@@ -104,31 +107,20 @@ async def _off_loop(read: Callable[[Any], T], given: Any) -> T:
 _Waiting = tuple[int, Callable[[], Awaitable[Reply] | None]]
 
 
-_SMALL: Final = frozenset(
-    {
-        *("append", "pause", "complete", "signal", "publish", "record", "seal"),
-        *("heartbeat", "release", "enlist", "announce", "due", "ended", "fire_schedule", "delete_schedule"),
-        *("has_token", "touch_token", "last_seal", "get_session", "read_cursor", "expand", "finish_delivery"),
-        *("pause_group", "resume_group", "limit_group"),
-        *(name for name in OPERATIONS if name.startswith("delete_")),
-    }
-)
-"""Operations whose results are always small. They start at once, so that their commits are grouped."""
-
-_ONE: Final = frozenset(
-    {
-        *("get_run", "get_promise", "get_rule", "get_schedule", "get_token", "find_token"),
-        *("create_run", "cancel", "retry", "suspend", "resume", "terminate", "load_run"),
-        *("create_promise", "settle", "amend", "revoke_rule", "redeliver"),
-        *("create_token", "revoke_token", "expire_token"),
-        *("put_schedule", "pause_schedule", "resume_schedule"),
-    }
-)
-"""Operations whose result is one record. The results of all others may be a page of records."""
+_SMALL: Final[Set[Any]] = {type(None), bool, int, float, set[str], Seal, Session}
+_RECORDS: Final[Set[Any]] = {Run, Promise, Rule, Schedule, Token, Delivery}
 
 
+@cache
 def _weight(name: str) -> int:
-    return 0 if name in _SMALL else 1 if name in _ONE else ROOM
+    """Return the room for an operation's result: 0 if it is always small, 1 for a record, all for a page of records.
+
+    Operations with small results start at once, so that their commits are grouped.
+    """
+    returns = OPERATIONS[name].returns
+    parts = set(get_args(returns)) if get_origin(returns) in (tuple, UnionType) else {returns}
+    parts -= _SMALL
+    return ROOM if parts - _RECORDS else len(parts)
 
 
 class _Replies(Response):

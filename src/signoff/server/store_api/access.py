@@ -28,28 +28,24 @@ from signoff.records.paging import AuditFilter, Page, PromiseFilter, RunFilter, 
 from signoff.server.auth.keyring import bearer_of
 from signoff.server.services import Services
 from signoff.server.store_api.worker_answers import check_settled
-from signoff.stores.contract.store import Store, Write
+from signoff.stores.contract.leases import Write
+from signoff.stores.contract.operations import OPERATIONS
+from signoff.stores.contract.outbox import OutboxStore
+from signoff.stores.contract.store import Store
+from signoff.stores.contract.tokens import TokenStore
 
 SHOWN_OF_HASH: Final = 16
 """Characters of a hash that identify a key of the key file in audit records."""
 
 TOKEN_OPERATIONS: Final = frozenset(
-    {
-        "create_token",
-        "find_token",
-        "has_token",
-        "get_token",
-        "list_tokens",
-        "revoke_token",
-        "expire_token",
-        "touch_token",
-        "delete_tokens",
-    }
+    name for name, operation in OPERATIONS.items() if operation.noun == TokenStore.__name__
 )
 """Operations that create and revoke secrets. They need access to the database; no worker key allows them."""
 
 _OF_RETENTION = frozenset({"delete_tokens", "delete_deliveries", "delete_workflows"})
-_OUTBOX = frozenset({"read_cursor", "expand", "claim_deliveries", "finish_delivery", "redeliver"})
+_OUTBOX = frozenset(
+    name for name, operation in OPERATIONS.items() if operation.noun == OutboxStore.__name__
+) - {"list_deliveries"}
 _WRITES: Final = frozenset({"append", "pause", "complete"})
 _OF_A_CALL: Final = re.compile(r"(.+)\.[0-9]+", re.DOTALL)
 """Matches the default id of a promise or child run, ``RUN.N`` for call N."""

@@ -37,8 +37,8 @@ from signoff.records.names import LONGEST_PERSON_BYTES, check_assignee, check_si
 from signoff.server.http.request_bodies import check_parts
 from signoff.server.store_api.long_json import check_long
 from signoff.service import snapshots
+from signoff.stores.contract.leases import Outcome
 from signoff.stores.contract.snapshots import Saved
-from signoff.stores.contract.store import Outcome
 from signoff.stores.contract.validation import HIGHEST_LIMIT, MAX_DETAILS
 
 MOST_AT_ONCE: Final = 10_000

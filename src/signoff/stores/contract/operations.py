@@ -1,69 +1,102 @@
-"""The operations of the contract as they cross the wire. Both ends take them from ``Store`` itself.
+"""Declares the operations of a store: one decorator on the contract's method says all that others derive from.
 
-A request to a server is ``{"session", "floor", "operations": [{"id", "namespace", "do", "arguments"}, ...]}``, its
-reply a line ``{"id", "result"}`` or ``{"id", "problem"}`` for each operation, in the order in which they end.
-Below ``floor`` there is no id whose reply the client still waits for.
+The remote store, the wrappers, the memory store and the server's store API take names, arguments and results from
+``OPERATIONS``. A class that implements ``perform`` has every operation (``stores/contract/performed_store.py``).
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Final, NotRequired, Required, get_type_hints
+from typing import Any, Final, NotRequired, Required, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from signoff.errors import InvalidValue
-from signoff.stores.contract.store import Change, Store
 
-PATH: Final = "/v1/store"
-CHANGES_PATH: Final = f"{PATH}/changes"
-NOW_HEADER: Final = "signoff-now"
-"""The server's business time, in unix seconds, when it began to reply."""
-
-CHANGE: Final = TypeAdapter(Change)
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Operation:
     """One operation of ``Store``.
 
-    Args:
-        name: The name of the method.
-        is_read: Whether it changes nothing.
-
     Attributes:
         name: The name of the method.
+        noun: The protocol that declares it, such as ``RunStore``.
         is_read: Whether it changes nothing.
+        lane: A remote store sends operations of one lane and id one after the other; None means in any order.
+        is_patient: Whether a remote store repeats it for as long as the server cannot be reached. An operation that the
+            caller repeats soon, with newer arguments, is not patient.
+        takes_token: Whether a ``token`` makes it repeatable.
     """
 
-    def __init__(self, name: str, *, is_read: bool) -> None:
-        self.name = name
+    def __init__(
+        self, method: Callable[..., Any], *, is_read: bool, lane: str | None, is_patient: bool
+    ) -> None:
+        self.name = method.__name__
+        self.noun = method.__qualname__.partition(".")[0]
         self.is_read = is_read
+        self.lane = lane
+        self.is_patient = is_patient
+        self._method = method
+        self._signature = inspect.signature(method)
+        parameters = list(self._signature.parameters.values())[1:]
+        self._names = tuple(each.name for each in parameters)
+        self._positional = tuple(each.name for each in parameters if each.kind is not each.KEYWORD_ONLY)
+        self._defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
+        self.takes_token = "token" in self._names
+
+    @property
+    def returns(self) -> Any:
+        """The type of its result."""
+        return self._hints["return"]
+
+    def bind(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all arguments of a call by name, in the order of their declaration, with defaults."""
+        by_place = dict(zip(self._positional, args, strict=False))
+        given = {**self._defaults, **by_place, **named}
+        if (
+            len(by_place) < len(args)
+            or len(given) != len(self._names)
+            or not by_place.keys().isdisjoint(named)
+        ):
+            self._signature.bind(None, *args, **named)  # raises TypeError
+        return {name: given[name] for name in self._names}
+
+    async def call(self, store: Any, arguments: Mapping[str, Any]) -> Any:
+        """Call this operation of a store."""
+        return await getattr(store, self.name)(**arguments)
+
+    def lane_of(self, arguments: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Return the lane of a call and the id of its first argument; None if it may be sent in any order."""
+        if self.lane is None:
+            return None
+        first: Any = next(iter(arguments.values()))
+        if isinstance(first, str):
+            return self.lane, first
+        return self.lane, getattr(first, "id", None) or getattr(first, "run_id", None) or ""
 
     # Built on first use: all of them together take half a second, and most processes need few.
 
     @cached_property
     def _arguments(self) -> TypeAdapter[dict[str, Any]]:
-        fields: dict[str, Any] = {}
-        for parameter in list(inspect.signature(self._method).parameters.values())[1:]:
-            kind: Any = Required if parameter.default is inspect.Parameter.empty else NotRequired
-            fields[parameter.name] = kind[self._hints[parameter.name]]
+        fields: dict[str, Any] = {
+            name: (NotRequired if name in self._defaults else Required)[self._hints[name]]
+            for name in self._names
+        }
         shape: Any = TypedDict(self.name, fields)  # pyright: ignore[reportArgumentType]
         return TypeAdapter(shape)
 
     @cached_property
     def _result(self) -> TypeAdapter[Any]:
-        return TypeAdapter(self._hints["return"])
+        return TypeAdapter(self.returns)
 
     @cached_property
     def _hints(self) -> dict[str, Any]:
         return get_type_hints(self._method)
-
-    @property
-    def _method(self) -> Any:
-        return getattr(Store, self.name)
 
     def write_arguments(self, arguments: Mapping[str, Any]) -> bytes:
         """Return arguments as JSON."""
@@ -87,87 +120,32 @@ class Operation:
         return self._result.validate_python(data)
 
 
-_READS = (
-    "get_run",
-    "ended",
-    "list_runs",
-    "read_journal",
-    "read_messages",
-    "get_promise",
-    "list_promises",
-    "due_questions",
-    "get_session",
-    "list_sessions",
-    "get_rule",
-    "list_rules",
-    "list_audit",
-    "read_chain",
-    "last_seal",
-    "heads",
-    "unsealed",
-    "find_token",
-    "has_token",
-    "get_token",
-    "list_tokens",
-    "read_cursor",
-    "list_deliveries",
-    "list_groups",
-    "get_schedule",
-    "list_schedules",
-    "due_schedules",
-    "list_workers",
-    "list_workflows",
-    "read_live",
-    "save_run",
-)
-_WRITES = (
-    "create_run",
-    "cancel",
-    "retry",
-    "suspend",
-    "resume",
-    "terminate",
-    "signal",
-    "claim",
-    "append",
-    "pause",
-    "complete",
-    "create_promise",
-    "settle",
-    "amend",
-    "revoke_rule",
-    "record",
-    "seal",
-    "create_token",
-    "revoke_token",
-    "expire_token",
-    "touch_token",
-    "delete_tokens",
-    "expand",
-    "claim_deliveries",
-    "finish_delivery",
-    "redeliver",
-    "delete_deliveries",
-    "due",
-    "pause_group",
-    "resume_group",
-    "limit_group",
-    "put_schedule",
-    "pause_schedule",
-    "resume_schedule",
-    "delete_schedule",
-    "fire_schedule",
-    "delete_ended",
-    "enlist",
-    "announce",
-    "delete_workflows",
-    "publish",
-    "heartbeat",
-    "release",
-    "load_run",
-)
+_declared: dict[str, Operation] = {}
 
-OPERATIONS: Final[Mapping[str, Operation]] = {
-    **{name: Operation(name, is_read=True) for name in _READS},
-    **{name: Operation(name, is_read=False) for name in _WRITES},
-}
+OPERATIONS: Final[Mapping[str, Operation]] = _declared
+"""All operations by name, once ``signoff.stores.contract.store`` is imported."""
+
+
+def reads(method: F) -> F:
+    """Declare an operation that changes nothing."""
+    return _performed(method, Operation(method, is_read=True, lane=None, is_patient=True))
+
+
+def writes(*, lane: str | None = None, is_patient: bool = True) -> Callable[[F], F]:
+    """Declare an operation that changes something. ``Operation`` describes the arguments."""
+
+    def declare(method: F) -> F:
+        return _performed(method, Operation(method, is_read=False, lane=lane, is_patient=is_patient))
+
+    return declare
+
+
+def _performed(method: F, operation: Operation) -> F:
+    """Register an operation, and return its method, which calls ``perform``."""
+    _declared[operation.name] = operation
+
+    @functools.wraps(method)
+    async def perform(self: Any, *args: Any, **named: Any) -> Any:
+        return await self.perform(operation, operation.bind(args, named))
+
+    return perform  # pyright: ignore[reportReturnType]

@@ -5,22 +5,26 @@ same transaction: so each event is made into deliveries once, whoever does it. D
 question to one recipient are a lane: they are sent one after the other, in the order in which they were made.
 """
 
+# pyright: reportReturnType=false
+# Operations are declared without a body: stores perform them.
+
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from signoff.records.deliveries import Delivery, NewDelivery, Report
 from signoff.records.paging import DeliveryFilter, Page
+from signoff.stores.contract.operations import reads, writes
 
 
-class OutboxStore(Protocol):
+class OutboxStore:
     """The part of ``signoff.stores.contract.store.Store`` that keeps deliveries until they are sent."""
 
+    @reads
     async def read_cursor(self, channel: str) -> int | None:
         """Return the seq of the last event that a channel has made into deliveries; None if it has never begun."""
-        ...
 
+    @writes(lane="channel")
     async def expand(
         self, channel: str, expected: int | None, seq: int, deliveries: Sequence[NewDelivery]
     ) -> bool:
@@ -34,8 +38,8 @@ class OutboxStore(Protocol):
         Raises:
             InvalidValue: A text is none that every store can keep.
         """
-        ...
 
+    @writes(lane="channel")
     async def claim_deliveries(
         self, channel: str, limit: int, lease_seconds: float
     ) -> tuple[Sequence[Delivery], float | None]:
@@ -46,8 +50,8 @@ class OutboxStore(Protocol):
         Returns:
             They, in the order in which they were made, and when the next other one of the channel is due, if any is.
         """
-        ...
 
+    @writes(lane="delivery")
     async def finish_delivery(self, delivery_id: str, attempt: int, report: Report) -> None:
         """Say what came of an attempt. If it ends the delivery, the next one of its lane is due.
 
@@ -57,14 +61,14 @@ class OutboxStore(Protocol):
         Raises:
             InvalidValue: A pending delivery has no ``due_at``, or the error is no text that every store can keep.
         """
-        ...
 
+    @reads
     async def list_deliveries(
         self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Delivery]:
         """Newest first."""
-        ...
 
+    @writes(lane="delivery")
     async def redeliver(self, delivery_id: str) -> Delivery:
         """Have a delivery that has ended sent again, at the end of its lane; one that is pending stays as it is.
 
@@ -73,8 +77,7 @@ class OutboxStore(Protocol):
         Raises:
             NotFound: There is no such delivery (any more).
         """
-        ...
 
+    @writes(lane="deliveries")
     async def delete_deliveries(self, before: float, limit: int) -> int:
         """Delete deliveries that ended before then, at most ``limit``. Returns how many."""
-        ...

@@ -4,27 +4,30 @@ A rule is made and used by ``amend``, in the transaction that settles a question
 store (``people/``).
 """
 
-from __future__ import annotations
+# pyright: reportReturnType=false
+# Operations are declared without a body: stores perform them.
 
-from typing import Protocol
+from __future__ import annotations
 
 from signoff.records import NewAuditEvent, Rule
 from signoff.records.paging import Page, RuleFilter
+from signoff.stores.contract.operations import reads, writes
 
 
-class RuleStore(Protocol):
+class RuleStore:
     """The part of ``signoff.stores.contract.store.Store`` that keeps rules."""
 
+    @reads
     async def get_rule(self, rule_id: str) -> Rule:
         """Raises NotFound."""
-        ...
 
+    @reads
     async def list_rules(
         self, which: RuleFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Rule]:
         """Oldest first."""
-        ...
 
+    @writes(lane="rule")
     async def revoke_rule(self, rule_id: str, event: NewAuditEvent) -> Rule:
         """Have a rule be in force no more, and record that: ``event.by`` has revoked it.
 
@@ -37,4 +40,3 @@ class RuleStore(Protocol):
             NotFound: There is no such rule.
             InvalidValue: The event cannot be recorded (see ``record``).
         """
-        ...

@@ -10,24 +10,26 @@ Whatever ends the run that has the turn gives it to the next in the same transac
 concurrency keys hold of it. Positions are never used again, also when the runs were deleted.
 """
 
-from __future__ import annotations
+# pyright: reportReturnType=false
+# Operations are declared without a body: stores perform them.
 
-from typing import Protocol
+from __future__ import annotations
 
 from signoff.records import Session
 from signoff.records.paging import Page
+from signoff.stores.contract.operations import reads
 
 
-class SessionStore(Protocol):
+class SessionStore:
     """The part of ``stores.contract.store.Store`` that shows sessions. Their runs are listed by ``list_runs``."""
 
+    @reads
     async def get_session(self, session_id: str) -> Session:
         """Raises NotFound: no run was ever started in it."""
-        ...
 
+    @reads
     async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
         """The one in which a run was started last comes first. ``after`` is a former page's ``next``.
 
         One in which a run is started while pages are read moves to the first page.
         """
-        ...

@@ -1,9 +1,12 @@
 """What the contract of a store has for snapshots: a run with all that is needed to go on with it in another store."""
 
+# pyright: reportReturnType=false
+# Operations are declared without a body: stores perform them.
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from signoff.errors import SnapshotRefused
 from signoff.records import (
@@ -16,6 +19,7 @@ from signoff.records import (
     Run,
     RunState,
 )
+from signoff.stores.contract.operations import reads, writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +183,10 @@ def taken_promise(run_id: str, promise_id: str) -> SnapshotRefused:
     )
 
 
-class SnapshotStore(Protocol):
+class SnapshotStore:
     """The part of ``signoff.stores.contract.store.Store`` that saves and loads runs."""
 
+    @reads
     async def save_run(self, run_id: str) -> Saved:
         """Return a run, its unfinished descendants and all that is theirs, as they are at one moment.
 
@@ -190,8 +195,8 @@ class SnapshotStore(Protocol):
         Raises:
             NotFound: The run does not exist.
         """
-        ...
 
+    @writes(lane="run")
     async def load_run(self, saved: Saved, event: NewAuditEvent) -> Run:
         """Create runs as ``save_run`` has returned them, and record that.
 
@@ -206,4 +211,3 @@ class SnapshotStore(Protocol):
             SnapshotRefused: One of the runs or promises lives here, or the session of one has a run that has not ended.
             InvalidValue: The event cannot be recorded (see ``record``).
         """
-        ...

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from signoff.codec.refusals import MAX_DEPTH
 from signoff.codec.scalars import MAX_DIGITS
@@ -26,6 +26,7 @@ from signoff.records import (
     PromiseKind,
     PromiseState,
     Rate,
+    Settlement,
     WorkerInfo,
     WorkflowInfo,
 )
@@ -43,6 +44,14 @@ from signoff.records.names import (
     check_user,
 )
 from signoff.records.origins import facts_of
+from signoff.records.paging import (
+    AuditFilter,
+    DeliveryFilter,
+    PromiseFilter,
+    RuleFilter,
+    TokenFilter,
+    WorkflowFilter,
+)
 from signoff.stores.contract.snapshots import Saved
 
 HIGHEST_LIMIT = 2**31 - 1
@@ -71,6 +80,43 @@ _ENCRYPTED = 6
 
 _RECORDED = frozenset(AuditKind) - {AuditKind.ASKED} - {AuditKind(state.value) for state in PromiseState}
 """What the store does not record itself."""
+
+
+def check_arguments(arguments: Mapping[str, Any]) -> None:
+    """Raise InvalidValue for arguments of an operation that their names or types alone show to be invalid."""
+    check_request(arguments.get("request_id"), arguments.get("token"))
+    check_names(worker_id=arguments.get("worker_id"))
+    for value in arguments.values():
+        match value:
+            case Settlement():
+                check_request(value.request_id)
+            case Amendment():
+                check_amendment(value)
+            case NewAuditEvent():
+                check_events([value])
+            case NewRule():
+                check_rule(value)
+            case NewSchedule():
+                check_schedule(value)
+            case NewToken():
+                check_token(value)
+            case Report():
+                check_report(value)
+            case Saved():
+                check_saved(value)
+            case WorkerInfo():
+                check_worker(value)
+            case (
+                AuditFilter()
+                | DeliveryFilter()
+                | PromiseFilter()
+                | RuleFilter()
+                | TokenFilter()
+                | WorkflowFilter()
+            ):
+                value.check()
+            case _:
+                pass
 
 
 def check_ids(**ids: str | None) -> None:

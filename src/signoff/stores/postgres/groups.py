@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from signoff.records import Group, Rate
-from signoff.stores.contract.store import COUNTED_AT_MOST
+from signoff.stores.contract.groups import COUNTED_AT_MOST
 from signoff.stores.postgres.reads import Connection
 from signoff.stores.shared.touched_runs import TouchedRuns
 

@@ -12,8 +12,9 @@ from signoff.codec import encode_error
 from signoff.errors import RunTimeout
 from signoff.records import WorkerInfo
 from signoff.records.failed_items import SetAsideItem
-from signoff.stores.contract.store import FORGET_SECONDS, Claim
+from signoff.stores.contract.leases import Claim
 from signoff.stores.contract.validation import check_worker
+from signoff.stores.contract.workers import FORGET_SECONDS
 from signoff.stores.postgres.reads import Connection
 from signoff.stores.postgres.rows import WORKER_COLUMNS
 from signoff.stores.postgres.write_requests import claim_of

@@ -26,7 +26,7 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.records.origins import from_text, text_of
-from signoff.stores.contract.store import Outcome, Write
+from signoff.stores.contract.leases import Outcome, Write
 from signoff.stores.contract.tokens import callback_token
 from signoff.stores.contract.validation import check_promise, check_run
 from signoff.stores.shared.equality import canonical, refusal_of

@@ -48,9 +48,10 @@ from signoff.records.paging import (
     WorkflowFilter,
 )
 from signoff.runtime.clock import Clock
+from signoff.stores.contract.leases import Claim, Outcome, Write
 from signoff.stores.contract.retries import Retry
 from signoff.stores.contract.snapshots import Saved
-from signoff.stores.contract.store import Change, Claim, Outcome, Write
+from signoff.stores.contract.store import Change, Store
 from signoff.stores.contract.validation import (
     check_deliveries,
     check_events,
@@ -91,7 +92,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class PostgresStore:
+class PostgresStore(Store):
     """Keeps runs in a Postgres database. The contract of every method is in ``signoff.stores.contract.store.Store``.
 
     Everything is in the schema ``signoff`` of the database. Times are the database's, whatever machines' clocks say.

@@ -21,7 +21,7 @@ from signoff.errors import (
     RunCancelled,
 )
 from signoff.records import NewPromise, NewRun, Promise, PromiseKind, PromiseState, Run, Settlement
-from signoff.stores.contract.store import Claim, Outcome, Write
+from signoff.stores.contract.leases import Claim, Outcome, Write
 from signoff.stores.postgres.rows import (
     created_run,
     digest,

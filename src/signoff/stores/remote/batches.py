@@ -23,8 +23,9 @@ from pydantic_core import from_json, to_json
 from signoff.errors import InvalidValue, PayloadTooLarge, SignoffError, StoreError, StoreUnavailable
 from signoff.records import EntryKind
 from signoff.runtime.loggers import own_logger
-from signoff.stores.contract.operations import NOW_HEADER, PATH, Operation
-from signoff.stores.contract.store import Outcome, Write
+from signoff.stores.contract.leases import Outcome, Write
+from signoff.stores.contract.operations import Operation
+from signoff.stores.contract.wire import NOW_HEADER, PATH
 from signoff.stores.remote.clock import RemoteClock
 from signoff.stores.remote.loop_thread import LoopThread
 from signoff.wire.records import from_problem

@@ -10,8 +10,8 @@ from typing import Final
 import httpx
 
 from signoff.runtime.loggers import own_logger
-from signoff.stores.contract.operations import CHANGE, CHANGES_PATH
 from signoff.stores.contract.store import Change
+from signoff.stores.contract.wire import CHANGE, CHANGES_PATH
 from signoff.stores.remote.batches import pause_seconds
 from signoff.stores.remote.loop_thread import LoopThread
 from signoff.wire.http import CONNECT_SECONDS

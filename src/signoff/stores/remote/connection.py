@@ -14,7 +14,7 @@ from pydantic_core import from_json
 from signoff.errors import StoreUnavailable
 from signoff.runtime import forks
 from signoff.runtime.loggers import own_logger
-from signoff.stores.contract.operations import PATH
+from signoff.stores.contract.wire import PATH
 from signoff.stores.remote.batches import TROUBLE_AFTER, Batches, pause_seconds, refusal
 from signoff.stores.remote.changes import Changes
 from signoff.stores.remote.clock import RemoteClock

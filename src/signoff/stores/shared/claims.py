@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from signoff.stores.contract.store import Claim, Store
+from signoff.stores.contract.leases import Claim
+from signoff.stores.contract.store import Store
 from signoff.stores.shared.one_by_one import Failure
 from signoff.stores.shared.set_aside_items import SetAside, raise_outage
 

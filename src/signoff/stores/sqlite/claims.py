@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import Any, Literal, TypeVar
 
 from signoff.records import Run
-from signoff.stores.contract.store import Claim
+from signoff.stores.contract.leases import Claim
 from signoff.stores.shared import suspect_runs
 from signoff.stores.shared.claims import JOB
 from signoff.stores.shared.listed_payloads import PAGE_BYTES, bytes_of

@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from signoff.records import Group, Rate, RunState
-from signoff.stores.contract.store import COUNTED_AT_MOST
+from signoff.stores.contract.groups import COUNTED_AT_MOST
 from signoff.stores.sqlite.transaction import Transaction
 
 FIND = """

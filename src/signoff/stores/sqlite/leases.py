@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from signoff.errors import InvalidValue, LeaseLost
 from signoff.records import Message, Run, WorkerInfo
-from signoff.stores.contract.store import Claim, Outcome, Write
+from signoff.stores.contract.leases import Claim, Outcome, Write
 from signoff.stores.contract.validation import check_worker
 from signoff.stores.shared.claims import ClaimedEach
 from signoff.stores.shared.listed_payloads import PAGE_BYTES, bytes_of

@@ -25,7 +25,7 @@ from signoff.records import Entry, EntryKind, MessageKind, NewAuditEvent, NewRun
 from signoff.records.names import check_optional_text
 from signoff.records.paging import LAST_NUMBER, Page, RunFilter, page_number
 from signoff.stores.contract import retries
-from signoff.stores.contract.store import Outcome
+from signoff.stores.contract.leases import Outcome
 from signoff.stores.contract.validation import check_events
 from signoff.stores.shared.equality import OTHER_ACTIVE, difference
 from signoff.stores.shared.listed_payloads import Listing, read_page

@@ -55,9 +55,10 @@ from signoff.records.paging import (
 from signoff.runtime import forks
 from signoff.runtime.clock import Clock
 from signoff.runtime.loggers import own_logger
+from signoff.stores.contract.leases import Claim, Outcome, Write
 from signoff.stores.contract.retries import Retry
 from signoff.stores.contract.snapshots import Saved
-from signoff.stores.contract.store import Change, Claim, Outcome, Write
+from signoff.stores.contract.store import Change, Store
 from signoff.stores.contract.validation import (
     check_deliveries,
     check_events,
@@ -119,7 +120,7 @@ READERS = 2
 READ_CLOCK_SECONDS = 1.0  # at least, between looks whether another process has set the file's time
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """Keeps runs in an SQLite file. The contract of every method is in ``signoff.stores.contract.store.Store``.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from signoff.errors import NotFound
 from signoff.records import MessageKind
-from signoff.stores.contract.store import FORGET_SECONDS
+from signoff.stores.contract.workers import FORGET_SECONDS
 from signoff.stores.shared.deferred_changes import Kind, Made
 from signoff.stores.shared.one_by_one import AT_ONCE, Done, Failure, Skipped
 from signoff.stores.sqlite import concurrency_keys as keys

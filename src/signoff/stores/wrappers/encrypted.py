@@ -8,13 +8,12 @@ and signals, states, times, users and groups; nor the reason of a cancellation.
 
 from __future__ import annotations
 
-import functools
 import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from enum import Enum, auto
-from inspect import iscoroutinefunction, signature
 from typing import Any, Final, TypeVar, cast
 
 from signoff.codec.ciphers import MARK, CannotDecrypt, Ciphers, is_encrypted
@@ -47,8 +46,10 @@ from signoff.records import (
 )
 from signoff.records.paging import Page
 from signoff.runtime.loggers import own_logger
+from signoff.stores.contract.leases import Claim, Outcome, Write
+from signoff.stores.contract.operations import Operation
 from signoff.stores.contract.snapshots import Saved, SavedRequest, SavedRun
-from signoff.stores.contract.store import Claim, Outcome, Store, Write
+from signoff.stores.contract.store import Store
 from signoff.stores.contract.validation import check_events, check_live, check_rule, check_workflows
 from signoff.stores.shared.equality import canonical, difference, same_json
 from signoff.stores.wrappers.view import View
@@ -218,41 +219,29 @@ def withheld(record: S, reason: str) -> S:
 class _EncryptedStore(View):
     """Passes every operation on, with what goes in encrypted and what comes out decrypted."""
 
-    def __init__(
-        self, inner: Store, ciphers: Ciphers, refuses_plaintext: bool, *, shows: bool = False
-    ) -> None:
+    def __init__(self, inner: Store, ciphers: Ciphers, refuses_plaintext: bool) -> None:
         super().__init__(inner)
         self._ciphers = ciphers
         self._refuses_plaintext = refuses_plaintext
-        self._shows = shows
-        self.showing = self if shows else _EncryptedStore(inner, ciphers, refuses_plaintext, shows=True)
+        self._shows = False
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.inner, name)
-        if name in _AS_KEPT or not iscoroutinefunction(getattr(Store, name, None)):
-            return found
-        return self._passing_on(name, found)
+    @property
+    def showing(self) -> _EncryptedStore:
+        """This store, but what cannot be decrypted is a text that says so."""
+        view = copy(self)
+        view._shows = True
+        return view
 
-    def within(self, namespace: str) -> Store:
-        return encrypted(
-            self.inner.within(namespace), self._ciphers, refuses_plaintext=self._refuses_plaintext
-        )
-
-    def _passing_on(self, name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
-        first = next(iter(signature(operation).parameters), "")
-
-        @functools.wraps(operation)
-        async def passed_on(*args: Any, **named: Any) -> Any:
-            place = _place_of(args[0] if args else named.get(first), "")
-            sealed = [self._seal(each, place) for each in args]
-            sealed_named = {each: self._seal(value, place) for each, value in named.items()}
-            found = await operation(*sealed, **sealed_named)
-            if name in _LEAVING_OUT:
-                return self._readable(found)
-            shows = name in _SHOWING or name.startswith("list_")
-            return (self.showing if shows else self)._open(found, place)
-
-        return passed_on
+    async def perform(self, operation: Operation, arguments: dict[str, Any]) -> Any:
+        if operation.name in _AS_KEPT:
+            return await operation.call(self.inner, arguments)
+        place = _place_of(next(iter(arguments.values()), ""), "")
+        sealed = {name: self._seal(value, place) for name, value in arguments.items()}
+        found = await operation.call(self.inner, sealed)
+        if operation.name in _LEAVING_OUT:
+            return self._readable(found)
+        shows = operation.name in _SHOWING or operation.name.startswith("list_")
+        return (self.showing if shows else self)._open(found, place)
 
     # Where the store compares what was said twice, the key may have been changed in between
 

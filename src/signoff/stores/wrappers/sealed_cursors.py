@@ -10,11 +10,11 @@ import base64
 import hmac
 import re
 import secrets
-from collections.abc import Callable
 from typing import Any, Final, cast
 
 from signoff.errors import InvalidValue
 from signoff.records.paging import Page
+from signoff.stores.contract.operations import Operation
 from signoff.stores.contract.store import Store
 from signoff.stores.wrappers.view import View
 
@@ -77,23 +77,16 @@ class CursorSealingStore(View):
         super().__init__(inner)
         self._keys = keys
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.inner, name)
-        return self._sealing(name, found) if name in NUMBERED else found
-
-    def within(self, namespace: str) -> Store:
-        return with_sealed_cursors(self.inner.within(namespace), self._keys)
-
-    def _sealing(self, name: str, read: Callable[..., Any]) -> Callable[..., Any]:
-        async def read_sealed(*which: Any, after: str | None = None, **more: Any) -> Page[Any]:
-            if isinstance(after, str):
-                after = _opened(after, name, await self._keys.of(self.inner))
-            page: Page[Any] = await read(*which, after=after, **more)
-            if page.next is None:
-                return page
-            return Page(page.items, _sealed(page.next, name, await self._keys.of(self.inner)))
-
-        return read_sealed
+    async def perform(self, operation: Operation, arguments: dict[str, Any]) -> Any:
+        if operation.name not in NUMBERED:
+            return await operation.call(self.inner, arguments)
+        if isinstance(after := arguments["after"], str):
+            key = await self._keys.of(self.inner)
+            arguments = {**arguments, "after": _opened(after, operation.name, key)}
+        page: Page[Any] = await operation.call(self.inner, arguments)
+        if page.next is None:
+            return page
+        return Page(page.items, _sealed(page.next, operation.name, await self._keys.of(self.inner)))
 
 
 # The tag is made of the list and the number, and hides the number, too: one number has one cursor.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from signoff.records import Group, Rate, Run, RunState
-from signoff.stores.contract.validation import check_limits
+from signoff.stores.contract.validation import check_limits, check_names
 from signoff.testing.model.state import State
 from signoff.testing.model.tables import Limits
 
@@ -18,16 +18,19 @@ class Groups:
         self._tables = state.tables
 
     def pause(self, namespace: str, name: str) -> None:
+        check_names(group=name)
         self._tables.groups.setdefault((namespace, name), Limits()).is_paused = True
         self._state.commit.ready.add(namespace)
 
     def resume(self, namespace: str, name: str) -> None:
+        check_names(group=name)
         self._tables.groups.setdefault((namespace, name), Limits()).is_paused = False
         self._state.commit.ready.add(namespace)
 
     def limit(
         self, namespace: str, name: str, max_running: int | None = None, starts_per: Rate | None = None
     ) -> None:
+        check_names(group=name)
         check_limits(max_running, starts_per)
         self._state.commit.ready.add(namespace)
         old = self._tables.groups.get((namespace, name), Limits())

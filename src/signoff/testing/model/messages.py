@@ -7,7 +7,7 @@ from typing import Any
 from signoff.codec import encode_error
 from signoff.errors import SignoffError
 from signoff.records import Message, MessageKind, Promise, RunState
-from signoff.stores.contract.store import Outcome
+from signoff.stores.contract.leases import Outcome
 from signoff.testing.model.state import State
 
 

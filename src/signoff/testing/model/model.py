@@ -35,7 +35,7 @@ from signoff.records import (
 )
 from signoff.runtime.clock import Clock
 from signoff.stores.contract import retries
-from signoff.stores.contract.store import Claim, Outcome, Write
+from signoff.stores.contract.leases import Claim, Outcome, Write
 from signoff.stores.contract.validation import check_events, check_promise, check_run, check_worker
 from signoff.stores.shared.equality import OTHER_ACTIVE, difference, same_json
 from signoff.stores.shared.suspect_runs import SUSPECT_TAKEOVERS, level_of, room_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from signoff.records import MessageKind, PromiseState, Run, RunState
-from signoff.stores.contract.store import FORGET_SECONDS
+from signoff.stores.contract.workers import FORGET_SECONDS
 from signoff.testing.model.messages import Messages
 from signoff.testing.model.promises import Promises
 from signoff.testing.model.state import State

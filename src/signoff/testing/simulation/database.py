@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from signoff.errors import StoreUnavailable
 from signoff.runtime.clock import Clock
+from signoff.stores.contract.operations import Operation
 from signoff.stores.contract.store import Change, Store
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Database:
         self._committing: Process | None = None
 
     def send(
-        self, process: Process, operation: str, args: Any, kwargs: Any, reply: asyncio.Future[Any]
+        self, process: Process, operation: Operation, arguments: dict[str, Any], reply: asyncio.Future[Any]
     ) -> None:
         """Receive an operation from a process."""
         world, faults, source = self._world, self._world.faults, self._world.random
@@ -47,15 +48,14 @@ class Database:
             return
         if faults.stalls and source.random() < faults.stalls:
             wire += source.random() * faults.stall_seconds
-        world.call_later(wire, self._do, process, process.loop, operation, args, kwargs, reply)
+        world.call_later(wire, self._do, process, process.loop, operation, arguments, reply)
 
     def _do(
         self,
         process: Process,
         loop: asyncio.AbstractEventLoop,
-        operation: str,
-        args: Any,
-        kwargs: Any,
+        operation: Operation,
+        arguments: dict[str, Any],
         reply: asyncio.Future[Any],
     ) -> None:
         world, faults, source = self._world, self._world.faults, self._world.random
@@ -64,17 +64,18 @@ class Database:
             loop.call_later(wire, self._fail, process, operation, "it is down", reply)
             return
         self._committing = process
-        world.observer.before(operation, args)
+        given = tuple(arguments.values())
+        world.observer.before(operation.name, given)
         try:
-            outcome, error = _at_once(getattr(self.store, operation)(*args, **kwargs)), None
+            outcome, error = _at_once(operation.call(self.store, arguments)), None
         except Exception as raised:
             outcome, error = None, raised
         self._committing = None
-        world.observer.after(process.name, operation, args, outcome, error)
+        world.observer.after(process.name, operation.name, given, outcome, error)
         if not process.is_spared:
             self._harm(process)
         if faults.lost_replies and source.random() < faults.lost_replies:
-            world.note(process.name, operation, "its reply is lost")
+            world.note(process.name, operation.name, "its reply is lost")
             wire += source.random() * 2
             loop.call_later(wire, self._fail, process, operation, "the connection was lost", reply)
             return
@@ -90,8 +91,8 @@ class Database:
         elif faults.freezes and source.random() < faults.freezes * HARM:
             process.freeze(source.random() * faults.freeze_seconds)
 
-    def _fail(self, process: Process, operation: str, reason: str, reply: asyncio.Future[Any]) -> None:
-        self._world.note(process.name, operation, reason)
+    def _fail(self, process: Process, operation: Operation, reason: str, reply: asyncio.Future[Any]) -> None:
+        self._world.note(process.name, operation.name, reason)
         _tell(reply, None, StoreUnavailable(self.store.location, reason))
 
     def listen(self, process: Process, callback: Callable[[Change], None]) -> Callable[[], None]:
@@ -113,7 +114,7 @@ class Database:
         return self.store.listen(noticed)
 
 
-class RemoteStore:
+class RemoteStore(Store):
     """The store as one process sees it: the contract of ``signoff.stores.contract.store.Store``, with delays.
 
     Args:
@@ -123,13 +124,16 @@ class RemoteStore:
     """
 
     namespace = "default"
-    location = "simulated"
 
     def __init__(self, database: Database, process: Process, clock: Clock) -> None:
         self.clock = clock
         self.lease_seconds = database.store.lease_seconds
         self._database = database
         self._process = process
+
+    @property
+    def location(self) -> str:
+        return "simulated"
 
     async def open(self) -> None:
         pass
@@ -149,16 +153,13 @@ class RemoteStore:
     def hold_leases(self) -> None:
         """Do nothing: whether a simulated process loses its leases is up to the database."""
 
-    def __getattr__(self, operation: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        if operation.startswith("_"):
-            raise AttributeError(operation)
+    async def check_writable(self) -> None:
+        """Do nothing: whether the database takes writes is known when it is asked."""
 
-        async def ask(*args: Any, **kwargs: Any) -> Any:
-            reply = self._process.loop.create_future()
-            self._database.send(self._process, operation, args, kwargs, reply)
-            return await reply
-
-        return ask
+    async def perform(self, operation: Operation, arguments: dict[str, Any]) -> Any:
+        reply = self._process.loop.create_future()
+        self._database.send(self._process, operation, arguments, reply)
+        return await reply
 
 
 def _at_once(work: Coroutine[Any, Any, Any]) -> Any:

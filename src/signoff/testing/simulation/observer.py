@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from signoff.engine.run.step_call import StepCall
 from signoff.records import CallKind, EntryKind, Promise, PromiseState, Run, RunState
-from signoff.stores.contract.store import Change, Write
+from signoff.stores.contract.leases import Write
+from signoff.stores.contract.store import Change
 
 if TYPE_CHECKING:
     from signoff.testing.simulation.world import World

@@ -1,0 +1,64 @@
+"""The operations on schedules. ``engine/timers/schedules.py`` computes when they fire."""
+
+# pyright: reportReturnType=false
+# Operations are declared without a body: stores perform them.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from signoff.records import Due, NewRun, NewSchedule, Schedule
+from signoff.records.paging import Page
+from signoff.stores.contract.operations import reads, writes
+
+
+class ScheduleStore:
+    """The part of ``signoff.stores.contract.store.Store`` that keeps schedules."""
+
+    @writes(lane="schedule")
+    async def put_schedule(self, new: NewSchedule) -> Schedule:
+        """Create a schedule, or replace what the one of that id says.
+
+        It stays paused if it was; ``next_at`` is taken over only if cron expression or time zone are others.
+        """
+
+    @reads
+    async def get_schedule(self, schedule_id: str) -> Schedule:
+        """Raises NotFound."""
+
+    @reads
+    async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
+        """By id. ``after`` is a former page's ``next``."""
+
+    @writes(lane="schedule")
+    async def pause_schedule(self, schedule_id: str) -> Schedule:
+        """Have a schedule not be due any more. Raises NotFound."""
+
+    @writes(lane="schedule")
+    async def resume_schedule(self, schedule_id: str, next_at: float) -> Schedule:
+        """Have a paused schedule be due at ``next_at``; one that is not paused stays as it is. Raises NotFound."""
+
+    @writes(lane="schedule")
+    async def delete_schedule(self, schedule_id: str) -> None:
+        """Raises NotFound."""
+
+    @reads
+    async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
+        """Schedules of all namespaces whose ``next_at`` has come, and the earliest ``next_at`` of any (None: none).
+
+        Only which they are: a list of records would grow with their arguments, and one unreadable record would hide
+        the others.
+        """
+
+    @writes(lane="schedule")
+    async def fire_schedule(
+        self, schedule_id: str, expected: float, runs: Sequence[NewRun], next_at: float
+    ) -> bool:
+        """Move a schedule on from ``next_at == expected``, and create runs, in one transaction.
+
+        A run whose id is taken is not created. Listeners are told that something may be due.
+
+        Returns:
+            Whether it was moved on now: False, with nothing done, if its ``next_at`` is another one, or it is paused or
+            gone.
+        """
