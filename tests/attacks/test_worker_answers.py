@@ -220,9 +220,9 @@ async def test_what_a_workers_code_does_with_questions_passes(tmp_path: Path, da
         await place.ask("default")
         asked = await place.scene.store.get_promise("r.0")
         default = _resolved({"approved": False}, TIMEOUT)
-        check_settlement(asked, default, asked.created_at + 60)
+        await check_settlement(asked, default, asked.created_at + 60)
         with pytest.raises(WrongAnswer, match="deadline has not passed"):
-            check_settlement(asked, default, asked.created_at + 50)
+            await check_settlement(asked, default, asked.created_at + 50)
 
 
 @pytest.mark.parametrize("database", DATABASES)

@@ -331,7 +331,7 @@ class LocalBackend:
         check_by(settlement.by)
         promise = await self._store.get_promise(promise_id)
         if promise.state is PromiseState.PENDING:
-            check_value(promise, settlement)
+            await check_value(promise, settlement)
         return (await self._store.settle(promise_id, PromiseKind.PROMISE, settlement))[0]
 
     async def answer(

@@ -27,11 +27,11 @@ from signoff.errors import (
     WrongAnswer,
 )
 from signoff.people.audit.trail import record_refusal
-from signoff.people.questions.answer_checks import check_answer, read_value
+from signoff.people.questions.answer_checks import check_received, read_value
 from signoff.people.questions.answers import announce, get_question
 from signoff.people.questions.callback_terms import FORM, MOST_FIELDS, Terms, media_type
 from signoff.people.questions.question import Question
-from signoff.people.schemas.validation import problems
+from signoff.people.schemas.validation_process import find_problems
 from signoff.records import (
     Origin,
     OriginWay,
@@ -170,9 +170,9 @@ async def receive(found: FoundCallback, incoming: Incoming) -> Promise:
 async def _settle(found: FoundCallback, incoming: Incoming, request_id: str) -> Promise:
     check_open(found)
     asked, id = found.asked, found.question.id
-    value = _whole(found.terms, incoming) if found.terms.is_whole else _said(id, asked, incoming)
+    value = _whole(found.terms, incoming) if found.terms.is_whole else await _said(id, asked, incoming)
     plain = read_value(asked, value)
-    check_answer(id, asked, plain)
+    await check_received(id, asked, plain)
     text = codec.encode(plain, path="value")
     settlement = Settlement(PromiseState.RESOLVED, text, CALLBACK, request_id=request_id)
     try:
@@ -220,14 +220,14 @@ def _whole(terms: Terms, incoming: Incoming) -> dict[str, Any]:
     }
 
 
-def _said(question_id: str, asked: Question, incoming: Incoming) -> Any:
+async def _said(question_id: str, asked: Question, incoming: Incoming) -> Any:
     """Return what the body says, or for GET the query. Raises WrongAnswer."""
     try:
         if incoming.method == "GET":
-            return _of_fields(asked, incoming.query)
+            return await _of_fields(asked, incoming.query)
         kind = media_type(incoming.content_type)
         if kind == FORM:
-            return _of_fields(asked, incoming.body.decode("ascii"))
+            return await _of_fields(asked, incoming.body.decode("ascii"))
         if kind == "multipart/form-data":
             raise ValueError("a form in parts is not read")
         text = incoming.body.decode()
@@ -236,7 +236,7 @@ def _said(question_id: str, asked: Question, incoming: Incoming) -> Any:
         raise WrongAnswer(question_id, [("", f"it cannot be read: {error}")]) from None
 
 
-def _of_fields(asked: Question, text: str) -> dict[str, Any]:
+async def _of_fields(asked: Question, text: str) -> dict[str, Any]:
     """Return the fields of a form. Of a field that does not fit as a text it is tried what it says as JSON.
 
     Raises:
@@ -244,7 +244,7 @@ def _of_fields(asked: Question, text: str) -> dict[str, Any]:
     """
     found = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
     value: dict[str, Any] = {name: texts[0] if len(texts) == 1 else texts for name, texts in found.items()}
-    wrong = {path.partition(".")[0] for path, _ in problems(asked.answer_schema, value)}
+    wrong = {path.partition(".")[0] for path, _ in await find_problems(asked.answer_schema, value)}
     return {name: _literal(each) if name in wrong else each for name, each in value.items()}
 
 

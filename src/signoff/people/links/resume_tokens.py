@@ -27,7 +27,7 @@ from signoff.errors import (
     StoreError,
 )
 from signoff.people.audit.trail import record_refusal
-from signoff.people.questions.answer_checks import check_answer, read_value
+from signoff.people.questions.answer_checks import check_received, read_value
 from signoff.people.questions.answers import answer, get_question
 from signoff.people.questions.question import Question, digest_of
 from signoff.people.questions.question_state import QuestionState
@@ -280,7 +280,7 @@ async def _check(
             given[id] = promise.request_id or ""
             continue  # ``answer`` knows whether this is the same once more
         try:
-            _check_response(store, resumption, promise, response, attempt.responder)
+            await _check_response(store, resumption, promise, response, attempt.responder)
         except SignoffError as error:
             request_id = resumption.answer_id(id, attempt)
             await record_refusal(store, promise, attempt.responder.user_id, error, request_id=request_id)
@@ -313,7 +313,7 @@ async def _is_open(store: Store, question_id: str) -> bool:
         return False
 
 
-def _check_response(
+async def _check_response(
     store: Store,
     resumption: Resumption,
     promise: Promise,
@@ -326,7 +326,8 @@ def _check_response(
         raise AlreadySettled(promise.id, promise.state.value, promise.settled_by, promise.settled_at)
     QuestionState.of(promise, store.clock.now()).check_responder(responder)
     question = Question.of(promise)
-    check_answer(promise.id, question, read_value(question, response.value), resumption.questions[promise.id])
+    value = read_value(question, response.value)
+    await check_received(promise.id, question, value, resumption.questions[promise.id])
 
 
 async def _record(

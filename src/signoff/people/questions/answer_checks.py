@@ -12,6 +12,7 @@ from signoff.people.questions.edits import edits_between
 from signoff.people.questions.question import Question
 from signoff.people.schemas.shown_values import written
 from signoff.people.schemas.validation import problems
+from signoff.people.schemas.validation_process import find_problems
 from signoff.records.names import check_text
 from signoff.records.request_ids import check_length
 
@@ -57,11 +58,23 @@ def check_answer(question_id: str, question: Question, value: Any, digest: str |
             value: The answer, as returned by ``read_value``.
             digest: Digest of the question that the user saw, if they sent it.
     """
+    if not _is_skip(question_id, question, value, digest):
+        _refuse(question_id, problems(question.answer_schema, value))
+
+
+async def check_received(question_id: str, question: Question, value: Any, digest: str | None = None) -> None:
+    """Do what ``check_answer`` does. A costly check takes place in another process: the event loop continues."""
+    if not _is_skip(question_id, question, value, digest):
+        _refuse(question_id, await find_problems(question.answer_schema, value))
+
+
+def _is_skip(question_id: str, question: Question, value: Any, digest: str | None) -> bool:
     if digest is not None and digest != question.digest:
         raise WrongAnswer(question_id, [("digest", "the question is not the one you saw; look at it again")])
-    if value is None and question.skippable:
-        return
-    wrong = problems(question.answer_schema, value)
+    return value is None and question.skippable
+
+
+def _refuse(question_id: str, wrong: list[tuple[str, str]]) -> None:
     if wrong:
         raise WrongAnswer(question_id, wrong)
 

@@ -17,7 +17,7 @@ from signoff.observability import events
 from signoff.observability.events import AnswerGiven
 from signoff.observability.trace_context import traceparent_of
 from signoff.people.audit.trail import record_refusal
-from signoff.people.questions.answer_checks import check_answer, check_texts, own_text, read_value, to_keep
+from signoff.people.questions.answer_checks import check_received, check_texts, own_text, read_value, to_keep
 from signoff.people.questions.changes import bring_up_to_date, decide
 from signoff.people.questions.edits import Edit
 from signoff.people.questions.policies import Policy
@@ -286,7 +286,7 @@ async def _settle(
     promise = await bring_up_to_date(store, promise)
     if promise.state is PromiseState.PENDING:  # otherwise ``decide`` raises the right error
         QuestionState.of(promise, store.clock.now()).check_responder(responder)
-        check_answer(promise.id, asked, plain, digest)
+        await check_received(promise.id, asked, plain, digest)
     rule: NewRule | None = None
     if alike is not None and promise.state is PromiseState.PENDING:
         session_id = await session_of(store, promise) if alike.session else None

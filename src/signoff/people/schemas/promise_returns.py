@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from signoff import codec
 from signoff.errors import InvalidValue
 from signoff.people.questions.proposals import written_in_full
-from signoff.people.schemas.validation import listed, problems, schema_problem
+from signoff.people.schemas.validation import listed, schema_problem
+from signoff.people.schemas.validation_process import find_problems
 from signoff.records import Promise, PromiseState, Settlement
 from signoff.runtime.loggers import own_logger
 
@@ -21,20 +23,27 @@ DATA: Final = "$data"
 """The key of the creator's own data, if that is not an object."""
 
 
-def data_of(data: Any, returns: Any, *, has_data: bool) -> str | None:
+def data_of(
+    data: Any,
+    returns: Any,
+    *,
+    has_data: bool,
+    find_problem: Callable[[dict[str, Any]], str | None] = schema_problem,
+) -> str | None:
     """Write a promise's data as JSON, with the schema of what it returns.
 
     Args:
         data: What the creator wants to show.
         returns: A type, or a JSON Schema as a dict; ``Any`` for any value.
         has_data: Whether the creator gave data.
+        find_problem: Returns the problem of a schema.
 
     Raises:
         InvalidValue: The schema is not valid.
         NotSerializable: The data cannot be stored.
         PayloadTooLarge: They are over the limit together.
     """
-    schema = _schema(returns)
+    schema = _schema(returns, find_problem)
     plain = written_in_full(data, "data")
     if schema is None:
         return codec.encode(plain, path="data") if has_data else None
@@ -48,7 +57,7 @@ def has_returns(promise: Promise) -> bool:
     return f'"{RETURNS}"' in (promise.data or "")
 
 
-def check_value(promise: Promise, settlement: Settlement) -> None:
+async def check_value(promise: Promise, settlement: Settlement) -> None:
     """Refuse a resolution that is not what the promise returns. Rejections have reasons of any kind.
 
     Raises:
@@ -61,7 +70,7 @@ def check_value(promise: Promise, settlement: Settlement) -> None:
     if not isinstance(schema, dict):
         return
     value = json.loads(settlement.value or "null")
-    wrong = problems(cast("dict[str, Any]", schema), value)
+    wrong = await find_problems(cast("dict[str, Any]", schema), value)
     if wrong:
         raise InvalidValue(
             "value",
@@ -81,10 +90,10 @@ def warn_of_json_text(what: str, value: object) -> None:
         )
 
 
-def _schema(returns: Any) -> dict[str, Any] | None:
+def _schema(returns: Any, find_problem: Callable[[dict[str, Any]], str | None]) -> dict[str, Any] | None:
     if isinstance(returns, dict):
         schema = cast("dict[str, Any]", json.loads(codec.encode(cast(Any, returns), path="returns")))
-        if (wrong := schema_problem(schema)) is not None:
+        if (wrong := find_problem(schema)) is not None:
             raise InvalidValue("returns", f"is not a valid JSON Schema: {wrong}")
         return schema
     codec.check_type("returns", returns)

@@ -62,6 +62,13 @@ MOST_HELD: Final = 150_000
 LONGEST_REMEMBERED: Final = 64 * 1024
 """The longest schema, as JSON, whose estimate is kept for the next answer."""
 
+LIGHT_LENGTH: Final = 16 * 1024
+"""The most characters of JSON that the schema and the value of a light check have together."""
+
+LIGHT_CHECKS: Final = 5_000
+LIGHT_STATES: Final = 30_000
+LIGHT_COPIED: Final = 1024 * 1024
+
 _DATA: Final = frozenset({"const", "enum", "default", "examples"})
 """Parts of schemas that are no schemas."""
 
@@ -106,6 +113,24 @@ def problems(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
     if len(found) > MAX_PROBLEMS:
         found[-1] = ("", f"and there is more: these are the first {MAX_PROBLEMS} problems")
     return found
+
+
+def is_light(schema: Mapping[str, Any], value: Any = None) -> bool:
+    """Whether a value is certainly checked in a few milliseconds, its problems included."""
+    try:
+        if len(json.dumps(schema)) + len(json.dumps(value)) > LIGHT_LENGTH:
+            return False
+        unfolded, weight = _unfolded_of(schema), Weight.of(value)
+    except (_Refused, RecursionError, ValueError):
+        return False
+    return (
+        not unfolded.is_recursive
+        and unfolded.pattern_states <= LIGHT_STATES
+        and (
+            (unfolded.checks_of(weight) <= LIGHT_CHECKS and unfolded.copied_of(weight) <= LIGHT_COPIED)
+            or unfolded.is_within(value, LIGHT_CHECKS, LIGHT_COPIED)
+        )
+    )
 
 
 def listed(found: Iterable[tuple[str, str]], whole: str) -> str:

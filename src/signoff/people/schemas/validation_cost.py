@@ -159,13 +159,14 @@ class Unfolded:
 
     def may_check(self, value: Value, most: int) -> bool:
         """Whether checking a value certainly takes no more than so many comparisons."""
-        return self._is_within(value, most, _UNBOUNDED)
+        return self.is_within(value, most, _UNBOUNDED)
 
     def may_explain(self, value: Value, most: int) -> bool:
         """Whether all problems of a value certainly hold no more than so many bytes."""
-        return self._is_within(value, _UNBOUNDED, most)
+        return self.is_within(value, _UNBOUNDED, most)
 
-    def _is_within(self, value: Value, most_checks: int, most_copied: int) -> bool:
+    def is_within(self, value: Value, most_checks: int, most_copied: int) -> bool:
+        """Whether both hold: ``may_check`` and ``may_explain``."""
         try:
             _Pairs(self._targets, most_checks, most_copied).of(self._schema, value)
         except (TooMuch, RecursionError):

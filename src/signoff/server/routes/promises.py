@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter
@@ -17,6 +18,7 @@ from signoff.errors import (
     RequestConflict,
 )
 from signoff.people.schemas.promise_returns import data_of, warn_of_json_text
+from signoff.people.schemas.validation_process import schema_problem_apart
 from signoff.records import NewPromise, Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.paging import PromiseFilter
 from signoff.records.start_options import check_id
@@ -44,9 +46,10 @@ class CreatePromise(Body, json_schema_extra=example(id="payment-o-1", timeout_se
     """A JSON Schema that its value must match."""
 
     def new_promise(self) -> NewPromise:
-        """Return the record for the store."""
+        """Return the record for the store. Blocks while a schema is checked."""
         returns = Any if self.returns is None else self.returns
-        return NewPromise(check_id(self.id), data=data_of(self.data, returns, has_data=self._has_data))
+        data = data_of(self.data, returns, has_data=self._has_data, find_problem=schema_problem_apart)
+        return NewPromise(check_id(self.id), data=data)
 
     @property
     def _has_data(self) -> bool:
@@ -79,9 +82,8 @@ class SettlePromise(CancelPromise, json_schema_extra=example(value={"cents": 700
 )
 async def create_promise(body: CreatePromise, services: ServicesOf) -> Response:
     """Create a promise: 201, or 200 if it was created before."""
-    promise, created = await services.backend.create_promise(
-        body.new_promise(), timeout_seconds=body.timeout_seconds
-    )
+    new = body.new_promise() if body.returns is None else await asyncio.to_thread(body.new_promise)
+    promise, created = await services.backend.create_promise(new, timeout_seconds=body.timeout_seconds)
     return reply_with(promise, 201 if created else 200)
 
 

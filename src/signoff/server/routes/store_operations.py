@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from types import UnionType
-from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin
 
 from fastapi import APIRouter, Header, Request
 from pydantic import BaseModel, Field, ValidationError
@@ -257,8 +257,10 @@ def _said(error: Exception) -> str:
 async def _do(services: Services, access: Access, origin: Origin, asked: Asked, *, is_of_long: bool) -> Any:
     """Perform an operation. The server stamps its origin; a caller cannot forge it."""
     check_items(asked.do, asked.arguments)
-    is_long = is_of_long or asked.do == "load_run" or count_items(asked.arguments) > READ_ON_LOOP
-    if is_long:
+    is_long = is_of_long or count_items(asked.arguments) > READ_ON_LOOP
+    if _asks(asked):  # a costly schema is checked in another process: the thread waits for it
+        said = await asyncio.to_thread(_read, asked)
+    elif is_long:
         said = await _off_loop(_read, asked)
     else:
         said = _read(asked)
@@ -277,6 +279,13 @@ async def _do(services: Services, access: Access, origin: Origin, asked: Asked, 
             return await do(said)
         case _:
             return await do(said)
+
+
+def _asks(asked: Asked) -> bool:
+    """Whether an operation may create questions."""
+    write = asked.arguments.get("write")
+    opens = cast("dict[str, Any]", write).get("opens") if isinstance(write, dict) else None
+    return asked.do in ("create_promise", "load_run") or bool(opens)
 
 
 def _read(asked: Asked) -> dict[str, Any]:

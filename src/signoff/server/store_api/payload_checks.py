@@ -15,7 +15,7 @@ from signoff.errors import InvalidValue, QuestionTooNew, UnreadableRecord
 from signoff.people.questions.attachments import is_web
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import Progress, QuestionState
-from signoff.people.schemas.validation import schema_problem
+from signoff.people.schemas.validation_process import schema_problem_apart
 from signoff.records import (
     Amendment,
     Entry,
@@ -207,7 +207,7 @@ def _check_promise(path: str, new: NewPromise | Promise) -> None:
         raise InvalidValue(*_within(path, error.reason)) from None
     except QuestionTooNew:
         return  # written by a worker of a newer version, whose readers check it
-    wrong = schema_problem(question.answer_schema)
+    wrong = schema_problem_apart(question.answer_schema)
     if wrong is not None:
         raise InvalidValue(f"{path}.data.answer_schema", wrong)
 

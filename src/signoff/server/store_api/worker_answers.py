@@ -24,7 +24,7 @@ from signoff.errors import (
     WrongAnswer,
 )
 from signoff.people.audit.trail import record_refusal
-from signoff.people.questions.answer_checks import check_answer, to_keep
+from signoff.people.questions.answer_checks import check_received, to_keep
 from signoff.people.questions.edits import is_same
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import TIMEOUT, Progress, QuestionState
@@ -74,7 +74,7 @@ async def check_settled(store: Store, operation: str, arguments: Mapping[str, An
             _check_votes(question, amendment, store.clock.now())
         if settlement is not None:
             by_rule = None if amendment is None else amendment.by_rule
-            check_settlement(question, settlement, store.clock.now(), by_rule)
+            await check_settlement(question, settlement, store.clock.now(), by_rule)
     except SignoffError as refusal:
         if not isinstance(refusal, StoreError):
             await record_refusal(store, question, by, refusal, request_id=request_id)
@@ -91,7 +91,7 @@ def _check_votes(question: Promise, amendment: Amendment, now: float) -> None:
         _check_not_excluded(state, user_name(vote.user_id))
 
 
-def check_settlement(
+async def check_settlement(
     question: Promise, settlement: Settlement, now: float, by_rule: str | None = None
 ) -> None:
     """Check a worker's settlement of an open question.
@@ -122,7 +122,7 @@ def check_settlement(
             raise NotAllowed(question.id, None, "it does not accept callbacks")
     else:
         _check_user(state, settlement.by)
-    _check_value(state, asked, value if by_rule is None else _without_rule(state, value, by_rule))
+    await _check_value(state, asked, value if by_rule is None else _without_rule(state, value, by_rule))
 
 
 def _check_default(state: QuestionState, value: Any) -> None:
@@ -157,23 +157,23 @@ def _without_rule(state: QuestionState, value: Any, by_rule: str) -> Any:
     return decision
 
 
-def _check_value(state: QuestionState, asked: Question, value: Any) -> None:
+async def _check_value(state: QuestionState, asked: Question, value: Any) -> None:
     id = state.question.id
     if state.policy.quorum is not None:
         value = _without_votes(state, value)
     if asked.proposal is None or not isinstance(value, dict):
-        check_answer(id, asked, value)
+        await check_received(id, asked, value)
         return
     decision = cast("dict[str, Any]", value)
     if decision.get("approved") is not True:
-        check_answer(id, asked, decision)
+        await check_received(id, asked, decision)
         return
     if "proposal" not in decision:
         raise WrongAnswer(id, [("proposal", "is missing: an approval records what was approved")])
     approved = decision["proposal"]
     is_as_proposed = is_same(approved, asked.proposal)
     given = {"approved": True} if is_as_proposed else {"approved": True, "edited": approved}
-    check_answer(id, asked, given)
+    await check_received(id, asked, given)
     if not is_same(json.loads(codec.encode(to_keep(asked, given), path="value")), decision):
         raise WrongAnswer(id, [("edits", "are not those between the proposal and what was approved")])
 

@@ -1,0 +1,146 @@
+"""Answers that are costly to check hold up no event loop: another process checks them, with hard limits."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff.errors import InvalidValue, WrongAnswer
+from signoff.people.questions.answers import answer
+from signoff.people.questions.question import Question
+from signoff.people.schemas import validation_process
+from signoff.people.schemas.promise_returns import data_of
+from signoff.people.schemas.validation import is_light, problems
+from signoff.people.schemas.validation_process import find_problems, find_schema_problem
+from signoff.records import NewPromise, PromiseKind, PromiseState, Settlement
+from signoff.server.store_api.worker_answers import check_settlement
+from signoff.service.service import LocalBackend
+from signoff.stores.contract.store import Store
+from signoff.stores.sqlite.store import SqliteStore
+from tests.attacks.test_schemas import ATTACKS, doubling
+from tests.support import in_asyncio
+
+MOST_HELD_SECONDS = 0.5  # of processor time, between two turns of the loop
+
+FRACTIONS = {"items": {"enum": [n + 0.5 for n in range(2_000)]}}, [1_999.5] * 9_000
+"""It costs more than its estimate: a minute and a half."""
+COSTLY: dict[str, tuple[dict[str, Any], Any]] = {
+    "fractions": FRACTIONS,
+    "all branches": (doubling(14, "allOf"), 1),
+    "any branch": (doubling(14, "anyOf"), 1),
+    "bounds": ({"items": {"allOf": [{"minimum": 0}] * 500}}, list(range(30_000))),
+    "dependent names": ATTACKS["dependent names"],
+}
+
+
+@asynccontextmanager
+async def _turning() -> AsyncGenerator[Callable[[], float]]:
+    """Measures the most processor time that this process took between two turns of the loop."""
+    longest = 0.0
+
+    async def turn() -> None:
+        nonlocal longest
+        last = time.process_time()
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.process_time()
+            longest, last = max(longest, now - last), now
+
+    turning = asyncio.create_task(turn())
+    try:
+        yield lambda: longest
+    finally:
+        turning.cancel()
+        with suppress(asyncio.CancelledError):
+            await turning
+
+
+@pytest.mark.parametrize("name", COSTLY)
+@in_asyncio
+async def test_the_loop_continues_while_a_costly_answer_is_checked(name: str) -> None:
+    async with _turning() as held:
+        await find_problems(*COSTLY[name])
+        await find_schema_problem(COSTLY[name][0])
+        assert held() < MOST_HELD_SECONDS
+
+
+@asynccontextmanager
+async def _stored(folder: Path) -> AsyncGenerator[Store]:
+    store = SqliteStore(folder / "signoff.db")
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def _by_answer(store: Store, schema: dict[str, Any], value: Any) -> None:
+    asked = Question.make("?", input_type="form", answer_type=schema)
+    await store.create_promise(NewPromise("q", PromiseKind.QUESTION, data=asked.to_json()))
+    await answer(store, "q", value)
+
+
+async def _by_worker(store: Store, schema: dict[str, Any], value: Any) -> None:
+    asked = Question.make("?", input_type="form", answer_type=schema)
+    made, _ = await store.create_promise(NewPromise("q", PromiseKind.QUESTION, data=asked.to_json()))
+    await check_settlement(made, Settlement(PromiseState.RESOLVED, str(value)), store.clock.now())
+
+
+async def _by_promise(store: Store, schema: dict[str, Any], value: Any) -> None:
+    await store.create_promise(NewPromise("p", data=data_of(None, schema, has_data=False)))
+    await LocalBackend(store).settle("p", Settlement(PromiseState.RESOLVED, str(value)))
+
+
+@pytest.mark.parametrize("door", [_by_answer, _by_worker, _by_promise])
+@in_asyncio
+async def test_every_door_refuses_what_takes_too_long_and_the_loop_continues(
+    door: Callable[..., Awaitable[None]], tmp_path: Path
+) -> None:
+    async with _stored(tmp_path) as store, _turning() as held:
+        with pytest.raises((WrongAnswer, InvalidValue), match="takes too long to check"):
+            await door(store, *FRACTIONS)
+        assert held() < MOST_HELD_SECONDS
+
+
+@in_asyncio
+async def test_costly_answers_get_the_same_problems_as_ordinary_ones() -> None:
+    schema = {"items": {"type": "integer"}}
+    wrong = [*range(20_000), "x"]
+    assert not is_light(schema, wrong)
+    assert await find_problems(schema, wrong) == problems(schema, wrong)
+    assert await find_problems(schema, wrong[:-1]) == []
+    assert await find_schema_problem(doubling(14, "anyOf")) is None
+    assert "more than" in (await find_schema_problem(doubling(30, "anyOf")) or "")
+
+
+def test_ordinary_answers_are_checked_where_they_are() -> None:
+    names = [f"field{n}" for n in range(30)]
+    form = {
+        "type": "object",
+        "properties": {
+            each: {"type": "string", "maxLength": 200, "pattern": "^[^<>]{0,200}$"} for each in names
+        },
+        "required": names,
+        "additionalProperties": False,
+    }
+    assert is_light(form, dict.fromkeys(names, "some words"))
+    assert is_light({"type": "object", "properties": {"approved": {"type": "boolean"}}}, {"approved": True})
+
+
+@in_asyncio
+async def test_without_another_process_answers_are_checked_in_this_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    validation_process._pool.close()
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    validation_process._pool._is_reported = False
+    wrong = [*range(20_000), "x"]
+    assert len(await find_problems({"items": {"type": "integer"}}, wrong)) == 1
+    assert "no other can be started" in caplog.text
