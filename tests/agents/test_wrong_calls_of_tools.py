@@ -9,9 +9,9 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
-from signoff import Context, Signoff
+from signoff import Context, Signoff, current_context
 from signoff.agents import Durable, ask, ask_user, pause
-from signoff.errors import InvalidValue, RegistrationError
+from signoff.errors import InvalidValue, OutsideWorkflow, RegistrationError
 from signoff.testing import MemoryStore, environment
 from tests.support import in_asyncio
 
@@ -22,6 +22,10 @@ async def asks_by_pause() -> Any:
 
 async def asks_by_ask_user() -> Any:
     return await cast(Any, ask_user)("Which?", fields=[], assignee="user:ana")
+
+
+async def waits_for_a_user() -> Any:
+    return (await current_context().wait_for_user("Pay?")).approved
 
 
 def paused(**options: Any) -> Callable[[], Any]:
@@ -36,6 +40,7 @@ def paused(**options: Any) -> Callable[[], Any]:
     [
         (asks_by_pause, TypeError, "unexpected keyword argument 'assignee'"),
         (asks_by_ask_user, TypeError, "unexpected keyword argument 'assignee'"),
+        (waits_for_a_user, OutsideWorkflow, "no workflow code is running here"),
         (paused(assignees=["ana"]), InvalidValue, "assignees: 'ana' is not written as user:ana"),
         (paused(timeout="5"), InvalidValue, "timeout: '5' is not a number of seconds"),
         (paused(hours="9-17"), InvalidValue, "hours: pass BusinessHours"),

@@ -351,6 +351,19 @@ def test_workers_say_what_they_are_of_and_a_group_whose_workers_differ_is_named(
     expect(page.get_by_role("note")).to_have_text(said)
 
 
+def test_a_worker_whose_threads_are_all_taken_says_how_many_steps_wait(
+    window: Windows, http: httpx.Client, rooms: Server, name: str
+) -> None:
+    made = http.post("/v1/keys", json={"name": name, "kind": "worker", "groups": [name]}).json()
+    full = WorkerInfo(
+        f"full-{name}", "host", 7, time.time(), name, threads=2, threads_busy=2, threads_waiting=3
+    )
+    with_store(rooms, made["secret"], lambda store: store.enlist(full))
+    worker = window(f"/groups/{name}").get_by_role("row").filter(has_text=full.id)
+    expect(worker).to_contain_text("2 of 2")
+    expect(worker).to_contain_text("full: 3 steps wait")
+
+
 def test_who_may_not_operate_only_looks_at_a_group(window: Windows) -> None:
     page = window("/groups/gpu", "viewer")
     expect(page.get_by_text("no worker takes its runs")).to_be_visible()
