@@ -354,8 +354,8 @@ class AsyncClient:
     async def suspend(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         """Suspend a run until ``resume``: no worker claims it. Running steps finish first; nothing else begins.
 
-        Answers, signals and timers that arrive meanwhile are kept, and delivered when it is resumed. Its deadline and
-        those of its questions still apply. A suspended run stays as it is.
+        Answers, signals and timers that arrive meanwhile are kept, and delivered when it is resumed. The
+        deadlines of its questions still apply; its own ends it when it is resumed. A suspended run stays as it is.
 
         Args:
             run_id: The run.

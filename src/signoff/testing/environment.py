@@ -257,7 +257,9 @@ class Environment:
         for key, run in tables.runs.items():
             if run.group not in self._seats or run.workflow not in known:
                 continue
-            if run.state is RunState.READY or (run.state is RunState.RUNNING and tables.messages[key]):
+            if run.state is RunState.READY and self.store.model.groups.may_lease(run):
+                return False
+            if run.state is RunState.RUNNING and tables.messages[key]:
                 return False
             if run.state is RunState.RUNNING and not self._seats[run.group].holds(run.id):
                 return False

@@ -60,6 +60,13 @@ class Groups:
             leased.append(self._state.lease(run, worker_id, token))
         return leased
 
+    def may_lease(self, run: Run) -> bool:
+        """Whether the limits of a ready run and of its group let a worker take it now."""
+        limits = self._tables.groups.get((run.namespace, run.group), Limits())
+        if limits.is_paused or self._is_full(run.namespace, run.group, limits) or self._key_is_full(run):
+            return False
+        return run.epoch > 0 or limits.may_start(self._state.now)
+
     def _is_full(self, namespace: str, group: str, limits: Limits) -> bool:
         running = self._in_state(namespace, group, RunState.RUNNING)
         return limits.max_running is not None and running >= limits.max_running
