@@ -37,7 +37,7 @@ from signoff.stores.wrappers.sealed_cursors import CursorKeys, with_sealed_curso
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Services:
     """The state of a running server.
 
@@ -95,8 +95,7 @@ class Services:
     _others: dict[str, Services] = field(default_factory=dict[str, "Services"], init=False)
 
     def __post_init__(self) -> None:
-        readiness = Readiness(self.store, self.timers, self.stopping, self.timer_service)
-        object.__setattr__(self, "readiness", readiness)
+        self.readiness = Readiness(self.store, self.timers, self.stopping, self.timer_service)
 
     def within(self, namespace: str | None) -> Services:
         """Return the services of a namespace; None means this one."""
@@ -110,9 +109,8 @@ class Services:
     def with_origin(self, origin: Origin) -> Services:
         """Return the services of one request: its writes are stamped with their origin, and its cursors are sealed."""
         services = copy(self)
-        store = with_sealed_cursors(origin_stamped(self.store, origin), self.cursor_keys)
-        object.__setattr__(services, "store", store)
-        object.__setattr__(services, "backend", self.backend.on(store))
+        services.store = with_sealed_cursors(origin_stamped(self.store, origin), self.cursor_keys)
+        services.backend = self.backend.on(services.store)
         return services
 
     async def shown(self, record: T) -> T:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Final, cast
 from zoneinfo import ZoneInfo
@@ -54,16 +54,25 @@ class BusinessHours:
     days: str | Sequence[str] = "mon-fri"
     hours: Times | Sequence[Times] = ("09:00", "17:00")
     holidays: str | Collection[date] = ()
-    _zone: tzinfo = field(init=False, repr=False, compare=False)
-    _weekdays: frozenset[int] = field(init=False, repr=False, compare=False)
-    _spans: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
-    _closed: Container[date] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_zone", _read_zone(self.timezone))
-        object.__setattr__(self, "_weekdays", _read_days(self.days))
-        object.__setattr__(self, "_spans", _read_spans(self.hours))
-        object.__setattr__(self, "_closed", _read_holidays(self.holidays))
+        _ = self._zone, self._weekdays, self._spans, self._closed  # raise InvalidValue now
+
+    @cached_property
+    def _zone(self) -> tzinfo:
+        return _read_zone(self.timezone)
+
+    @cached_property
+    def _weekdays(self) -> frozenset[int]:
+        return _read_days(self.days)
+
+    @cached_property
+    def _spans(self) -> tuple[tuple[int, int], ...]:
+        return _read_spans(self.hours)
+
+    @cached_property
+    def _closed(self) -> Container[date]:
+        return _read_holidays(self.holidays)
 
     def after(self, start: float, seconds: float) -> float:
         """Return the time at which this much working time has passed.

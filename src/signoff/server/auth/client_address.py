@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -37,14 +38,17 @@ class Forwarding:
 
     header: str
     addresses: Sequence[str] = LOOPBACK
-    _proxies: Networks = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if _HEADER.fullmatch(self.header) is None:
             raise InvalidValue(
                 "header", f"{self.header!r} is not a valid header name: use letters, digits and hyphens"
             )
-        object.__setattr__(self, "_proxies", Networks(self.addresses))
+        _ = self._proxies  # raises InvalidValue now
+
+    @cached_property
+    def _proxies(self) -> Networks:
+        return Networks(self.addresses)
 
     def client_of(self, peer: Address, headers: Headers) -> Address:
         """Return the client address of a request that ``peer`` sent; ``peer`` itself if it is not forwarded."""

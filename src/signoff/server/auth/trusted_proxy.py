@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from starlette.types import Scope
@@ -54,7 +55,6 @@ class TrustedProxy:
     roles_header: str | None = None
     addresses: Sequence[str] = LOOPBACK
     default_role: Role | None = Role.RESPONDER
-    _networks: Networks = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raise InvalidValue if a header or an address is not valid, or one header has two meanings."""
@@ -70,7 +70,11 @@ class TrustedProxy:
                 )
             if name in _MEANS_ELSE or named.count(name) > 1:
                 raise InvalidValue("header", f"{name!r} already has another meaning; choose another header")
-        object.__setattr__(self, "_networks", Networks(self.addresses))
+        _ = self._networks  # raises InvalidValue now
+
+    @cached_property
+    def _networks(self) -> Networks:
+        return Networks(self.addresses)
 
     def trusts(self, host: str) -> bool:
         """Whether an address is the proxy's."""
