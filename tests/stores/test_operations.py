@@ -16,7 +16,6 @@ from signoff.stores.sqlite.store import SqliteStore
 from signoff.stores.wrappers.view import View, unwrapped
 from signoff.testing.memory_store import MemoryStore
 
-
 pytestmark = pytest.mark.anyio
 
 
