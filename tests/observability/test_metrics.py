@@ -37,6 +37,7 @@ LABELS = {
     "signoff_run_start_delay_seconds": {"workflow", "group"},
     "signoff_runs_taken_over": set[str](),
     "signoff_runs_set_aside": {"workflow", "group"},
+    "signoff_periodic_job_running_seconds": {"job"},
     "signoff_set_aside_items": {"job"},
     "signoff_set_aside_failures": {"job"},
     "signoff_step_threads": {"state"},

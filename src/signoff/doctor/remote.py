@@ -23,6 +23,7 @@ from signoff.doctor.findings import (
     skipped,
     warning,
 )
+from signoff.engine.timers.timers import LATE_SECONDS
 from signoff.stores.contract.wire import PATH
 from signoff.version import __version__
 
@@ -96,6 +97,11 @@ def set_aside(server: Server) -> Iterable[Verdict]:
     if not response.is_success:
         yield skipped(f"its metrics are not to be had: {_detail(response)}")
         return
+    for job, seconds in _RUNNING.findall(response.text):
+        if float(seconds) > LATE_SECONDS:
+            yield warning(
+                f"periodic job {job!r} has not returned for {float(seconds):.0f} s; the other jobs continue"
+            )
     counts = {job: float(count) for job, count in _SET_ASIDE.findall(response.text)}
     failing = [f"{count:.0f} of job {job!r}" for job, count in counts.items() if count]
     if not failing:
@@ -160,6 +166,7 @@ def clocks(server: Server) -> Iterable[Verdict]:
     yield clock(told - (sent_at + received_at) / 2, inexact, whose="the server's")
 
 
+_RUNNING: Final = re.compile(r'^signoff_periodic_job_running_seconds\{job="([^"]*)"\} (\S+)$', re.MULTILINE)
 _SET_ASIDE: Final = re.compile(r'^signoff_set_aside_items\{job="([^"]*)"\} (\S+)$', re.MULTILINE)
 
 CHECKS: Mapping[str, Check[Server]] = {

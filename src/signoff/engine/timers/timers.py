@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import weakref
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from signoff.engine.timers.schedules import fire_due, new_set_aside
 from signoff.errors import StoreUnavailable
@@ -25,6 +27,39 @@ LATE_SECONDS = 10.0
 
 Duty = Callable[[Store], Awaitable[float | None]]
 """A periodic job on a store. Returns when to run it again, in Unix seconds; None: at the next check."""
+
+
+PATIENCE_SECONDS = 1.0
+"""How long the other jobs wait for one. A longer call continues beside them."""
+
+HUNG_SECONDS = 300.0
+"""A call that takes longer is cancelled, and the job is called again."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call of a periodic job that is under way."""
+
+    task: asyncio.Task[float | None]
+    began_at: float
+    is_logged: bool = False
+    is_cancelled: bool = False
+
+
+_at_work: weakref.WeakSet[TimerService] = weakref.WeakSet()
+
+
+def running_seconds() -> Mapping[str, float]:
+    """Return how long the current call of each periodic job in this process has taken, by the job's name."""
+    longest: dict[str, float] = {}
+    for service in list(_at_work):
+        for name, seconds in service.running_seconds.items():
+            longest[name] = max(seconds, longest.get(name, 0.0))
+    return longest
+
+
+def _name(duty: Duty) -> str:
+    return getattr(duty, "__qualname__", str(duty)).replace("._", ".")
 
 
 class TimerService:
@@ -51,7 +86,9 @@ class TimerService:
         self._store = store
         self._lease_seconds = store.lease_seconds if lease_seconds is None else lease_seconds
         self._schedules_aside = new_set_aside()
-        self._duties = (self._fire_schedules, *duties)
+        self._duties = (self._serve_timers, self._fire_schedules, *duties)
+        self._deadlines = frozenset({self._serve_timers, self._fire_schedules})
+        self._calls: dict[Duty, _Call] = {}
         self._failing: dict[Duty, int] = {}  # consecutive failures
         self._look_seconds = look_seconds
         self._loop = asyncio.get_running_loop()
@@ -79,16 +116,35 @@ class TimerService:
         reason = "" if self._trouble is None else f": {self._trouble}"
         return f"deadlines have not fired for {self.lateness:.0f} s{reason}"
 
+    @property
+    def running_seconds(self) -> Mapping[str, float]:
+        """How long the current call of each periodic job has taken, by the job's name; 0 between calls."""
+        now = self._loop.time()
+        return {
+            _name(duty): now - self._calls[duty].began_at if duty in self._calls else 0.0
+            for duty in self._duties
+        }
+
     async def run(self) -> None:
         """Run until cancelled."""
         self._turn()
+        _at_work.add(self)
         try:
             while True:
                 await self._serve_once()
         finally:
+            _at_work.discard(self)
             if self._next_turn is not None:
                 self._next_turn.cancel()
             self._stop_listening()
+            await self._cancel_calls()
+
+    async def _cancel_calls(self) -> None:
+        tasks = [call.task for call in self._calls.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=PATIENCE_SECONDS)
 
     def _turn(self) -> None:
         """Detect that the process was suspended: heartbeats wait in its sockets while leases expire."""
@@ -106,10 +162,10 @@ class TimerService:
         self._look.clear()
         wait = self._look_seconds
         try:
-            times = [await self._do(duty) for duty in (self._serve_timers, *self._duties)]
+            times = [await self._serve(duty) for duty in self._duties]
             now = self._store.clock.now()
             wait = min([wait, *(max(0.0, time - now) for time in times if time is not None)])
-            if self._failing.keys().isdisjoint((self._serve_timers, self._fire_schedules)):
+            if self._deadlines.isdisjoint(self._failing) and self._deadlines.isdisjoint(self._calls):
                 self._served_at, self._trouble = self._loop.time(), None
         except StoreUnavailable as trouble:
             log.error("timers wait for the store: %s", trouble)
@@ -127,6 +183,43 @@ class TimerService:
     async def _fire_schedules(self, store: Store) -> float | None:
         return await fire_due(store, self._schedules_aside)
 
+    async def _serve(self, duty: Duty) -> float | None:
+        """Call a periodic job, unless its last call has not returned. A long call continues beside the other jobs.
+
+        Raises:
+            StoreUnavailable: The store takes no writes, so no job can run.
+        """
+        call = self._calls.get(duty)
+        if call is None or call.task.done():
+            if call is not None:
+                self._result(duty, call)
+            call = self._calls[duty] = _Call(asyncio.create_task(self._do(duty)), self._loop.time())
+            await asyncio.wait({call.task}, timeout=PATIENCE_SECONDS)
+            if not call.task.done():
+                call.task.add_done_callback(lambda _: self._look.set())
+        if call.task.done():
+            return self._result(duty, call)
+        self._note_long_call(duty, call)
+        return None
+
+    def _result(self, duty: Duty, call: _Call) -> float | None:
+        del self._calls[duty]
+        if call.task.cancelled():  # by ``_note_long_call``
+            return None
+        return call.task.result()
+
+    def _note_long_call(self, duty: Duty, call: _Call) -> None:
+        seconds = self._loop.time() - call.began_at
+        if duty in self._deadlines:
+            self._trouble = f"{_name(duty)} has not returned"
+        if seconds > LATE_SECONDS and not call.is_logged:
+            call.is_logged = True
+            log.error("%s has not returned for %.0f s; the other jobs continue", _name(duty), seconds)
+        if seconds > HUNG_SECONDS and not call.is_cancelled:
+            call.is_cancelled = True
+            log.error("%s is cancelled after %.0f s, and will be called again", _name(duty), seconds)
+            call.task.cancel()
+
     async def _do(self, duty: Duty) -> float | None:
         """Run a periodic job. A failing job does not stop the others; it is retried, and logged once.
 
@@ -139,8 +232,8 @@ class TimerService:
             await raise_outage(self._store, error)
             failures = self._failing[duty] = self._failing.get(duty, 0) + 1
             if failures == (REPEATED if may_pass(error) else 1):
-                log.exception("%s failed and will be retried", getattr(duty, "__name__", duty))
-            if duty in (self._serve_timers, self._fire_schedules):
+                log.exception("%s failed and will be retried", _name(duty))
+            if duty in self._deadlines:
                 self._trouble = str(error)
             return None
         self._failing.pop(duty, None)

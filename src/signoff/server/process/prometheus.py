@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from signoff.engine.steps import threads
+from signoff.engine.timers.timers import running_seconds
 from signoff.errors import SignoffError
 from signoff.people.audit.anchors.anchoring import Anchoring
 from signoff.records import Group, WorkerInfo
@@ -176,7 +177,7 @@ def _of_threads() -> Metric:
 
 
 def of_jobs() -> Sequence[Metric]:
-    """Return metrics of the items that periodic jobs of this process have set aside."""
+    """Return metrics of the periodic jobs of this process: items set aside, and calls that do not return."""
     items = GaugeMetricFamily(
         "signoff_set_aside_items",
         "Items of periodic jobs that failed and are tried again, such as a schedule or a question.",
@@ -192,7 +193,14 @@ def of_jobs() -> Sequence[Metric]:
     for noun in sorted(held):
         items.add_metric((noun,), held[noun])
         failures.add_metric((noun,), failed[noun])
-    return items, failures
+    running = GaugeMetricFamily(
+        "signoff_periodic_job_running_seconds",
+        "How long the current call of a periodic job has taken; 0 between calls.",
+        labels=("job",),
+    )
+    for name, seconds in running_seconds().items():
+        running.add_metric((name,), seconds)
+    return items, failures, running
 
 
 async def _takes_writes(store: Store) -> bool:
