@@ -1,4 +1,4 @@
-"""Which run, and which attempt of a step, the code that runs here belongs to."""
+"""The run and the step attempt that the current code belongs to."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from signoff.records import Run
 
 
 class CurrentStep(Protocol):
-    """A step whose attempt runs, as far as log lines and callers need to know it."""
+    """A step with a running attempt, as log lines and callers see it."""
 
     refused: SignoffError | None
-    """What its code may not do: the attempt fails, also if the code catches the error."""
+    """The error of a call that is not allowed in a step. The attempt fails even if its code catches the error."""
 
     @property
     def run(self) -> Run:
-        """The run whose step it is."""
+        """The step's run."""
         ...
 
     @property
@@ -32,10 +32,10 @@ current_attempt: contextvars.ContextVar[tuple[CurrentStep, int]] = contextvars.C
 
 
 def refused(error: OutsideWorkflow) -> OutsideWorkflow:
-    """Note that code asks people where nobody can be asked. A step fails then, also if its code catches the error.
+    """Record that code asks a person outside of a workflow. A step then fails, even if its code catches the error.
 
     Args:
-        error: What the code is about to get.
+        error: The error that the caller is about to raise.
     """
     attempt = current_attempt.get(None)
     if attempt is not None:
@@ -44,7 +44,7 @@ def refused(error: OutsideWorkflow) -> OutsideWorkflow:
 
 
 def fields_of(run: Run) -> dict[str, Any]:
-    """Return what a log line about a run carries."""
+    """Return the fields of a log line about a run."""
     return {
         "run_id": run.id,
         "workflow": run.workflow,
@@ -56,7 +56,7 @@ def fields_of(run: Run) -> dict[str, Any]:
 
 
 def fields_here() -> dict[str, Any]:
-    """Return what a log line carries that is written here; nothing outside of runs."""
+    """Return the fields of a log line written by the current code; none outside of runs."""
     attempt = current_attempt.get(None)
     if attempt is not None:
         call, number = attempt

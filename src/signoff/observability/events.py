@@ -1,12 +1,11 @@
-"""What happens, told to whoever measures: metrics, traces, or a subscriber of your own.
+"""Telemetry events of this process, for metrics, traces and subscribers of your own.
 
-Only what really happens is announced: a replay announces nothing. What is told of a run's journal is durable when it
-is announced. No event holds arguments, results, answers or the text of a question; an ``AttemptFailed`` has the
-exception.
+A replay announces nothing. Events about a run's journal are announced after the entry is durable. No event has
+arguments, results, answers or the text of a question; ``AttemptFailed`` has the exception.
 
-Subscribers are called where it happens, on whatever thread that is, and must be quick. ``AttemptStarted`` and the
-attempt's end are announced in the context of the step: what a subscriber sets in a ``ContextVar`` then, the step sees.
-While nobody subscribes, nothing is made: who announces asks ``if telemetry.subscribers`` first.
+Subscribers are called synchronously, on the thread of the event, and must be quick. ``AttemptStarted`` and the
+attempt's end are announced in the step's context: the step sees ``ContextVar`` values that a subscriber sets there.
+Callers check ``if events.subscribers`` before they make an event, so without subscribers events cost nothing.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ log = own_logger("signoff.telemetry")
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """The run that an event is about, under one lease.
+    """The run of an event, under one lease.
 
     Attributes:
         namespace: Its tenant.
         id: Its id.
-        workflow: Its workflow's name.
+        workflow: The name of its workflow.
         group: The group whose workers run it.
         epoch: The number of the lease.
-        worker_id: The worker that holds it.
+        worker_id: The worker that holds the lease.
         parent_id: The run that waits for it.
-        traceparent: Its trace, as W3C writes it.
+        traceparent: Its W3C trace context.
     """
 
     namespace: str
@@ -48,7 +47,7 @@ class RunInfo:
 
     @classmethod
     def of(cls, run: Run) -> RunInfo:
-        """Take it from a run."""
+        """Return the info of a run."""
         trace = traceparent_of(run.namespace, run.id, run.traceparent)
         return cls(
             run.namespace, run.id, run.workflow, run.group, run.epoch, run.worker_id, run.parent_id, trace
@@ -57,9 +56,9 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class RunClaimed:
-    """A worker has taken a run up.
+    """A worker has claimed a run.
 
-    ``waited_seconds``: how long it could have been started already; None if it was started before.
+    ``waited_seconds``: how long it was ready to start; None if it had started before.
     """
 
     run: RunInfo
@@ -68,7 +67,7 @@ class RunClaimed:
 
 @dataclass(frozen=True, slots=True)
 class RunPaused:
-    """A run waits, and its worker has let go of it."""
+    """A run waits, and its worker has released it."""
 
     run: RunInfo
     held_seconds: float
@@ -76,7 +75,7 @@ class RunPaused:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """A run has ended. ``seconds`` counts from when it was created; ``retryable`` means that its code is at fault."""
+    """A run has ended. ``seconds`` counts from its creation; ``retryable`` means that its code must be fixed."""
 
     run: RunInfo
     held_seconds: float
@@ -87,7 +86,7 @@ class RunEnded:
 
 @dataclass(frozen=True, slots=True)
 class RunReleased:
-    """A worker has stopped driving a run because it is being stopped; another one takes it up."""
+    """A stopping worker has released a run, which another worker will claim."""
 
     run: RunInfo
     held_seconds: float
@@ -95,7 +94,7 @@ class RunReleased:
 
 @dataclass(frozen=True, slots=True)
 class RunLost:
-    """A worker has lost the lease on a run, or dropped it by an error of the engine."""
+    """A worker has lost the lease on a run, or dropped the run after an error in the engine."""
 
     run: RunInfo
     held_seconds: float
@@ -103,7 +102,7 @@ class RunLost:
 
 @dataclass(frozen=True, slots=True)
 class WorkerTakenOver:
-    """A worker of this host has died, and so many of its runs were made ready again."""
+    """A worker of this host has died, and ``runs`` of its runs were made ready again."""
 
     worker_id: str
     runs: int
@@ -117,9 +116,9 @@ class AttemptInfo:
         run: The run.
         n: The number of the step's call.
         step: The step's name.
-        attempt: Which attempt it is, from 1.
+        attempt: The number of the attempt, from 1.
         effect: ``repeatable`` or ``once``.
-        idempotency_key: What the step sees.
+        idempotency_key: The key that the step sees.
     """
 
     run: RunInfo
@@ -132,7 +131,7 @@ class AttemptInfo:
 
 @dataclass(frozen=True, slots=True)
 class RunSetAside:
-    """A worker has suspended a run that gets nowhere: ``takeovers`` workers in turn were lost or blocked with it."""
+    """A worker has suspended a run without progress: it has cost ``takeovers`` workers in turn, lost or blocked."""
 
     run: RunInfo
     takeovers: int
@@ -147,9 +146,9 @@ class AttemptStarted:
 
 @dataclass(frozen=True, slots=True)
 class ThreadAwaited:
-    """A step that is a plain function has a thread, after it had to wait ``seconds`` for one: all were taken.
+    """A plain-function step has got a thread after waiting ``seconds``, because all threads were busy.
 
-    Announced in that thread, when the function is about to be called. The time is not counted in the attempt's.
+    It is announced in that thread, before the call. The attempt's time does not include the wait.
     """
 
     attempt: AttemptInfo
@@ -166,7 +165,7 @@ class AttemptSucceeded:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
-    """A step's function has raised, or took too long. ``retried``: whether there will be another attempt."""
+    """A step's function has raised or timed out. ``retried``: whether there will be another attempt."""
 
     attempt: AttemptInfo
     seconds: float
@@ -176,7 +175,7 @@ class AttemptFailed:
 
 @dataclass(frozen=True, slots=True)
 class AttemptCancelled:
-    """An attempt was given up: by the code, or because the worker stops or has lost the run."""
+    """An attempt was cancelled: by the code, or because the worker stops or has lost the run."""
 
     attempt: AttemptInfo
     seconds: float
@@ -194,7 +193,7 @@ class WaitStarted:
 
 @dataclass(frozen=True, slots=True)
 class WaitEnded:
-    """What a run waited for has come, or its deadline.
+    """A wait of a run has ended: by the answer, settlement or signal, or by its deadline.
 
     Attributes:
         run: The run.
@@ -202,10 +201,10 @@ class WaitEnded:
         kind: ``question``, ``promise`` or ``signal``.
         name: The signal's name.
         state: ``resolved``, ``rejected``, ``cancelled`` or ``timed_out``.
-        by: Who answered, settled or signalled, if they said.
+        by: The user who answered, settled or signalled, if known.
         started_at: When the run began to wait, in unix seconds.
-        settled_at: When it came.
-        ended_at: When the run got it.
+        settled_at: When the promise was settled or the signal was sent.
+        ended_at: When the run received it.
     """
 
     run: RunInfo
@@ -221,7 +220,7 @@ class WaitEnded:
 
 @dataclass(frozen=True, slots=True)
 class DeadlineServed:
-    """A deadline has passed and a run was told, or a schedule has fired, which is of no run.
+    """A deadline has fired in a run, or a schedule has fired (``run`` is then None).
 
     ``kind`` is ``timer``, ``question``, ``promise``, ``signal``, ``run`` or ``schedule``.
     """
@@ -233,7 +232,7 @@ class DeadlineServed:
 
 @dataclass(frozen=True, slots=True)
 class AnswerGiven:
-    """Somebody has answered a question through this process, or tried to.
+    """A question was answered through this process, or the answer was refused.
 
     Attributes:
         namespace: The tenant.
@@ -241,9 +240,9 @@ class AnswerGiven:
         run_id: The run that asked it.
         workflow: The run's workflow.
         traceparent: The run's trace.
-        by: Who answered, if they said.
-        outcome: ``accepted``, or the name of the error with which it was refused.
-        seconds: How long it took to check and settle.
+        by: The user who answered, if known.
+        outcome: ``accepted``, or the name of the error that refused it.
+        seconds: How long the checks and the settlement took.
     """
 
     namespace: str
@@ -258,7 +257,7 @@ class AnswerGiven:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryAttempted:
-    """A channel of this process has tried to deliver a notification, and the store knows what came of it.
+    """A channel of this process has tried to deliver a notification, and the outcome is stored.
 
     Attributes:
         namespace: The tenant.
@@ -279,7 +278,7 @@ class DeliveryAttempted:
 
 @dataclass(frozen=True, slots=True)
 class StoreCommitted:
-    """A store of this process has committed so many operations at once. ``store`` is ``sqlite`` or ``postgres``."""
+    """A store of this process committed ``operations`` at once. ``store`` is ``sqlite`` or ``postgres``."""
 
     store: str
     operations: int
@@ -288,11 +287,11 @@ class StoreCommitted:
 
 @dataclass(frozen=True, slots=True)
 class ClockJumped:
-    """The clock of a store was set: the machine's (SQLite), the database's or the server's.
+    """The clock of a store was changed: the machine's (SQLite), the database's or the server's.
 
     Attributes:
         store: ``sqlite``, ``postgres`` or ``remote``.
-        seconds: By how much, in seconds; below 0: back.
+        seconds: The change in seconds, negative if it was set back.
     """
 
     store: str
@@ -332,29 +331,27 @@ Event = (
 Subscriber = Callable[[Event], None]
 
 subscribers: tuple[Subscriber, ...] = ()
-"""Who is told. Change it with ``subscribe``."""
+"""All subscribers. Change it with ``subscribe``."""
 _changing = threading.Lock()
 
 
 def subscribe(subscriber: Subscriber) -> Callable[[], None]:
-    """Have a function called with each event of this process.
-
-    What it raises is logged and harms nobody.
+    """Call a function with each event of this process. Its exceptions are logged and otherwise ignored.
 
     Returns:
-        A function that ends it.
+        A function that unsubscribes it.
 
     Example::
 
-        def count(event: telemetry.Event) -> None:
-            if isinstance(event, telemetry.RunEnded):
+        def count(event: events.Event) -> None:
+            if isinstance(event, events.RunEnded):
                 statsd.increment(f"runs.{event.state}")
 
-        telemetry.subscribe(count)
+        events.subscribe(count)
     """
     global subscribers  # noqa: PLW0603
 
-    def once(event: Event) -> None:  # so that one function may subscribe twice
+    def once(event: Event) -> None:  # an object of its own, so that one function may subscribe twice
         subscriber(event)
 
     with _changing:
@@ -369,7 +366,7 @@ def subscribe(subscriber: Subscriber) -> Callable[[], None]:
 
 
 def announce(event: Event) -> None:
-    """Tell everybody who subscribed."""
+    """Call all subscribers with an event."""
     for subscriber in subscribers:
         try:
             subscriber(event)

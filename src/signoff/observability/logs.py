@@ -1,7 +1,7 @@
-"""Log lines that say which run they belong to: what to put on a handler of your own, and what the command line uses.
+"""Log lines with the fields of their run: a filter for your own handlers, and the formatters of the command line.
 
-Lines written inside a step, by the user's code and by what it calls, on the worker's loop and in its threads, carry
-``run_id``, ``workflow``, ``group``, ``namespace``, ``worker_id``, ``trace_id``, ``step`` and ``attempt``.
+All lines that are logged inside a step, on the worker's loop and in its threads, have ``run_id``, ``workflow``,
+``group``, ``namespace``, ``worker_id``, ``trace_id``, ``step`` and ``attempt``.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ FIELDS: Final = ("run_id", "workflow", "group", "namespace", "step", "attempt", 
 _SHOWN: Final = (("run", "run_id"), ("step", "step"), ("attempt", "attempt"))  # in the text format
 _STANDARD: Final = frozenset(
     (*vars(logging.makeLogRecord({})), *FIELDS, "message", "asctime")
-)  # what is left are the fields of `extra=`
+)  # all others come from `extra=`
 
 
 class RunFilter(logging.Filter):
-    """Puts the fields of a run on each record of a handler; what is not known is None.
+    """Adds the fields of the current run to each record of a handler. Unknown fields are None.
 
-    Put it on the handler, not on a logger, and on the first one if records are passed on to another thread.
+    Add it to a handler, not to a logger. If records are passed to another thread, add it to the first handler.
 
     Example::
 
@@ -45,7 +45,7 @@ class RunFilter(logging.Filter):
 
 
 def add_fields(record: logging.LogRecord) -> None:
-    """Put the fields of the run that this code belongs to on a record; those it has already stay."""
+    """Add the fields of the current run to a record. Fields that it already has stay."""
     here: dict[str, Any] = {} if "run_id" in record.__dict__ else fields_here()
     for name in FIELDS:
         if name not in record.__dict__:
@@ -53,7 +53,7 @@ def add_fields(record: logging.LogRecord) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people, the run and the step at its end: ``INFO shop: paid [run=refund-1 step=pay attempt=1]``."""
+    """Lines for people, with run and step at the end: ``INFO shop: paid [run=refund-1 step=pay attempt=1]``."""
 
     def __init__(self) -> None:
         super().__init__("%(levelname)s %(name)s: %(message)s")
@@ -102,11 +102,11 @@ def formatter(format: LogFormat) -> logging.Formatter:
 
 
 class ReplayedRun(Protocol):
-    """A run in memory, which may be replayed at the moment."""
+    """A run in memory."""
 
     @property
     def is_replaying(self) -> bool:
-        """Whether its code did before what it does now."""
+        """Whether its code currently repeats calls from the journal."""
         ...
 
     @property
@@ -116,9 +116,9 @@ class ReplayedRun(Protocol):
 
 
 class RunLogger(logging.LoggerAdapter[logging.Logger]):
-    """A logger for workflow code, which is silent while the run is replayed: each line is written once.
+    """A logger for workflow code, which is silent during replay, so that each line is written once.
 
-    What a worker had not journaled when it died is done again, and its lines are written again.
+    Calls that a worker had not journaled when it died are repeated, and so are their lines.
     """
 
     def __init__(self, execution: ReplayedRun) -> None:
@@ -127,10 +127,10 @@ class RunLogger(logging.LoggerAdapter[logging.Logger]):
 
     @override
     def isEnabledFor(self, level: int) -> bool:
-        """Whether a line is written now."""
+        """Whether a line of this level is written now."""
         return not self._execution.is_replaying and super().isEnabledFor(level)
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Put the run's fields on the line."""
+        """Add the run's fields to the line."""
         kwargs["extra"] = {**fields_of(self._execution.run), **(kwargs.get("extra") or {})}
         return msg, kwargs

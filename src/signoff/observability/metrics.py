@@ -1,7 +1,7 @@
-"""Prometheus metrics of this process, counted from ``signoff.observability.events`` events.
+"""Prometheus metrics of this process, computed from the events of ``signoff.observability.events``.
 
-They are in prometheus_client's own registry, beside those of the process and those that the program adds.
-Labels are names out of code (workflow, group, step) and states, never ids.
+They are in prometheus_client's default registry, beside the metrics of the process and of your program.
+Labels are names from code (workflow, group, step) and states, never ids.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from signoff.observability.events import (
 )
 
 MOST_STEPS: Final = 500
-"""How many step names have metrics of their own; the rest is ``(other)``. Names made at run time would have no end."""
+"""How many step names have metrics of their own; the rest is ``(other)``. Names made at run time are unbounded."""
 OTHER: Final = "(other)"
 
 _SHORT = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5)
@@ -49,10 +49,10 @@ _LATE = (0.1, 0.5, 1, 5, 10, 60, 300, 3600, 86400)
 _LONG = (0.1, 1, 10, 60, 300, 1800, 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400)
 _OF_RUN = ("workflow", "group")
 
-CLAIMED = Counter("signoff_runs_claimed_total", "Runs that workers of this process took up.", _OF_RUN)
+CLAIMED = Counter("signoff_runs_claimed_total", "Runs claimed by workers of this process.", _OF_RUN)
 LEFT = Counter(
     "signoff_runs_left_total",
-    "Runs that workers of this process let go: paused, ended, released at a stop, or lost with their lease.",
+    "Runs that workers of this process no longer hold: paused, ended, released at a stop, or lost with their lease.",
     (*_OF_RUN, "how"),
 )
 ENDED = Counter("signoff_runs_ended_total", "Runs that ended here.", (*_OF_RUN, "state"))
@@ -63,11 +63,11 @@ DURATION = Histogram(
     buckets=_LONG,
 )
 HELD = Histogram(
-    "signoff_run_held_seconds", "How long a worker held a run at a time.", _OF_RUN, buckets=_STEP
+    "signoff_run_held_seconds", "How long a worker held a run, from claim to release.", _OF_RUN, buckets=_STEP
 )
 START_DELAY = Histogram(
     "signoff_run_start_delay_seconds",
-    "How long a run could have been started before a worker took it up.",
+    "How long a run was ready to start before a worker claimed it.",
     _OF_RUN,
     buckets=_LATE,
 )
@@ -82,14 +82,16 @@ SET_ASIDE = Counter(
 _OF_STEP = ("workflow", "step")
 ATTEMPTS = Counter(
     "signoff_step_attempts_total",
-    "Attempts of steps that ended here. An attempt that is retried is not the last one.",
+    "Step attempts that ended here, by outcome. After a retried one there is another attempt.",
     (*_OF_STEP, "outcome"),
 )
-ATTEMPT_SECONDS = Histogram("signoff_step_attempt_seconds", "How long they took.", _OF_STEP, buckets=_STEP)
+ATTEMPT_SECONDS = Histogram(
+    "signoff_step_attempt_seconds", "How long step attempts took.", _OF_STEP, buckets=_STEP
+)
 
 THREAD_WAIT_SECONDS = Histogram(
     "signoff_step_thread_wait_seconds",
-    "How long plain steps waited for a thread, those that had to.",
+    "How long plain-function steps waited for a thread, if all were busy.",
     ("group",),
     buckets=_STEP,
 )
@@ -100,12 +102,12 @@ WAITS_STARTED = Counter(
 )
 WAITED = Histogram(
     "signoff_wait_seconds",
-    "How long until they came.",
+    "How long runs waited for questions, promises and signals.",
     (*_OF_WAIT, "state"),
     buckets=_LONG,
 )
 ANSWERS = Counter(
-    "signoff_answers_total", "Answers given through this process, the refused ones too.", ("outcome",)
+    "signoff_answers_total", "Answers given through this process, including refused ones.", ("outcome",)
 )
 DELIVERIES = Counter(
     "signoff_deliveries_total", "Attempts of this process to deliver notifications.", ("channel", "outcome")
@@ -115,30 +117,28 @@ ANCHORED = Counter(
     "Checkpoints of audit trails that this process sent to anchors.",
     ("anchor", "outcome"),
 )
-LATE = Histogram("signoff_deadline_late_seconds", "How late a deadline was served.", ("kind",), buckets=_LATE)
+LATE = Histogram("signoff_deadline_late_seconds", "How late deadlines fired.", ("kind",), buckets=_LATE)
 COMMIT_SECONDS = Histogram(
-    "signoff_store_commit_seconds", "How long a commit took.", ("store",), buckets=_SHORT
+    "signoff_store_commit_seconds", "How long commits took.", ("store",), buckets=_SHORT
 )
-COMMITTED = Counter(
-    "signoff_store_operations_total", "Operations of the store that were committed.", ("store",)
-)
+COMMITTED = Counter("signoff_store_operations_total", "Committed operations of the store.", ("store",))
 
 JUMPS = Counter(
     "signoff_clock_jumps_total",
-    "How often SQLite stores saw that the machine's clock was set by more than a second.",
+    "How often SQLite stores saw a change of the machine's clock by more than a second.",
     ("store",),
 )
 
 _HOW: Final = {RunPaused: "paused", RunEnded: "ended", RunReleased: "released", RunLost: "lost"}
 _lock = threading.Lock()
-_steps: set[tuple[str, str]] = set()  # that have metrics of their own
+_steps: set[tuple[str, str]] = set()  # with metrics of their own
 _collectors = 0
 _end: Callable[[], None] | None = None
 
 
 @contextmanager
 def collecting() -> Generator[None]:
-    """Count what happens in this process, within. Whoever else counts at the same time shares the metrics."""
+    """Count the events of this process while in the block. Nested and concurrent blocks share the metrics."""
     global _collectors, _end  # noqa: PLW0603
     with _lock:
         _collectors += 1

@@ -1,7 +1,7 @@
-"""The trace that a run belongs to, as W3C Trace Context writes it: ``00-{trace id}-{span id}-{flags}``.
+"""The trace of a run, as W3C Trace Context: ``00-{trace id}-{span id}-{flags}``.
 
-A run that was started outside of any trace has one all the same, made from its namespace and id: whoever drives it,
-wherever, comes to the same trace.
+A run that was started outside of any trace gets one derived from its namespace and id, which is the same in every
+process.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _LATER_VERSION = re.compile(r"(?!00|ff)[0-9a-f]{2}-(.{32}-.{16}-.{2})(-.*)?")
 
 
 def is_traceparent(text: str) -> bool:
-    """Whether a text is a trace context of version 00."""
+    """Whether a string is a trace context of version 00."""
     return _TRACEPARENT.fullmatch(text) is not None
 
 
 def read_header(text: str | None) -> str | None:
-    """Return the trace context of a ``traceparent`` header. One that is none is passed over, as W3C asks."""
+    """Return the trace context of a ``traceparent`` header. An invalid one is ignored, as W3C requires."""
     if text is None:
         return None
     text = text.strip()
@@ -32,8 +32,8 @@ def read_header(text: str | None) -> str | None:
 
 
 def current_traceparent() -> str | None:
-    """Return the context of the OpenTelemetry span that is current here, if there is one."""
-    trace: Any = sys.modules.get("opentelemetry.trace")  # a program that has no spans need not load it
+    """Return the trace context of the current OpenTelemetry span, if there is one."""
+    trace: Any = sys.modules.get("opentelemetry.trace")  # not imported: there are no spans
     if trace is None:
         return None
     context = trace.get_current_span().get_span_context()
@@ -43,12 +43,12 @@ def current_traceparent() -> str | None:
 
 
 def traceparent_of(namespace: str, run_id: str, traceparent: str | None) -> str:
-    """Return the trace context of a run: the one it was started in, or else its own, which is sampled."""
+    """Return the trace context of a run: that of its start, or its own, which is sampled."""
     return traceparent if traceparent is not None else _own(namespace, run_id)
 
 
 def trace_id_of(traceparent: str) -> str:
-    """Return the trace id in a trace context, in hexadecimal."""
+    """Return the trace id of a trace context, in hexadecimal."""
     return traceparent[3:35]
 
 

@@ -1,7 +1,7 @@
-"""OpenTelemetry spans of runs: one trace a run, whatever machines drive it and however long it waits.
+"""OpenTelemetry spans of runs: one trace for each run, across machines and waits.
 
-Needs the extra ``telemetry``. Spans are made of ``observability.events`` events and hold no arguments, results or
-answers.
+Needs the extra ``telemetry``. Spans are made from the events of ``observability.events`` and have no arguments,
+results or answers.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from signoff.version import __version__
 
 Attributes = dict[str, str | int | float | bool]
 
-_ends: list[Callable[[], None]] = []  # of those that make spans now
+_ends: list[Callable[[], None]] = []  # one for each active subscription
 _attempt_span: contextvars.ContextVar[Span | None] = contextvars.ContextVar(
     "signoff_attempt_span", default=None
 )
 
 
 def trace_runs(provider: trace.TracerProvider | None = None) -> Callable[[], None]:
-    """Make spans of what this process does for runs, from now on.
+    """Make spans of the runs in this process from now on.
 
     Args:
-        provider: Whose tracer makes them; by default the global one, also if it is set later.
+        provider: The tracer provider; by default the global one, even if it is set later.
 
     Returns:
-        A function that ends it.
+        A function that stops it.
 
     Example::
 
@@ -71,21 +71,21 @@ def trace_runs(provider: trace.TracerProvider | None = None) -> Callable[[], Non
 
 
 def trace_if_set_up() -> None:
-    """Make spans if the program has set up OpenTelemetry and does not make them yet."""
+    """Make spans if the program has set up OpenTelemetry, unless it already does."""
     if not _ends and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         trace_runs()
 
 
 class Instrumentor:
-    """What ``opentelemetry-instrument`` finds by the entry point ``opentelemetry_instrumentor``."""
+    """The instrumentor that ``opentelemetry-instrument`` loads from the entry point ``opentelemetry_instrumentor``."""
 
     def instrument(self, **options: Any) -> None:
-        """Make spans. ``tracer_provider`` may be among the options."""
+        """Start making spans. ``tracer_provider`` is an option."""
         if not _ends:
             trace_runs(options.get("tracer_provider"))
 
     def uninstrument(self, **_: Any) -> None:
-        """Make no more."""
+        """Stop making spans."""
         while _ends:
             _ends.pop()()
 
@@ -93,10 +93,10 @@ class Instrumentor:
 class Tracing:
     """A subscriber that makes spans.
 
-    - ``run {workflow}``: from a claim until the run pauses or ends, or is let go;
-    - ``step {name}``, in that: an attempt of a step, current while the step's code runs;
-    - ``wait {kind}``: from when a run began to wait for a question, a promise or a signal until it got it;
-    - ``answer``: somebody answering a question.
+    - ``run {workflow}``: from a claim until the run pauses, ends, or is released or lost;
+    - ``step {name}``, its child: an attempt of a step, the current span while the step's code runs;
+    - ``wait {kind}``: from the start of a wait for a question, promise or signal until the run receives it;
+    - ``answer``: one answer to a question, accepted or refused.
 
     Args:
         tracer: Makes the spans.
@@ -107,7 +107,7 @@ class Tracing:
         self._segments: dict[RunInfo, Span] = {}
 
     def __call__(self, event: Event) -> None:
-        """Take an event."""
+        """Handle an event."""
         match event:
             case RunClaimed():
                 self._begin_segment(event.run)
@@ -157,7 +157,7 @@ class Tracing:
         attributes = {**_of_run(attempt.run), **_of_attempt(attempt)}
         span = self._tracer.start_span(f"step {attempt.step}", parent, attributes=attributes)
         _attempt_span.set(span)
-        otel.attach(trace.set_span_in_context(span))  # this context is the attempt's own, and ends with it
+        otel.attach(trace.set_span_in_context(span))  # never detached: the context ends with the attempt
 
     def _note_wait(self, event: WaitEnded) -> None:
         attributes: Attributes = {

@@ -1,1 +1,1 @@
-"""The process that Signoff runs in: forks, limits, the clock, loggers, and Python's private names."""
+"""The process: forks, limits, the clock, loggers, and the private names of Python that Signoff relies on."""

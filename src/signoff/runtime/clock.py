@@ -1,4 +1,4 @@
-"""Where time comes from. A store stamps and compares times by one clock, so that tests can own it."""
+"""Clocks. A store uses one clock for all times, which tests can replace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 JUMP_SECONDS: Final = 1.0
-"""Machines' clocks are set by less than this all the time, by their time service."""
+"""Smaller changes of a machine's clock are normal: its time service makes them all the time."""
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _TIME_NAMESPACE: Final = "/proc/self/ns/time"
@@ -27,12 +27,12 @@ class Clock(Protocol):
         ...
 
     def on_jump(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called, from any thread, whenever time moves otherwise than by passing."""
+        """Call ``callback``, from any thread, whenever the time jumps."""
         ...
 
 
 class SystemClock:
-    """The machine's clock as it was when this was made, plus the time since then. Setting it has no effect."""
+    """The machine's clock at construction, plus the time since then. Later changes of the clock have no effect."""
 
     def __init__(self) -> None:
         self._ahead = wall() - since_boot()
@@ -41,43 +41,42 @@ class SystemClock:
         return self._ahead + since_boot()
 
     def on_jump(self, callback: Callable[[], None]) -> None:
-        """Do nothing: it never jumps."""
+        """Do nothing: this clock never jumps."""
 
 
 def wall() -> float:
-    """Return what the machine's clock says, in unix seconds. It can be set forward and back."""
+    """Return the machine's clock in unix seconds. It can be set forward and back."""
     return time.time()
 
 
 if sys.platform == "linux":
-    since_boot = partial(
-        time.clock_gettime, time.CLOCK_BOOTTIME
-    )  # each write asks: a function would take longer
-    """Return for how many seconds the machine has been up, suspensions included. Nobody can set this clock."""
+    # A partial, because each write calls it and a function of ours would be slower.
+    since_boot = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+    """Return the seconds since the machine booted, including suspensions. This clock cannot be set."""
 
 elif sys.platform == "darwin":
 
     def since_boot() -> float:
-        """Return for how many seconds the machine has been up, suspensions included. Nobody can set this clock."""
+        """Return the seconds since the machine booted, including suspensions. This clock cannot be set."""
         return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 else:
 
     def since_boot() -> float:
-        """Return for how many seconds the machine has been up, suspensions included. Nobody can set this clock."""
+        """Return the seconds since the machine booted, including suspensions. This clock cannot be set."""
         return time.monotonic()
 
 
 def awake() -> float:
-    """Return the same without suspensions."""
+    """Return the seconds since the machine booted, without suspensions."""
     return time.monotonic()
 
 
 def boot() -> str | None:
-    """Name what ``since_boot`` counts from; None if the system does not tell, as only Linux does."""
+    """Return an id of the boot that ``since_boot`` counts from; None if the system has none (only Linux does)."""
     with contextlib.suppress(OSError):
         namespace = ""
-        with contextlib.suppress(OSError):  # kernels before 5.6 have none
+        with contextlib.suppress(OSError):  # kernels before 5.6 have no time namespaces
             namespace = os.readlink(_TIME_NAMESPACE)
         return f"{_BOOT_ID.read_text().strip()}/{namespace}"
     return None
@@ -85,11 +84,11 @@ def boot() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """What a machine's clock did.
+    """A change of a machine's clock.
 
     Attributes:
-        seconds: By how much it was set forward; below 0: back.
-        slept: For how long the machine was suspended.
+        seconds: How far it was set forward, negative if back.
+        slept: How long the machine was suspended.
     """
 
     seconds: float = 0.0
@@ -97,10 +96,10 @@ class Jump:
 
 
 class Jumps:
-    """Compares the machine's clock with the time that passes.
+    """Detects jumps of the machine's clock by comparison with a clock that only advances.
 
     Args:
-        now: Returns the time that has passed, in unix seconds.
+        now: The clock that only advances, in unix seconds.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -109,7 +108,7 @@ class Jumps:
         self._slept = since_boot() - awake()
 
     def look(self) -> tuple[float, Jump | None]:
-        """Return by how much the machine's clock is ahead of the time, and what it did since the last look."""
+        """Return how far the machine's clock is ahead, and its jump since the last call, if any."""
         off, slept = wall() - self._now(), since_boot() - awake()
         jump = Jump(
             off - self._off if abs(off - self._off) > JUMP_SECONDS else 0.0,

@@ -1,8 +1,8 @@
 """State that belongs to one process: connections, threads, event loops and the locks around them.
 
-A child forked by ``os.fork`` (multiprocessing, Celery, gunicorn with ``--preload``) has copies of them, but not the
-threads. Each object that has such state drops it in the child, and makes its own when it is used there. The copies stay
-in memory: freeing one could close a connection that the parent goes on using.
+A child forked by ``os.fork`` (multiprocessing, Celery, gunicorn with ``--preload``) has copies of them, except for
+threads. Each object with such state drops it in the child, and creates it again on use. The copies stay in memory:
+freeing one could close a connection that the parent still uses.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import weakref
 from typing import Final, Protocol
 
 WAIT_SECONDS: Final = 5.0
-"""How long a fork waits for work that is under way in other threads."""
+"""How long a fork waits for work in other threads."""
 
 
 class Forked(Protocol):
-    """Has state of one process."""
+    """An object with state of one process."""
 
     def forked(self) -> None:
-        """Drop it, in the child."""
+        """Drop that state, in the child."""
         ...
 
 
 class Paused(Protocol):
-    """Has state that must not exist at the moment of a fork."""
+    """An object with state that must not exist during a fork."""
 
     def before_fork(self) -> None:
-        """Put it away. Blocks for ``WAIT_SECONDS`` at most."""
+        """Remove that state. Blocks for ``WAIT_SECONDS`` at most."""
         ...
 
     def after_fork(self) -> None:
-        """Have it again, in the parent."""
+        """Restore that state, in the parent."""
         ...
 
 
@@ -47,43 +47,43 @@ _inherited: list[object] = []
 
 
 class _Fork:
-    """The fork that is under way, of one thread at a time."""
+    """The current fork. One thread at a time forks."""
 
     def __init__(self) -> None:
-        self.under_way = threading.Lock()
-        self.put_away: list[Paused] = []
+        self.lock = threading.Lock()
+        self.paused: list[Paused] = []
 
 
 _fork = _Fork()
 
 
 def in_child(thing: Forked) -> None:
-    """Have ``thing.forked`` called in each forked child, for as long as it lives."""
+    """Call ``thing.forked`` in each forked child, as long as the object exists."""
     _forked.add(thing)
 
 
 def around(thing: Paused) -> None:
-    """Have ``thing.before_fork`` and ``thing.after_fork`` called around each fork, for as long as it lives."""
+    """Call ``thing.before_fork`` and ``thing.after_fork`` around each fork, as long as the object exists."""
     _paused.add(thing)
 
 
 def keep(*inherited: object) -> None:
-    """Keep what a child has inherited until it ends."""
+    """Keep inherited objects alive until the child ends."""
     _inherited.extend(inherited)
 
 
 def _before() -> None:
-    if _fork.under_way.acquire(timeout=WAIT_SECONDS):
+    if _fork.lock.acquire(timeout=WAIT_SECONDS):
         for thing in list(_paused):
-            _fork.put_away.append(thing)
+            _fork.paused.append(thing)
             thing.before_fork()
 
 
 def _in_parent() -> None:
-    while _fork.put_away:
-        _fork.put_away.pop().after_fork()
-    if _fork.under_way.locked():
-        _fork.under_way.release()
+    while _fork.paused:
+        _fork.paused.pop().after_fork()
+    if _fork.lock.locked():
+        _fork.lock.release()
 
 
 def _in_child() -> None:

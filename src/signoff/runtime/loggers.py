@@ -1,7 +1,7 @@
-"""Signoff's own loggers: a handler or a filter that fails loses its line, and ends neither a run nor its worker.
+"""Signoff's loggers. A failing handler or filter loses its line, but does not end a run or its worker.
 
-Where payloads are hidden (docs/redaction.md), lines name the types of errors that user code raised, not their texts:
-a text may quote anything, and a worker does not look for what is hidden in it.
+With redaction (docs/redaction.md), lines have the types of errors from user code, not their texts: a text may quote
+any payload, and a worker does not search it for hidden values.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any, cast
 from signoff.errors import StoreError
 
 _hiding: list[object] = []
-"""Those in this process that hide payloads now."""
+"""One object for each active ``hiding_texts``."""
 
 
 @contextmanager
 def hiding_texts(hides: bool = True) -> Generator[None]:
-    """Have logs and spans of this process say nothing of errors but their types.
+    """Reduce errors in logs and spans of this process to their types while in the block.
 
     Args:
         hides: False changes nothing.
@@ -40,15 +40,15 @@ def hiding_texts(hides: bool = True) -> Generator[None]:
 
 
 def texts_are_hidden() -> bool:
-    """Whether texts of errors are hidden in this process."""
+    """Whether the texts of errors are hidden in this process."""
     return bool(_hiding)
 
 
 class _Contained:
-    """Mixed into the class of a logger."""
+    """Mixin for the class of a logger."""
 
     def handle(self, record: logging.LogRecord) -> None:
-        """Hand a record to the handlers. What one of them raises is printed, as ``logging`` itself does it."""
+        """Pass a record to the handlers. An exception of theirs is printed, as ``logging`` itself does."""
         if _hiding:
             _hide(record)
         try:
@@ -73,14 +73,14 @@ def _hide(record: logging.LogRecord) -> None:
 
 
 def _hidden(error: BaseException) -> object:
-    """Return what is said of an error. Those of a store are about the store, not about payloads."""
+    """Return the text to log for an error. Errors of a store contain no payloads."""
     if isinstance(error, StoreError):
         return error
     return f"{type(error).__name__} (its text is hidden)"
 
 
 def own_logger(name: str) -> logging.Logger:
-    """Return one of Signoff's own loggers.
+    """Return one of Signoff's loggers.
 
     Args:
         name: Its name, such as ``signoff.worker``.
@@ -93,5 +93,5 @@ def own_logger(name: str) -> logging.Logger:
 
 @cache
 def _contained(kind: type[logging.Logger]) -> Any:
-    """Derive from the class that loggers have here: a program may have set another one."""
+    """Derive from the class of the program's loggers, which ``logging.setLoggerClass`` may have changed."""
     return type(kind.__name__, (_Contained, kind), {"__module__": kind.__module__})

@@ -1,8 +1,8 @@
-"""The private names of Python and of libraries that Signoff relies on, where no public name does the same.
+"""The private names of Python and of libraries that Signoff relies on, where there is no public equivalent.
 
-No other module uses one, but for a method that a class overrides: ``Durable._model_stream_event_handler``.
-``tests/test_private_names.py`` has a test for each: when a new version changes a name, its test fails and says what no
-longer works.
+No other module uses private names, except for an overridden method: ``Durable._model_stream_event_handler``.
+``tests/test_private_names.py`` has a test for each: if a new version changes a name, its test fails and says what
+breaks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pydantic_core.core_schema import CoreConfig
 Outer = tuple[asyncio.AbstractEventLoop | None, "asyncio.Task[Any] | None"]
 """The loop that ran in a thread, and its current task."""
 
-# Runs are entered and left at each of their turns: looking a name up in a module takes longer than the call.
+# Each turn of a run enters and leaves its loop. A module lookup takes longer than the call itself.
 _running_loop = asyncio._get_running_loop  # pyright: ignore[reportPrivateUsage]
 _set_running_loop = asyncio._set_running_loop  # pyright: ignore[reportPrivateUsage]
 _SETS_TASK_ASIDE: Final = sys.version_info >= (3, 14)
@@ -36,14 +36,14 @@ _SETS_TASK_ASIDE: Final = sys.version_info >= (3, 14)
 def enter(loop: asyncio.AbstractEventLoop) -> Outer:
     """Make ``loop`` the running loop of the calling thread, in place of the one that runs there, if any.
 
-    From Python 3.14 on the outer loop's current task is set aside meanwhile: asyncio enters no task there while another
-    task of the thread is current.
+    From Python 3.14 on the outer loop's current task is set aside until ``leave``: asyncio does not enter a task while
+    another task of the thread is current.
 
-    asyncio exports these names for other implementations of loops and tasks. The public ways to run a loop refuse to
-    run one inside another.
+    asyncio exports these names for other implementations of loops and tasks. The public functions refuse to run one
+    loop inside another.
 
     Returns:
-        What ``leave`` restores.
+        The state for ``leave``.
     """
     outer = _running_loop()
     task = None
@@ -56,7 +56,7 @@ def enter(loop: asyncio.AbstractEventLoop) -> Outer:
 
 
 def leave(outside: Outer) -> None:
-    """Make the loop and the task current again that were so before ``enter``."""
+    """Restore the loop and the task from before ``enter``."""
     outer, task = outside
     _set_running_loop(outer)
     if task is not None and outer is not None:
@@ -65,7 +65,7 @@ def leave(outside: Outer) -> None:
 
 @contextmanager
 def running(loop: asyncio.AbstractEventLoop) -> Generator[None]:
-    """Make ``loop`` the running loop of the calling thread for a while, see ``enter``."""
+    """Make ``loop`` the running loop of the calling thread while in the block. See ``enter``."""
     outer = enter(loop)
     try:
         yield
@@ -76,18 +76,18 @@ def running(loop: asyncio.AbstractEventLoop) -> Generator[None]:
 def contain_callbacks(
     loop: asyncio.AbstractEventLoop, contain: Callable[[BaseException, Context | None], bool]
 ) -> Callable[[], None]:
-    """Have a loop go on when a callback raises ``SystemExit`` or ``KeyboardInterrupt``, which end asyncio's loops.
+    """Keep a loop running when a callback raises ``SystemExit`` or ``KeyboardInterrupt``, which end asyncio's loops.
 
-    What a signal's handler raises while the loop waits ends it, too.
+    An exception of a signal handler while the loop waits is contained likewise. It has no callback.
 
-    Loops of other libraries (uvloop) have no such method: there it changes nothing (docs/operating.md).
+    Loops of other libraries (uvloop) lack the patched method, so nothing changes there (docs/operating.md).
 
     Args:
         loop: The loop. It may be running.
-        contain: Given the error, and the context of the callback that raised it, says whether the loop goes on.
+        contain: Gets the error and the context of the callback that raised it. Returns whether the loop continues.
 
     Returns:
-        A function that ends this.
+        A function that undoes this.
     """
     run_once: Callable[[], None] | None = getattr(loop, "_run_once", None)
     if run_once is None:
@@ -119,10 +119,9 @@ def _context_of_callback(error: BaseException) -> Context | None:
 
 
 def agent_run_here() -> str | None:
-    """Return the id of the Pydantic AI run whose code runs here; None: there is none.
+    """Return the id of the Pydantic AI run that the current code belongs to, if any.
 
-    Pydantic AI hands its run context to those functions that ask for it. ``pause`` has to know of one that it was not
-    handed.
+    Pydantic AI passes its run context to functions that declare it. ``pause`` must know the run without that.
     """
     from pydantic_ai._run_context import get_current_run_context  # an optional dependency
 
@@ -138,7 +137,7 @@ def frame_of(thread: int) -> FrameType | None:
 
     ``sys._current_frames`` is documented. ``faulthandler`` can write such frames into files only.
     """
-    # CPython makes its result under a lock. A collection that began there may need that lock: the process would hang.
+    # CPython holds a lock meanwhile. A garbage collection in it may need the same lock, and the process would hang.
     is_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -149,9 +148,9 @@ def frame_of(thread: int) -> FrameType | None:
 
 
 def before_threads_end(call: Callable[[], object]) -> None:
-    """Have a function called when the main thread has ended, while the threads of executors still take work.
+    """Call a function when the main thread has ended, while executors still accept work.
 
-    ``atexit`` comes too late: Python waits for all threads before, and executors are shut down by then.
+    ``atexit`` is too late: Python first waits for all threads and shuts executors down.
     """
     register: Callable[[Callable[[], object]], None] | None = getattr(threading, "_register_atexit", None)
     if register is not None:
@@ -159,10 +158,10 @@ def before_threads_end(call: Callable[[], object]) -> None:
 
 
 def set_finalized(suspended: object) -> None:
-    """Have CPython free a suspended coroutine or generator later without running any more of it.
+    """Make CPython free a suspended coroutine or generator later without running its code.
 
-    An object is finalized at most once, which a bit of its garbage collector's header says. The header is the two words
-    in front of the object, and the bit is the lowest of the second. Free-threaded builds have no such header.
+    An object is finalized at most once. A bit in its garbage collection header marks that: the lowest bit of the second
+    of the two words before the object. Free-threaded builds have no such header.
     """
     word = ctypes.sizeof(ctypes.c_size_t)
     ctypes.c_size_t.from_address(id(suspended) - word).value |= 1
@@ -172,9 +171,9 @@ def set_finalized(suspended: object) -> None:
 
 
 def own_validator(schema: Any, config: CoreConfig) -> SchemaValidator | None:
-    """Return a validator of a core schema, in which the classes do not read by the schemas of their own.
+    """Return a validator of a core schema that does not reuse the prebuilt validators of the classes in it.
 
-    ``SchemaValidator`` is public. That it takes the finished validator of each class, unless told otherwise, is not.
+    ``SchemaValidator`` is public, but the option that disables this reuse is not.
 
     Returns:
         The validator; None if this version of pydantic cannot make one.
@@ -185,23 +184,23 @@ def own_validator(schema: Any, config: CoreConfig) -> SchemaValidator | None:
         return None
 
 
-# Pydantic AI. It is an optional dependency, so it is imported where it is used.
+# Pydantic AI, an optional dependency: imported on use
 
 
 def threads_disabled() -> AbstractContextManager[None]:
-    """Have Pydantic AI call plain functions where they are, not in threads, in this context."""
+    """Make Pydantic AI call plain functions directly in this context, not in threads."""
     from pydantic_ai._utils import disable_threads
 
     return disable_threads()
 
 
 def enable_threads() -> None:
-    """Have it use threads again in this context, for a step that inherits the context of workflow code."""
+    """Make it use threads again in this context, for a step that inherits the context of workflow code."""
     from pydantic_ai._utils import _disable_threads  # pyright: ignore[reportPrivateUsage]
 
     _disable_threads.set(False)
 
 
 def profile_of(stream: object) -> Mapping[str, object]:
-    """Return the profile of the model that a ``StreamedResponse`` comes from, empty if it has none."""
+    """Return the model profile of a ``StreamedResponse``, empty if it has none."""
     return cast("Mapping[str, object]", getattr(stream, "_model_profile", None) or {})

@@ -1,4 +1,4 @@
-"""The system's limits on this process (file handles, so connections of clients, and threads) and its use of memory."""
+"""The system's limits on this process (file handles and threads), and its use of memory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if sys.platform != "win32":
     import resource
 
 RESERVED: Final = 128
-"""Handles that connections of clients leave to the store, to steps and to what else the process opens."""
+"""Handles that client connections leave free for the store, steps and other files."""
 
 LARGE_BLOCK_BYTES: Final = 256 * 1024
-"""Memory of this size or more goes back to the system as soon as it is free."""
+"""Blocks of this size or more return to the system when they are freed."""
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -29,7 +29,7 @@ _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def handle_limit() -> int | None:
-    """Return how many file handles the process may have; None if there is no limit."""
+    """Return the limit of file handles; None if there is none."""
     if sys.platform == "win32":
         return None
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -37,21 +37,21 @@ def handle_limit() -> int | None:
 
 
 def raise_handle_limit() -> None:
-    """Raise the process's limit as far as it may, which is often 1,024 of 500,000. For programs of our own alone."""
+    """Raise the limit of file handles, which is often 1,024 of a possible 500,000. Only for Signoff's own programs."""
     if sys.platform != "win32":
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
         if wanted > (handle_limit() or wanted):
-            with contextlib.suppress(OSError, ValueError):  # some systems state no true hard limit
+            with contextlib.suppress(OSError, ValueError):  # some systems report a wrong hard limit
                 resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def give_large_blocks_back() -> None:
-    """Have glibc return large blocks to the system when they are freed. For programs of our own alone.
+    """Make glibc return large blocks to the system when they are freed. Only for Signoff's own programs.
 
-    Once it has freed a block of some megabytes, glibc takes later ones of up to that size from its heap, where free
-    memory between blocks in use stays with the process: values of 15 MiB took 14 to 30 MiB more. Settings of the
-    environment come first. Other C libraries have no such call.
+    After it frees a block of some megabytes, glibc allocates later blocks of up to that size in its heap, where free
+    memory between used blocks stays with the process: values of 15 MiB took 14 to 30 MiB more. Environment variables
+    take precedence. Other C libraries have no such call.
     """
     if sys.platform == "linux" and not any(name in os.environ for name in _MALLOC_VARIABLES):
         with contextlib.suppress(OSError, AttributeError):
@@ -61,7 +61,7 @@ def give_large_blocks_back() -> None:
 
 
 def connection_limit() -> int | None:
-    """Return how many connections of clients a server may hold; None if there is no limit."""
+    """Return how many client connections a server may hold; None if there is no limit."""
     limit = handle_limit()
     return None if limit is None else max(limit - RESERVED, limit // 2)
 
@@ -92,7 +92,7 @@ def check_threads(location: str) -> None:
         threading.Thread(target=_nothing, name="signoff readiness", daemon=True).start()
     except RuntimeError as error:
         raise StoreUnavailable(
-            location, f"this process has no thread left ({error}): raise the limit of processes, or stop some"
+            location, f"this process has no thread left ({error}): raise the process limit, or stop processes"
         ) from None
 
 
