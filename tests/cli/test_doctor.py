@@ -63,18 +63,18 @@ def test_notifications_that_nobody_sends_fail_or_were_given_up(
     sql(address, "UPDATE signoff.deliveries SET due_at = 1 WHERE channel = 'chat'")
     found = examine(here, "--store", address, cwd=tmp_path)
     [late, failing, dead] = found["deliveries"]
-    assert (late[0], "channel chat has at least 1 deliveries that nobody sends" in late[1]) == (
+    assert (late[0], "channel chat has at least 1 overdue deliveries" in late[1]) == (
         "failure",
         True,
     )
     assert (
         failing[0],
-        "channel mail tries 1 deliveries again, the newest after: HTTP 500" in failing[1],
+        "channel mail retries 1 deliveries, the newest after: HTTP 500" in failing[1],
     ) == (
         "warning",
         True,
     )
-    assert (dead[0], "channel mail has given up at least 1 deliveries" in dead[1]) == ("warning", True)
+    assert (dead[0], "channel mail has at least 1 failed deliveries" in dead[1]) == ("warning", True)
 
 
 def test_a_database_that_is_well_and_at_work_has_no_findings_but_good_ones(
@@ -97,7 +97,7 @@ def test_ready_runs_that_no_live_worker_of_their_group_takes(
     on_store(address, wait)
     ended = here("doctor", "--store", address, cwd=tmp_path)
     assert ended.code == 1
-    assert "group default has 1 ready runs and no live worker polls it" in ended.out
+    assert "group default has 1 ready runs but no live worker" in ended.out
     assert ended.err.endswith("findings are failures\n")
     on_store(address, lambda store: store.enlist(worker("v")))
     assert levels(examine(here, "--store", address, cwd=tmp_path), "ready runs") == ["ok"]
@@ -143,7 +143,7 @@ def test_workers_that_went_silent(here: Here, tmp_path: Path, address: str) -> N
     sql(address, "UPDATE signoff.workers SET seen_at = seen_at - 50")
     [(level, message)] = examine(here, "--store", address, cwd=tmp_path)["workers"]
     assert level == "warning"
-    assert "worker lost of group default was last heard of 5" in message
+    assert "worker lost of group default had its last heartbeat 5" in message
 
 
 def test_what_is_overdue_is_told_and_not_done(here: Here, tmp_path: Path, address: str) -> None:
@@ -271,7 +271,7 @@ def test_a_check_that_is_skipped_is_told_and_fails_nothing(
 ) -> None:
     monkeypatch.setattr(psutil, "disk_partitions", lambda all: [])
     ended = here("doctor", "--json", cwd=file.parent)
-    assert findings(ended)["file system"] == [("skipped", "its file system is not known here")]
+    assert findings(ended)["file system"] == [("skipped", "this system does not report its file system")]
     assert (ended.code, ended.json["failures"], ended.json["skipped"]) == (0, 0, 2)
     assert "skipped  file system " in here("doctor", cwd=file.parent).out
 
@@ -320,7 +320,7 @@ def test_runs_that_wait_for_an_operator(here: Here, tmp_path: Path, address: str
     assert levels(examine(here, "--store", address, cwd=tmp_path), "suspended runs") == ["ok"]
     on_store(address, suspend)
     lost, asked = examine(here, "--store", address, cwd=tmp_path)["suspended runs"]
-    assert (lost[0], "worker after the other was lost with them (lost)" in lost[1]) == ("failure", True)
+    assert (lost[0], "workers in turn were lost with them (lost)" in lost[1]) == ("failure", True)
     assert (asked[0], "suspended by operators (asked)" in asked[1]) == ("warning", True)
     listed = here("runs", "--suspended", "--store", address, "--json", cwd=tmp_path).json["items"]
     assert {run["id"] for run in listed} == {"asked", "lost"}
@@ -331,5 +331,5 @@ def test_steps_that_wait_for_a_thread(here: Here, tmp_path: Path, address: str) 
     on_store(address, lambda store: store.enlist(full))
     [(level, message)] = examine(here, "--store", address, cwd=tmp_path)["threads"]
     assert level == "warning"
-    assert "all 2 threads of worker full of group default are taken and 7 plain steps wait" in message
+    assert "all 2 threads of worker full of group default are busy and 7 plain-function steps wait" in message
     assert "2/2 (7 wait)" in here("workers", "--store", address, cwd=tmp_path).out

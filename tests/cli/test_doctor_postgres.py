@@ -84,7 +84,7 @@ def test_connections_that_are_nearly_used_up(here: Here, tmp_path: Path) -> None
             stack.enter_context(psycopg.connect(server.url()))
         found = examine(here, "--store", server.url(), cwd=tmp_path)
         assert found["connections"][0][0] == "warning"
-        assert found["connections"][0][1].startswith("8 of 10 connections are taken")
+        assert found["connections"][0][1].startswith("8 of 10 connections are in use")
         assert levels(found, "dead rows") == ["warning", "ok"]
 
 
@@ -146,7 +146,7 @@ def test_a_server_is_examined_with_what_is_seen_through_it(here: Here, tmp_path:
             assert levels(found, check) == ["ok"], found[check]
         assert levels(found, "ready runs") == ["failure"]
         narrow = examine(here, "--url", url, cwd=tmp_path, SIGNOFF_WORKER_KEY=keys["gpu"]["key"])
-        assert narrow["schedules"] == [("skipped", "this worker key does not open it")]
+        assert narrow["schedules"] == [("skipped", "this worker key gives no access to it")]
         wrong = examine(here, "--url", url, "--key", "sgw_wrong", cwd=tmp_path)
         assert levels(wrong, "worker key") == ["failure"]
         assert "this worker key is unknown" in wrong["worker key"][0][1]
@@ -177,4 +177,4 @@ def test_something_else_that_answers_is_no_server(here: Here, tmp_path: Path) ->
         other.shutdown()
         thread.join()
     assert found.keys() == {"server"}
-    assert "is no signoff server" in found["server"][0][1]
+    assert "is not a signoff server" in found["server"][0][1]

@@ -153,7 +153,7 @@ def test_a_server_hides_what_it_is_told_to(here: Here, shop: Path, command: list
 def test_a_path_of_what_is_hidden_that_is_none_is_refused_by_name(here: Here, shop: Path) -> None:
     ended = signoff("server", "--redact", "card[", cwd=shop)
     assert ended.code == 2
-    assert "'card[' is no path" in " ".join(ended.err.split())
+    assert "'card[' is not a valid path" in " ".join(ended.err.split())
 
 
 def test_who_edits_on_a_terminal_what_is_shown_without_something_leaves_that_as_it_is(

@@ -15,7 +15,7 @@ from signoff.stores.contract.store import Store
 from signoff.stores.wrappers.view import unwrapped
 
 COMPARED: Final = 1000
-"""How many checkpoints of an anchor are compared, the newest; ``signoff audit verify`` compares all."""
+"""How many of an anchor's newest checkpoints are compared. ``signoff audit verify`` compares all."""
 
 LATE_SECONDS: Final = 5 * EVERY_SECONDS
 NAMED: Final = 3
@@ -23,17 +23,17 @@ NAMED: Final = 3
 
 @dataclass(slots=True)
 class Trail:
-    """What was seen of one anchor.
+    """The comparison of the audit trails with one anchor.
 
     Attributes:
         anchor: The anchor.
         error: Why it could not be read.
-        can_be_read: Whether it can be read from here at all.
-        problems: Where a trail is not what the anchor has.
-        late: Namespaces whose events wait for longer than they should.
+        can_be_read: Whether this kind of anchor can be read.
+        problems: Differences between trails and anchor.
+        late: Namespaces with events that should have been anchored already.
         unreadable: How many of its lines are not checkpoints.
         is_all: Whether all of its checkpoints were compared.
-        namespaces: How many have checkpoints.
+        namespaces: How many namespaces have checkpoints.
     """
 
     anchor: str
@@ -47,7 +47,7 @@ class Trail:
 
 
 async def look(store: Store, anchors: Anchors) -> list[Trail]:
-    """Look at the trails of all namespaces of an open store."""
+    """Compare the trails of all namespaces of an open store with the anchors."""
     try:
         return [await _look(unwrapped(store), anchors.origin, anchor) for anchor in anchors.anchors]
     finally:
@@ -110,8 +110,8 @@ def trails(looked_at: Sequence[Trail]) -> Iterable[Verdict]:
     """Judge all anchors."""
     if not looked_at:
         yield skipped(
-            f"nothing anchors the audit trail outside the database ({ANCHORS}), so whether it was cut off or rewritten "
-            "cannot be known"
+            f"the audit trail has no anchor outside the database ({ANCHORS}), so truncation and tampering cannot be "
+            "detected"
         )
     for found in looked_at:
         yield from _judge(found)
@@ -120,22 +120,22 @@ def trails(looked_at: Sequence[Trail]) -> Iterable[Verdict]:
 def _judge(found: Trail) -> Iterable[Verdict]:
     for problem in found.problems[:NAMED]:
         yield failure(
-            f"{problem}: it was cut off or rewritten, or an older copy of the database was restored; see signoff audit "
-            "verify, and after a restored backup signoff audit restart"
+            f"{problem}: the trail was truncated or rewritten, or an older copy of the database was restored; see "
+            "signoff audit verify, and after a restored backup signoff audit restart"
         )
     if found.error is not None:
         yield failure(found.error)
     if found.late:
         yield warning(
-            f"{found.anchor} does not have the events of {', '.join(found.late[:NAMED])} of over {LATE_SECONDS / 60:g} "
-            f"minutes ago: is a server or a worker up that has {ANCHORS}? Its log says why"
+            f"{found.anchor} lacks events of {', '.join(found.late[:NAMED])} from over {LATE_SECONDS / 60:g} minutes "
+            f"ago: is a server or a worker with {ANCHORS} running? Its log says why"
         )
     if found.unreadable:
         yield warning(f"{found.unreadable} lines of {found.anchor} are not checkpoints: were they changed?")
     if found.problems or found.error is not None or found.late:
         return
     if not found.can_be_read:
-        yield skipped(f"{found.anchor} cannot be read back: compare with what its receiver keeps")
+        yield skipped(f"{found.anchor} cannot be read back: compare with the checkpoints at its receiver")
     else:
         newest = (
             ""

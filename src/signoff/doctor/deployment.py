@@ -1,4 +1,4 @@
-"""The whole examination: of a database with the work in it, or of a server and what is seen through it."""
+"""The whole examination: of a database and the work in it, or of a server and the work seen through it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ PATIENCE_SECONDS: Final = 5.0
 WORK_SECONDS: Final = 30.0  # for the work of all namespaces together
 
 _SCHEMA = {
-    "current": (ok, "it is this Signoff's: {found}"),
+    "current": (ok, "version {found}, as this Signoff needs it"),
     "pending": (
         failure,
-        "it is {found}, this Signoff needs {known}: run signoff migrate; the work is not checked",
+        "version {found}, but this Signoff needs {known}: run signoff migrate; the work is not checked",
     ),
     "newer": (
         failure,
-        "it is {found}, this Signoff knows up to {known}: upgrade signoff; the work is not checked",
+        "version {found}, but this Signoff knows only up to {known}: upgrade signoff; the work is not checked",
     ),
 }
 
@@ -48,8 +48,8 @@ def of_store(store: Store, known: Known | None = None) -> Iterator[Finding]:
         known: The workflows of an app, in the store's namespace.
 
     Raises:
-        TookTooLong: A check did not end, which the last finding says. Its thread may keep this process from ending.
-        InvalidValue: The store has no database here.
+        TookTooLong: A check did not end; the last finding says so. Its thread may keep this process from ending.
+        InvalidValue: The store's database is not accessible from here.
     """
     store = unwrapped(store)
     if isinstance(store, SqliteStore):
@@ -60,11 +60,11 @@ def of_store(store: Store, known: Known | None = None) -> Iterator[Finding]:
 def _of_file(store: SqliteStore, known: Known | None) -> Iterator[Finding]:
     if not store.path.exists():
         yield Finding(
-            "database", Level.FAILURE, f"there is no {store.path}; check --store, or run signoff migrate"
+            "database", Level.FAILURE, f"{store.path} does not exist; check --store, or run signoff migrate"
         )
         return
     schema = yield from _schema(store)
-    if schema is None:  # another program's file, or none at all
+    if schema is None:  # another program's file, or not a database
         return
     yield from examine(sqlite.File(store.path), sqlite.FILE_CHECKS)
     if schema.state != "current":
@@ -115,7 +115,7 @@ def _of_postgres(store: Store, conninfo: str, known: Known | None) -> Iterator[F
 
 
 def _schema(store: Store) -> Generator[Finding, None, Schema | None]:
-    """Say how the schema stands. Returns it, None if that cannot be said."""
+    """Report on the schema. Returns it, or None if it cannot be read."""
     schema = yield from attempt("schema", lambda: schema_of(store))
     if schema is None:
         return None
@@ -126,7 +126,7 @@ def _schema(store: Store) -> Generator[Finding, None, Schema | None]:
 
 
 def _work_in(store: Store, namespaces: Callable[[], Sequence[str]], known: Known | None) -> Iterator[Finding]:
-    """Examine the work in the store's namespace, and in those where there is some."""
+    """Examine the work in the store's namespace, and in all namespaces with work."""
 
     async def look_everywhere() -> list[Work]:
         names = dict.fromkeys((store.namespace, *namespaces()))
@@ -144,35 +144,35 @@ def _work_in(store: Store, namespaces: Callable[[], Sequence[str]], known: Known
             await store.close()
 
     trails: list[audit_trail.Trail] = []
-    yield from _looked_at(look_everywhere)
+    yield from _examine_work(look_everywhere)
     yield from examine(trails, audit_trail.CHECKS)
 
 
-def _looked_at(look: Callable[[], Coroutine[None, None, list[Work]]]) -> Iterator[Finding]:
+def _examine_work(look: Callable[[], Coroutine[None, None, list[Work]]]) -> Iterator[Finding]:
     found = yield from attempt("work", lambda: asyncio.run(look()), WORK_SECONDS)
     for each in found or ():
         yield from examine(each, WORK_CHECKS)
 
 
 def server_of(store: Store) -> str | None:
-    """Return the URL of the server that keeps a store, None if none does."""
+    """Return the URL of the server of a remote store, None for other stores."""
     from signoff.stores.remote.store import RemoteStore
 
     return store.location if isinstance(store, RemoteStore) else None
 
 
 def of_server(url: str, key: str | None, namespace: str, known: Known | None = None) -> Iterator[Finding]:
-    """Examine a ``signoff server``, and the work that is seen through it.
+    """Examine a ``signoff server``, and the work that is visible through it.
 
     Args:
         url: The server.
         key: A worker key, if there is one.
-        namespace: The tenant whose work is looked at.
+        namespace: The tenant whose work is examined.
         known: The workflows of an app.
 
     Raises:
-        TookTooLong: As ``of_store``.
-        InvalidValue: It is no such URL.
+        TookTooLong: As for ``of_store``.
+        InvalidValue: The URL is not valid.
     """
     base = server_url(url)
     return _of_server(base, url, key, namespace, known)
@@ -195,7 +195,7 @@ def _of_server(
 def _work_through(
     url: str, key: str | None, namespace: str, known: Known | None, *, is_open: bool
 ) -> Iterator[Finding]:
-    """Examine the work as a remote worker sees it or, without a key, as anybody does."""
+    """Examine the work as a remote worker sees it or, without a key, as any client does."""
 
     async def as_a_worker() -> list[Work]:
         from signoff.stores.remote.store import RemoteStore
@@ -207,8 +207,8 @@ def _work_through(
         finally:
             await store.close()
 
-    async def as_anybody() -> list[Work]:
+    async def as_a_client() -> list[Work]:
         async with AsyncClient(url) as client:
             return [await work.look(client.backend, Work(namespace, time.time(), known))]
 
-    yield from _looked_at(as_a_worker if is_open else as_anybody)
+    yield from _examine_work(as_a_worker if is_open else as_a_client)

@@ -1,4 +1,4 @@
-"""What checks find, and how they are run: one after the other, each for a bounded time."""
+"""Findings of checks, and how checks are run: one after the other, each with a timeout."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 CHECK_SECONDS: Final = 10.0
-"""How long one check may take. A server that stands still answers nothing, not even an error."""
+"""Timeout of one check. A server that hangs does not even return an error."""
 
 
 class Level(StrEnum):
-    """How bad a finding is. Only a failure fails the examination."""
+    """Severity of a finding. Only a failure fails the examination."""
 
     OK = "ok"
-    SKIPPED = "skipped"  # nothing could be looked at
+    SKIPPED = "skipped"  # it could not be checked
     WARNING = "warning"
     FAILURE = "failure"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check says: how it is, in one line, and what to do if it is not well."""
+    """The result of a check: its severity, and one line with the facts and the remedy."""
 
     level: Level
     message: str
@@ -35,7 +35,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The verdict of a named check."""
+    """A verdict with the name of its check."""
 
     check: str
     level: Level
@@ -46,7 +46,7 @@ Check = Callable[[T], Iterable[Verdict]]
 
 
 class TookTooLong(Exception):
-    """A check did not end in time. Its thread goes on, and what it works on cannot be used any more."""
+    """A check did not end in time. Its thread still runs, so its connection cannot be used any more."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"no answer within {seconds:g} s; nothing more is checked")
@@ -72,7 +72,7 @@ def examine(subject: T, checks: Mapping[str, Check[T]]) -> Iterator[Finding]:
     """Run a table of checks. One that raises is a failure.
 
     Raises:
-        TookTooLong: After the finding that says so: what was examined cannot be used any more.
+        TookTooLong: A check timed out, after the finding about it. The subject cannot be used any more.
     """
     for name, check in checks.items():
         verdicts = yield from attempt(name, lambda check=check: list(check(subject)))
@@ -83,26 +83,26 @@ def examine(subject: T, checks: Mapping[str, Check[T]]) -> Iterator[Finding]:
 def attempt(
     check: str, work: Callable[[], R], seconds: float = CHECK_SECONDS
 ) -> Generator[Finding, None, R | None]:
-    """Return what ``work`` returns; what it raises is a failure, and None.
+    """Return the result of ``work``. An exception yields a failure, and the result is None.
 
     Raises:
-        TookTooLong: As ``examine``.
+        TookTooLong: As for ``examine``.
     """
     try:
         return within(work, seconds)
     except Exception as error:
-        yield Finding(check, Level.FAILURE, said(error))
+        yield Finding(check, Level.FAILURE, one_line(error))
         if isinstance(error, TookTooLong):
             raise
         return None
 
 
 def within(work: Callable[[], R], seconds: float = CHECK_SECONDS) -> R:
-    """Return what ``work`` returns, on a thread that is left alone after so long.
+    """Call ``work`` on a thread, which is abandoned after a timeout.
 
     Raises:
-        TookTooLong: It has not ended.
-        Exception: What it raises.
+        TookTooLong: It has not ended in time.
+        Exception: It raised this.
     """
     results: list[R] = []
     errors: list[BaseException] = []
@@ -123,26 +123,26 @@ def within(work: Callable[[], R], seconds: float = CHECK_SECONDS) -> R:
     return results[0]
 
 
-def said(error: BaseException) -> str:
-    """Spell an error in one line."""
+def one_line(error: BaseException) -> str:
+    """Return an error's message in one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def printable(text: str) -> str:
-    """Return a text of a server in one line, without anything that a terminal would obey."""
+    """Return a server's text in one line, without control characters."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def latency(seconds: Sequence[float], what: str, slow_seconds: float, hint: str) -> Verdict:
-    """Judge how long something takes that is done all the time."""
+    """Judge the duration of a frequent operation."""
     median = statistics.median(seconds)
     text = f"{what} takes {median * 1000:.1f} ms (median of {len(seconds)})"
     return warning(f"{text}; {hint}") if median > slow_seconds else ok(text)
 
 
 def clock(difference: float, inexact: float, whose: str) -> Verdict:
-    """Judge by how much a clock differs from this machine's."""
+    """Judge the difference between a clock and this machine's."""
     text = f"{whose} clock is {abs(difference):.1f} s {'ahead of' if difference > 0 else 'behind'} this machine's"
     if abs(difference) - inexact > 2.0:
-        return warning(f"{text}; set both by NTP: {whose} decides when things are due, logs show this one")
+        return warning(f"{text}; set both by NTP: {whose} clock decides what is due, this one is in the logs")
     return ok(f"{whose} clock agrees with this machine's")

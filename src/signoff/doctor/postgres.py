@@ -25,7 +25,7 @@ DEAD_ROWS: Final = 100_000
 
 @dataclass(frozen=True)
 class Server:
-    """An open connection, and where it is listened for notifications."""
+    """An open connection, and the address at which a worker listens for notifications."""
 
     db: Connection
     location: str
@@ -44,20 +44,20 @@ def version(server: Server) -> Iterable[Verdict]:
 def read_only(server: Server) -> Iterable[Verdict]:
     if inspection.is_standby(server.db):
         yield failure(
-            "this server is a standby and takes no writes; connect to the primary, or give several hosts and "
+            "this server is a standby and accepts no writes; connect to the primary, or give several hosts and "
             "?target_session_attrs=read-write"
         )
     elif inspection.settings(server.db)["default_transaction_read_only"] == "on":
         yield failure("default_transaction_read_only is on for this role or database; turn it off")
     else:
-        yield ok("it takes writes")
+        yield ok("it accepts writes")
 
 
 def durability(server: Server) -> Iterable[Verdict]:
     settings = inspection.settings(server.db)
     risks = {
         "fsync": "a crash of the machine can destroy the whole database",
-        "synchronous_commit": "a crash of the server loses what was acknowledged last",
+        "synchronous_commit": "a crash of the server loses the last acknowledged commits",
         "full_page_writes": "a power cut can leave torn pages, unless the file system prevents them",
     }
     off = [name for name in risks if settings[name] == "off"]
@@ -86,20 +86,22 @@ def connections(server: Server) -> Iterable[Verdict]:
     reserved = ("superuser_reserved_connections", "reserved_connections")
     limit = int(settings["max_connections"]) - sum(int(settings.get(name, 0)) for name in reserved)
     used = inspection.connections(server.db)
-    text = f"{used} of {limit} connections are taken; each server or worker takes up to 5"
+    text = f"{used} of {limit} connections are in use; each server or worker needs up to 5"
     crowded = used >= limit * CROWDED
     yield warning(f"{text}: raise max_connections, or use a pooler") if crowded else ok(text)
 
 
 def notifications(server: Server) -> Iterable[Verdict]:
     if server.listen_conninfo is None:
-        yield ok("nobody listens here (listen_address is empty): commits of others are found within a second")
+        yield ok(
+            "LISTEN is disabled (listen_address is empty): changes are noticed within a second, by polling"
+        )
     elif inspection.hears_notifications(server.db, server.listen_conninfo, HEARD_WITHIN_SECONDS):
         yield ok("NOTIFY arrives")
     else:
         yield warning(
             f"a NOTIFY did not arrive within {HEARD_WITHIN_SECONDS:g} s, so answers are noticed up to a second late: "
-            f"is there a pooler in transaction mode? Give PostgresStore a listen_address (docs/postgres.md, PgBouncer)"
+            f"is there a pooler in transaction mode? Set listen_address of PostgresStore (docs/postgres.md, PgBouncer)"
         )
 
 
@@ -110,8 +112,8 @@ def vacuum(server: Server) -> Iterable[Verdict]:
     littered = [table for table in found if table.dead > max(DEAD_ROWS, table.live)]
     for table in littered:
         yield warning(
-            f"signoff.{table.name} has about {table.dead:,} dead rows beside {table.live:,}: autovacuum does not keep "
-            f"up; make it more eager, and look for transactions that stay open"
+            f"signoff.{table.name} has about {table.dead:,} dead and {table.live:,} live rows: autovacuum does not "
+            f"keep up; make it more aggressive, and look for transactions that stay open"
         )
     if not littered:
         yield ok(f"no table has more than {DEAD_ROWS:,} dead rows, or more dead than live ones")
@@ -124,7 +126,7 @@ def indexes(server: Server) -> Iterable[Verdict]:
     for name in found.invalid:
         yield failure(f"index signoff.{name} is not valid: REINDEX INDEX CONCURRENTLY signoff.{name}")
     if not found.missing and not found.invalid:
-        yield ok("all are there and valid")
+        yield ok("all exist and are valid")
 
 
 SERVER_CHECKS: Mapping[str, Check[Server]] = {

@@ -1,4 +1,4 @@
-"""Checks of a ``signoff server``, seen from a machine that works through it."""
+"""Checks of a ``signoff server``, from the machine of a remote worker."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from signoff.doctor.findings import (
     failure,
     latency,
     ok,
+    one_line,
     printable,
-    said,
     skipped,
     warning,
 )
@@ -31,18 +31,18 @@ ANSWERS: Final = 7
 SLOW_SECONDS: Final = 0.2
 FORBIDDEN: Final = 403
 MOST_ITEMS: Final = 100
-"""Items of periodic jobs that are named."""
+"""How many failing items of periodic jobs are listed."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server, and how it is talked to.
+    """A server, and the credentials for it.
 
     Attributes:
         http: Sends requests to it.
-        url: Its address, for people.
+        url: Its address, for messages.
         key: The worker key.
-        namespace: The tenant whose work is looked at.
+        namespace: The tenant whose work is examined.
         api_key: The key of an operator or an admin, for the routes under ``/v1``.
     """
 
@@ -53,13 +53,13 @@ class Server:
     api_key: str | None = None
 
     def greet(self) -> httpx.Response:
-        """Ask whether a remote store may work here."""
+        """Send the request with which a remote store connects."""
         headers = {} if self.key is None else {"authorization": f"Bearer {self.key}"}
         return self.http.get(PATH, params={"namespace": self.namespace}, headers=headers)
 
     @property
     def is_open(self) -> bool:
-        """Whether the key opens the namespace."""
+        """Whether the key gives access to the namespace."""
         return self.greet().is_success
 
 
@@ -67,18 +67,18 @@ def health(server: Server) -> Iterable[Verdict]:
     try:
         response = server.http.get("/health")
     except httpx.TransportError as error:
-        yield failure(f"nobody answers at {server.url} ({said(error)}); is it up, and is the URL right?")
-        return
-    told = _object(response)
-    if not response.is_success or told.get("status") != "ok":
         yield failure(
-            f"what answers at {server.url} is no signoff server: {_detail(response)}; check the URL"
+            f"no answer from {server.url} ({one_line(error)}); is it running, and is the URL right?"
         )
         return
-    version = told.get("version", "an older one")
+    facts = _object(response)
+    if not response.is_success or facts.get("status") != "ok":
+        yield failure(f"{server.url} is not a signoff server: {_detail(response)}; check the URL")
+        return
+    version = facts.get("version", "unknown")
     if version != __version__:
         yield warning(
-            f"its version is {version}, this is {__version__}; a server and its workers should agree"
+            f"its version is {version}, but this is {__version__}; a server and its workers should match"
         )
     else:
         yield ok(f"signoff {version} answers at {server.url}")
@@ -95,7 +95,7 @@ def ready(server: Server) -> Iterable[Verdict]:
 def set_aside(server: Server) -> Iterable[Verdict]:
     response = server.http.get("/metrics")
     if not response.is_success:
-        yield skipped(f"its metrics are not to be had: {_detail(response)}")
+        yield skipped(f"its metrics are not available: {_detail(response)}")
         return
     for job, seconds in _RUNNING.findall(response.text):
         if float(seconds) > LATE_SECONDS:
@@ -105,20 +105,20 @@ def set_aside(server: Server) -> Iterable[Verdict]:
     counts = {job: float(count) for job, count in _SET_ASIDE.findall(response.text)}
     failing = [f"{count:.0f} of job {job!r}" for job, count in counts.items() if count]
     if not failing:
-        yield ok("no item of a periodic job fails in this server; workers count their own in their metrics")
+        yield ok("no item of a periodic job fails in this server; workers have their own in their metrics")
         return
-    yield warning(f"items of periodic jobs fail and are tried again: {', '.join(failing)}")
+    yield warning(f"items of periodic jobs fail and are retried: {', '.join(failing)}")
     yield from _failing_items(server)
 
 
 def _failing_items(server: Server) -> Iterable[Verdict]:
-    """Name the items that the API key opens; all others are in the server's log."""
+    """List the failing items that the API key gives access to. The server's log has all."""
     headers = {} if server.api_key is None else {"authorization": f"Bearer {server.api_key}"}
     response = server.http.get("/v1/set-aside", params={"limit": MOST_ITEMS}, headers=headers)
     if not response.is_success:
         yield skipped(
-            f"the items are not named here ({_detail(response)}): set SIGNOFF_KEY to an operator's API key, or look "
-            "into the server's log"
+            f"the items cannot be listed ({_detail(response)}): set SIGNOFF_KEY to an operator's API key, or see the "
+            "server's log"
         )
         return
     page = _object(response)
@@ -130,9 +130,9 @@ def _failing_items(server: Server) -> Iterable[Verdict]:
             f"next try in {wait:.0f} s: {printable(item['error'])}"
         )
     if page.get("next") is not None:
-        yield warning(f"there are more than these {MOST_ITEMS}: GET /v1/set-aside lists all")
+        yield warning(f"there are more than {MOST_ITEMS}: GET /v1/set-aside lists all")
     elif not items:
-        yield skipped("none of them is of this namespace; the server's log names them")
+        yield skipped("all of them are in other namespaces; see the server's log")
 
 
 def answers(server: Server) -> Iterable[Verdict]:
@@ -141,29 +141,31 @@ def answers(server: Server) -> Iterable[Verdict]:
         began_at = time.perf_counter()
         server.http.get("/health")
         taken.append(time.perf_counter() - began_at)
-    yield latency(taken, "an answer", SLOW_SECONDS, "each turn of a run waits for one: look at the way there")
+    yield latency(
+        taken, "a response", SLOW_SECONDS, "each turn of a run waits for one: check the network path"
+    )
 
 
 def key(server: Server) -> Iterable[Verdict]:
     response = server.greet()
     if response.is_success:
-        yield ok(f"the worker key is good for {server.namespace!r}")
+        yield ok(f"the worker key is valid for {server.namespace!r}")
     elif server.key is None and response.status_code == FORBIDDEN:
         yield skipped("no worker key is given (--key, SIGNOFF_WORKER_KEY)")
     else:
-        yield failure(f"it does not let workers in: {_detail(response)}")
+        yield failure(f"it refuses the worker: {_detail(response)}")
 
 
 def clocks(server: Server) -> Iterable[Verdict]:
     sent_at = time.time()
     response = server.greet()
     received_at = time.time()
-    told = _object(response).get("now")
+    now = _object(response).get("now")
     inexact = (received_at - sent_at) / 2
-    if not isinstance(told, float):
-        told = parsedate_to_datetime(response.headers["date"]).timestamp() + 0.5  # in whole seconds
+    if not isinstance(now, float):
+        now = parsedate_to_datetime(response.headers["date"]).timestamp() + 0.5  # in whole seconds
         inexact += 0.5
-    yield clock(told - (sent_at + received_at) / 2, inexact, whose="the server's")
+    yield clock(now - (sent_at + received_at) / 2, inexact, whose="the server's")
 
 
 _RUNNING: Final = re.compile(r'^signoff_periodic_job_running_seconds\{job="([^"]*)"\} (\S+)$', re.MULTILINE)
@@ -181,10 +183,10 @@ CHECKS: Mapping[str, Check[Server]] = {
 
 def _object(response: httpx.Response) -> dict[str, Any]:
     try:
-        told: Any = response.json()
+        body: Any = response.json()
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+    return body if isinstance(body, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
 def _detail(response: httpx.Response) -> str:

@@ -1,4 +1,4 @@
-"""Checks of an SQLite file and of the disk that it is on."""
+"""Checks of an SQLite file and its disk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LITTLE_BYTES: Final = 1 << 30
 TOO_LITTLE_BYTES: Final = 100 << 20
 MUCH_FREE_BYTES: Final = 256 << 20
 
-# Write-ahead logs need memory that all processes of one machine share.
+# A write-ahead log needs shared memory, which network file systems do not have.
 NETWORK = frozenset(
     {
         "nfs",
@@ -48,7 +48,7 @@ NETWORK = frozenset(
 
 @dataclass(frozen=True)
 class File:
-    """The file, which is there."""
+    """An existing database file."""
 
     path: Path
 
@@ -59,18 +59,15 @@ def journal(file: File) -> Iterable[Verdict]:
     if mode == "wal":
         yield ok("it has a write-ahead log")
     else:
-        yield warning(
-            f"journal_mode is {mode}, not wal: a server or worker sets it when it starts; start one"
-        )
+        yield warning(f"journal_mode is {mode}, not wal: start a server or a worker, which sets it")
     length = inspection.log_bytes(file.path)
     if length > WARN_BYTES:
         readers = inspection.readers(file.path)
         names = ", ".join(f"{name} ({pid})" for pid, name in readers) or "none just now"
         yield warning(
             f"the write-ahead log has grown to {length >> 20:,} MiB, the database has "
-            f"{os.path.getsize(file.path) >> 20:,} MiB: some program reads from it without a pause or in one long "
-            f"transaction, so that it cannot be emptied. Processes that read: {names}. Have their transactions end, or "
-            "end them"
+            f"{os.path.getsize(file.path) >> 20:,} MiB: a program reads without a pause or in one long transaction, so "
+            f"that it cannot be emptied. Processes that read: {names}. End their transactions, or the processes"
         )
 
 
@@ -81,9 +78,11 @@ def space(file: File) -> Iterable[Verdict]:
     if found.free < MUCH_FREE_BYTES or found.free * 2 < found.total:
         yield ok(text)
     elif found.can_be_given_back:
-        yield warning(f"{text}: signoff compact gives them back, beside work")
+        yield warning(f"{text}: signoff compact returns them to the system, while work continues")
     else:
-        yield warning(f"{text}: stop all that use it and run signoff compact --rebuild to give them back")
+        yield warning(
+            f"{text}: stop all processes that use it and run signoff compact --rebuild to return them"
+        )
 
 
 def disk(file: File) -> Iterable[Verdict]:
@@ -105,12 +104,12 @@ def file_system(file: File) -> Iterable[Verdict]:
             f"use Postgres"
         )
     else:
-        yield ok(f"it is on {kind}") if kind else skipped("its file system is not known here")
+        yield ok(f"it is on {kind}") if kind else skipped("this system does not report its file system")
 
 
 def permissions(file: File) -> Iterable[Verdict]:
     if os.name != "posix":
-        yield skipped("who may read it is not known here")
+        yield skipped("file permissions are not checked on this system")
         return
     mode = stat.S_IMODE(os.stat(file.path).st_mode)
     readers = " and ".join(
@@ -120,8 +119,8 @@ def permissions(file: File) -> Iterable[Verdict]:
     )
     if readers:
         yield warning(
-            f"{readers} may open the file (mode {mode:04o}): unless that is wanted, stop all that has it open, and "
-            f"`chmod 600` it and the -wal and -shm beside it"
+            f"{readers} may open the file (mode {mode:04o}): unless that is intended, stop all processes that use it, "
+            f"and `chmod 600` it and its -wal and -shm files"
         )
     else:
         yield ok("only its owner may open it")
@@ -132,7 +131,9 @@ def commits(file: File) -> Iterable[Verdict]:
         with closing(connect(file.path, busy_seconds=BUSY_SECONDS)) as db:
             taken = inspection.commit_seconds(db, COMMITS)
     except sqlite3.Error as error:
-        yield failure(f"nothing can be committed: {error}; check permissions, space, and who holds its lock")
+        yield failure(
+            f"nothing can be committed: {error}; check permissions, space, and which process locks it"
+        )
         return
     yield latency(taken, "a commit", SLOW_COMMIT_SECONDS, "each step waits for one: use a faster disk")
 
@@ -143,9 +144,9 @@ def integrity(file: File) -> Iterable[Verdict]:
     if found:
         yield failure(f"the file is damaged: {found}; stop everything and restore a backup")
     elif is_all:
-        yield ok("no damage is found")
+        yield ok("no damage found")
     else:
-        yield ok(f"no damage is found in {LOOK_SECONDS:g} s; for all of it: PRAGMA integrity_check")
+        yield ok(f"no damage found in {LOOK_SECONDS:g} s; for a complete check: PRAGMA integrity_check")
 
 
 def indexes(file: File) -> Iterable[Verdict]:
@@ -154,7 +155,7 @@ def indexes(file: File) -> Iterable[Verdict]:
     for name in missing:
         yield failure(f"index {name} is missing: create it as in schema/sqlite/*.sql")
     if not missing:
-        yield ok("all are there")
+        yield ok("all exist")
 
 
 FILE_CHECKS: Mapping[str, Check[File]] = {

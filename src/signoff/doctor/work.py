@@ -1,4 +1,4 @@
-"""Checks of the work in one namespace: who takes it, what waits in vain, what failed."""
+"""Checks of the work in one namespace: its workers, and runs and deliveries that wait in vain or failed."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from signoff.stores.shared.listed_payloads import may_be_cut
 T = TypeVar("T")
 
 LATE_SECONDS: Final = 10.0
-"""How late something may be done that is due. Servers and workers look every second."""
+"""How late due work may be. Servers and workers look for it every second."""
 SENT_SECONDS: Final = 60.0
-"""How late a delivery may be taken up that is due."""
+"""How late a due delivery may be."""
 SILENT_SECONDS: Final = 3 * ENLIST_SECONDS
-"""After how long without a word a worker counts as silent."""
+"""A worker without a heartbeat for this long counts as silent."""
 LOOKED_AT: Final = 100
-"""How many runs of a kind are looked at, the newest, and schedules, the first: each may bring a mebibyte along."""
+"""How many runs (the newest) and schedules (the first) are read: each may have a mebibyte of payload."""
 NAMED: Final = 3  # ids in a message
 
 
 class Source(Protocol):
-    """What tells of the work in a namespace: an open store, or a client's backend."""
+    """A source of the work in a namespace: an open store, or a client's backend."""
 
     async def list_groups(self) -> Sequence[Group]: ...
     async def list_workers(self) -> Sequence[WorkerInfo]: ...
@@ -54,7 +54,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Work:
-    """What a namespace looked like at one moment. Checks of what a worker key does not open are named in ``closed``."""
+    """A snapshot of a namespace. ``closed`` names the checks for which a worker key gives no access."""
 
     namespace: str
     now: float
@@ -71,17 +71,17 @@ class Work:
 
     @property
     def place(self) -> str:
-        """How messages say which namespace it is."""
+        """The namespace, as messages name it."""
         return "" if self.namespace == "default" else f" of namespace {self.namespace}"
 
     @property
     def live(self) -> Sequence[WorkerInfo]:
-        """Its workers that were heard of lately."""
+        """Its workers with a recent heartbeat."""
         return [worker for worker in self.workers if self.now - (worker.seen_at or 0.0) <= SILENT_SECONDS]
 
 
 async def look(source: Source, work: Work) -> Work:
-    """Fill in what there is to see."""
+    """Fill in the snapshot from a source."""
     closed: set[str] = set()
 
     async def unless_closed(what: str, asking: Awaitable[Sequence[T]]) -> Sequence[T]:
@@ -124,15 +124,15 @@ def workers(work: Work) -> Iterable[Verdict]:
     for worker in silent:
         ago = work.now - (worker.seen_at or 0.0)
         yield warning(
-            f"worker {worker.id} of group {worker.group} was last heard of {ago:.0f} s ago and holds {worker.held} "
-            f"runs: is its process stuck, or its machine gone?"
+            f"worker {worker.id} of group {worker.group} had its last heartbeat {ago:.0f} s ago and holds "
+            f"{worker.held} runs: is its process stuck, or its machine down?"
         )
     if work.live:
         groups = ", ".join(sorted({worker.group for worker in work.live}))
-        yield ok(f"{len(work.live)} at work{work.place}, for {groups}")
+        yield ok(f"{len(work.live)} running{work.place}, for {groups}")
     elif not silent:
         yield warning(
-            f"none is registered{work.place}, so no run goes on; start one: signoff worker MODULE:APP"
+            f"none is registered{work.place}, so runs do not progress; start one: signoff worker MODULE:APP"
         )
 
 
@@ -150,7 +150,7 @@ def claims(work: Work) -> Iterable[Verdict]:
         elif group.name not in served:
             is_well = False
             yield failure(
-                f"group {group.name}{work.place} has {count} and no live worker polls it; start one: "
+                f"group {group.name}{work.place} has {count} but no live worker; start one: "
                 f"signoff worker MODULE:APP --group {group.name}"
             )
     if work.known is not None:
@@ -160,7 +160,7 @@ def claims(work: Work) -> Iterable[Verdict]:
             names = ", ".join(sorted({run.workflow for run in strange})[:NAMED])
             yield warning(
                 f"at least {len(strange)} ready runs of group {work.known.group} are of workflows that this app does "
-                f"not register ({names}): unless workers of other code take them they wait for ever"
+                f"not register ({names}): they wait until a worker that has them starts"
             )
     if is_well:
         yield ok(f"every group with ready runs{work.place} has a worker")
@@ -169,10 +169,10 @@ def claims(work: Work) -> Iterable[Verdict]:
 def failed(work: Work) -> Iterable[Verdict]:
     kept = [run for run in work.failed if run.retryable]
     if not kept:
-        yield ok(f"no run{work.place} waits for its code to be mended")
+        yield ok(f"no run{work.place} waits for a fix of its code")
         return
     yield warning(
-        f"at least {len(kept)} runs{work.place} failed because of their code ({_ids(kept)}): signoff show one, mend "
+        f"at least {len(kept)} runs{work.place} failed because of their code ({_ids(kept)}): see signoff show, fix "
         f"the code, then signoff retry"
     )
 
@@ -182,8 +182,8 @@ def suspended(work: Work) -> Iterable[Verdict]:
     others = [run for run in work.suspended if run not in lost]
     if lost:
         yield failure(
-            f"at least {len(lost)} runs{work.place} were suspended because one worker after the other was lost with "
-            f"them ({_ids(lost)}): signoff show one, mend what blocks or ends its workers, then signoff resume or "
+            f"at least {len(lost)} runs{work.place} were suspended because several workers in turn were lost with them "
+            f"({_ids(lost)}): see signoff show, fix the code that blocks or ends its workers, then signoff resume or "
             f"signoff terminate"
         )
     if others:
@@ -198,9 +198,9 @@ def threads(work: Work) -> Iterable[Verdict]:
     full = [worker for worker in work.live if worker.threads_waiting > 0]
     for worker in full:
         yield warning(
-            f"all {worker.threads} threads of worker {worker.id} of group {worker.group} are taken and "
-            f"{worker.threads_waiting} plain steps wait for one: its log names the longest running; make steps that "
-            f"wait async, or start it with more --threads"
+            f"all {worker.threads} threads of worker {worker.id} of group {worker.group} are busy and "
+            f"{worker.threads_waiting} plain-function steps wait for one: its log names the longest running; make "
+            f"steps that wait async, or start it with more --threads"
         )
     if not full:
         yield ok(f"no step{work.place} waits for a thread")
@@ -210,8 +210,8 @@ def schedules(work: Work) -> Iterable[Verdict]:
     late = [each for each in work.schedules if not each.is_paused and each.next_at < work.now - LATE_SECONDS]
     for schedule in late[:NAMED]:
         yield failure(
-            f"schedule {schedule.id}{work.place} is {work.now - schedule.next_at:.0f} s late: is any server or worker "
-            f"up, and does it know time zone {schedule.timezone}? Their logs say more"
+            f"schedule {schedule.id}{work.place} is {work.now - schedule.next_at:.0f} s late: is a server or worker "
+            f"running, and does it know time zone {schedule.timezone}? See their logs"
         )
     if not late:
         first = f" of the first {len(work.schedules)}" if may_be_cut(work.schedules, LOOKED_AT) else ""
@@ -226,22 +226,22 @@ def deliveries(work: Work) -> Iterable[Verdict]:
     for channel in sorted({each.channel for each in late}):
         count = sum(each.channel == channel for each in late)
         yield failure(
-            f"channel {channel}{work.place} has at least {count} deliveries that nobody sends: start a signoff server "
-            f"with --channels that has it, or look at the logs of those that run"
+            f"channel {channel}{work.place} has at least {count} overdue deliveries: start a signoff server whose "
+            f"--channels include it, or see the logs of the running ones"
         )
     for channel in sorted({each.channel for each in failing} - {each.channel for each in late}):
         errors = [each.error for each in failing if each.channel == channel]
         yield warning(
-            f"channel {channel}{work.place} tries {len(errors)} deliveries again, the newest after: {errors[0]}"
+            f"channel {channel}{work.place} retries {len(errors)} deliveries, the newest after: {errors[0]}"
         )
     for channel in sorted({each.channel for each in work.dead}):
         count = sum(each.channel == channel for each in work.dead)
         yield warning(
-            f"channel {channel}{work.place} has given up at least {count} deliveries: "
+            f"channel {channel}{work.place} has at least {count} failed deliveries: "
             f"signoff deliveries list --state dead, then signoff deliveries redeliver"
         )
     if not (late or failing or work.dead):
-        yield ok(f"none{work.place} is late, fails or was given up")
+        yield ok(f"none{work.place} is late, failing or failed")
 
 
 def _ids(runs: Sequence[Run]) -> str:
@@ -249,10 +249,10 @@ def _ids(runs: Sequence[Run]) -> str:
 
 
 def unless_closed(name: str, check: Check[Work]) -> Check[Work]:
-    """Return a check that says so if the worker key does not open what it looks at."""
+    """Return a check that is skipped if the worker key gives no access."""
 
     def checked(work: Work) -> Iterable[Verdict]:
-        return [skipped("this worker key does not open it")] if name in work.closed else check(work)
+        return [skipped("this worker key gives no access to it")] if name in work.closed else check(work)
 
     return checked
 
@@ -272,12 +272,12 @@ WORK_CHECKS: Mapping[str, Check[Work]] = {
 
 
 def time(late: Sequence[Late]) -> Iterable[Verdict]:
-    """Judge what time should have brought in the whole database."""
+    """Judge overdue timers, deadlines and leases in the whole database."""
     for each in late:
         count = f"{'at least ' if each.count >= LATE_COUNTED else ''}{each.count:,}"
         yield failure(
-            f"{each.what}: {count} overdue, the first by {each.seconds:.0f} s; nobody serves time: start a signoff "
-            f"server or a worker, or look at the logs of those that run"
+            f"{each.what}: {count} overdue, the first by {each.seconds:.0f} s; no process fires them: start a signoff "
+            f"server or a worker, or see the logs of the running ones"
         )
     if not late:
         yield ok(f"nothing is overdue by more than {LATE_SECONDS:g} s")

@@ -1,4 +1,4 @@
-"""What is hidden of payloads where they leave a server. The store, workers and workflows have everything as it is."""
+"""Redaction: hides parts of payloads that leave a server. The store, workers and workflows keep the full payloads."""
 
 from signoff.redaction.hidden_values import PLACEHOLDER
 from signoff.redaction.records import Redaction

@@ -1,4 +1,4 @@
-"""Answers of people who were shown a question without what is hidden of it: a placeholder means what it stands for."""
+"""Answers to redacted questions: replaces placeholders in an answer by the hidden values that they stand for."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from signoff.redaction.records import choices_of
 _MARKER: Final = re.compile(re.escape(PLACEHOLDER[:-1]) + " /")
 
 _CUT: Final = " ... "
-"""What is in a field's name that was shortened."""
+"""The mark in a shortened field name."""
 
 _MISSING: Final = object()
 
-_ALIKE: Final = "rows that look like this one have other hidden values: write the value itself"
+_AMBIGUOUS: Final = "other rows look the same but have other hidden values: write the value itself"
 
 Problems = list[tuple[str, str]]
 """``(field, message)`` each."""
@@ -27,25 +27,25 @@ Problems = list[tuple[str, str]]
 def restored(
     start: Place, asked: dict[str, Any], given: Any, shown: dict[str, Any] | None = None
 ) -> tuple[Any, Problems]:
-    """Put back what placeholders stand for in an answer.
+    """Replace the placeholders in an answer by the values that they stand for.
 
     Args:
-        start: Where the walk through a payload begins.
-        asked: The question, as its JSON has it.
+        start: The root of payloads.
+        asked: The question, as in its JSON.
         given: The answer.
-        shown: The question as it was shown; None: without what the paths hide in what can be edited.
+        shown: The question as it was shown; None: with its editable parts redacted by the paths only.
 
     Returns:
-        The answer as it is meant, and what is wrong: placeholders that stand for nothing where they are.
+        The complete answer, and the problems: placeholders that stand for nothing at their place.
     """
     problems: Problems = []
     if isinstance(given, dict) and asked.get("input_type") == "approval":
-        said = cast("dict[str, Any]", given)
-        if "edited" not in said:
-            return said, problems
+        approval = cast("dict[str, Any]", given)
+        if "edited" not in approval:
+            return approval, problems
         original, seen = _as_shown(start, asked, shown, "proposal")
-        edited = _restored(start, original, seen, said["edited"], (), ("edited",), problems)
-        return {**said, "edited": edited}, problems
+        edited = _restored(start, original, seen, approval["edited"], (), ("edited",), problems)
+        return {**approval, "edited": edited}, problems
     chosen = _chosen(asked, shown, given)
     if chosen is not given:
         return chosen, problems
@@ -56,7 +56,7 @@ def restored(
 def _as_shown(
     start: Place, asked: dict[str, Any], shown: dict[str, Any] | None, name: str
 ) -> tuple[Any, Any]:
-    """Return a part of a question as it is, and as it was shown."""
+    """Return a part of a question, original and as shown."""
     original = asked.get(name)
     if original is None:
         return _MISSING, _MISSING
@@ -64,7 +64,7 @@ def _as_shown(
 
 
 def _chosen(asked: dict[str, Any], shown: dict[str, Any] | None, given: Any) -> Any:
-    """Return what was chosen of options, with the values that their placeholders stand for."""
+    """Return the chosen options with their original values."""
     options = choices_of(asked.get("options"), None if shown is None else shown.get("options"))
     meant = {other: value for value, other in options.items()}
     if isinstance(given, str):
@@ -77,7 +77,7 @@ def _chosen(asked: dict[str, Any], shown: dict[str, Any] | None, given: Any) -> 
 
 
 def hidden_fields(start: Place, asked: dict[str, Any], given: Any) -> list[str]:
-    """Return where an answer has what is hidden, as problems name fields."""
+    """Return the hidden fields of an answer, as problems name them."""
     if isinstance(given, dict) and asked.get("input_type") == "approval":
         edited = cast("dict[str, Any]", given).get("edited")
         return [".".join(("edited", *map(str, where))) for where in _hidden(start, edited, ())]
@@ -85,15 +85,15 @@ def hidden_fields(start: Place, asked: dict[str, Any], given: Any) -> list[str]:
 
 
 def unquoted(refusal: WrongAnswer, hidden: list[str], secrets: Iterable[str] = ()) -> WrongAnswer:
-    """Return a refusal whose messages quote nothing hidden: of the very field, of what is in it, or around it.
+    """Return a refusal without messages about hidden fields, or about fields in or around them.
 
     Args:
         refusal: The refusal.
-        hidden: The fields that are hidden.
-        secrets: What is hidden elsewhere.
+        hidden: The hidden fields.
+        secrets: Texts that are hidden elsewhere.
     """
     texts = Hidden(secrets)
-    said: Problems = []
+    problems: Problems = []
     for field, message in refusal.problems:
         is_about = any(
             not field
@@ -103,8 +103,8 @@ def unquoted(refusal: WrongAnswer, hidden: list[str], secrets: Iterable[str] = (
             or field.startswith(f"{each}.")
             for each in hidden
         )
-        said.append((texts.masked(field), "it does not fit" if is_about else texts.masked(message)))
-    return WrongAnswer(refusal.question_id, said)
+        problems.append((texts.masked(field), "it does not fit" if is_about else texts.masked(message)))
+    return WrongAnswer(refusal.question_id, problems)
 
 
 def _restored(
@@ -131,9 +131,9 @@ def _restored(
         items = cast("list[Any]", given)
         before = cast("list[Any]", original) if isinstance(original, list) else []
         seen = cast("list[Any]", shown) if isinstance(shown, list) else []
-        if len(items) != len(before):  # a row may not be the one that was there
-            alike = [n for n, each in enumerate(items) if _is_one_of_several(before, seen, n, each)]
-            problems += [(".".join(map(str, (*prefix, *where, n))), _ALIKE) for n in alike]
+        if len(items) != len(before):  # rows may have moved, so a placeholder may belong to another row
+            ambiguous = [n for n, each in enumerate(items) if _is_ambiguous(before, seen, n, each)]
+            problems += [(".".join(map(str, (*prefix, *where, n))), _AMBIGUOUS) for n in ambiguous]
         return [
             _restored(
                 place.under(n),
@@ -149,20 +149,20 @@ def _restored(
     return given
 
 
-def _is_one_of_several(before: list[Any], seen: list[Any], n: int, given: Any) -> bool:
-    """Whether a row looks like one that was shown, and like another that is not the same."""
+def _is_ambiguous(before: list[Any], seen: list[Any], n: int, given: Any) -> bool:
+    """Whether a row looks like two rows as shown, whose originals differ."""
     if n >= len(seen) or given != seen[n] or len(before) != len(seen):
         return False
     return any(other == given and before[k] != before[n] for k, other in enumerate(seen))
 
 
 def _by_shown_name(original: Any, shown: Any) -> dict[str, tuple[str, Any, Any]]:
-    """Return the fields of an object by the names they were shown under: name, value, and value as shown."""
+    """Return the fields of an object by their names as shown: original name, value, and value as shown."""
     if not isinstance(original, dict):
         return {}
     fields = cast("dict[str, Any]", original)
     seen = cast("dict[str, Any]", shown) if isinstance(shown, dict) else {}
-    if len(seen) != len(fields):  # two names look the same: none of them is known
+    if len(seen) != len(fields):  # two names look the same, so neither can be restored
         return {name: (name, value, seen[name]) for name, value in fields.items() if name in seen}
     return {
         other: (name, value, seen[other]) for (name, value), other in zip(fields.items(), seen, strict=True)
@@ -171,10 +171,10 @@ def _by_shown_name(original: Any, shown: Any) -> dict[str, tuple[str, Any, Any]]
 
 def _why(place: Place, original: Any, shown: Any, where: Pointer) -> str:
     if original is not _MISSING and isinstance(shown, str) and shown != original:
-        return f"what is hidden here is {shown!r}: leave that as it is, or write another value"
+        return f"the hidden value here is shown as {shown!r}: leave that as it is, or write another value"
     return (
-        f"a placeholder stands for what is hidden at its own place, and at {pointer_to(where) or 'this one'} "
-        f"nothing is: write the value itself"
+        f"a placeholder stands for the hidden value at its own place, and {pointer_to(where) or 'this place'} has "
+        f"none: write the value itself"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a server remembers of runs, so that it does not read their journals again for each thing it shows."""
+"""A server's cache of the hidden texts of runs, so that it does not read their journals for each response."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Final
 
 MOST_RUNS: Final = 2_000
 MOST_CHARACTERS: Final = 8_000_000
-"""Of all that is remembered. What is forgotten is read again."""
+"""Bound of the whole cache. Evicted runs are read again."""
 
 
 @dataclass(slots=True)
 class Known:
-    """What is known of a run.
+    """The cached facts of a run.
 
     Attributes:
         workflow: Its workflow.
-        created_at: When it was created: another run may get the id of one that was deleted.
+        created_at: Its creation time, which tells it from a deleted run with the same id.
         parent_id: The run that started it.
         session_id: Its session.
-        secrets: The texts that are hidden of it.
+        secrets: Its hidden texts.
         children: The runs that it has started.
-        seq: Up to where its journal was read.
-        is_over: Whether nothing will be added.
+        seq: The last journal entry that was read.
+        is_over: Whether its journal is complete.
     """
 
     workflow: str
@@ -37,7 +37,7 @@ class Known:
 
 
 class Remembered:
-    """What is known of runs, by namespace and id: of those that were shown last, and within a bound."""
+    """An LRU cache of runs by namespace and id."""
 
     def __init__(self) -> None:
         self._runs: OrderedDict[tuple[str, str], Known] = OrderedDict()
@@ -45,14 +45,14 @@ class Remembered:
         self._size = 0
 
     def get(self, namespace: str, run_id: str) -> Known | None:
-        """Return what is known of a run."""
+        """Return the cached facts of a run."""
         known = self._runs.get((namespace, run_id))
         if known is not None:
             self._runs.move_to_end((namespace, run_id))
         return known
 
     def put(self, namespace: str, run_id: str, known: Known) -> None:
-        """Remember what is known of a run, and forget others if that is too much."""
+        """Cache the facts of a run, and evict others if the cache is too large."""
         key = (namespace, run_id)
         size = sum(map(len, known.secrets)) + sum(map(len, known.children))
         self._size += size - self._sizes.get(key, 0)

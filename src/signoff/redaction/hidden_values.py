@@ -1,4 +1,4 @@
-"""What was hidden of a record or a run, and finding it again in texts."""
+"""The hidden values of a record or a run, and how they are found again in texts."""
 
 from __future__ import annotations
 
@@ -16,89 +16,89 @@ from urllib.parse import quote, quote_plus
 from pydantic_core import from_json
 
 PLACEHOLDER: Final = "[redacted]"
-"""What stands for what is hidden."""
+"""Replaces a hidden value."""
 
 SHORTEST_TEXT: Final = 4
-"""Texts that were hidden are looked for elsewhere from this many characters on: shorter ones are there by chance."""
+"""Hidden texts of at least this length are searched for elsewhere. Shorter ones would match by chance."""
 
 SHORTEST_NUMBER: Final = 6
-"""Likewise numbers that stand alone in a payload, in digits and signs."""
+"""The same for numbers that are values of their own in a payload, counted in digits and signs."""
 
 SHORTEST_CASELESS: Final = 8
-"""From this many characters on, texts are also looked for in other letter cases and in base64."""
+"""Texts of at least this length are also searched for in other letter cases and in base64."""
 
 SHORTEST_SPREAD: Final = 8
-"""From this many letters and digits on, texts with digits are also found with blanks, dashes or the like between."""
+"""Texts with digits and at least this many letters and digits are also found with separators such as blanks."""
 
 SHORTEST_PIECE: Final = 32
-"""So many characters of a longer text are looked for, too: it may have been cut."""
+"""A piece of this length, from either end of a longer text, is also hidden: the text may have been cut."""
 
 SHORTEST_CUT_PIECE: Final = 6
-"""Likewise where dots say that something was cut, as ``'eyJhbGciOi...0THsR8U'`` in a message of pydantic."""
+"""The same beside dots that mark a cut, as in ``'eyJhbGciOi...0THsR8U'`` of a pydantic message."""
 
 LONGEST_REMEMBERED: Final = 8 * 1024
-"""Spellings of hidden texts are kept for the next record up to this many characters; of longer ones only the last.
+"""Up to this many characters of hidden texts, their spellings are cached; beyond it only the last set is.
 
-All spellings of a text take some twenty times as much memory.
+All spellings of a text take about twenty times its memory.
 """
 
 LONGEST_PATTERN: Final = 100
-"""Characters of a hidden text whose pattern is kept."""
+"""Longer hidden texts are found without a regular expression."""
 
 _CUT: Final = re.compile(r"\.\.\.|\u2026")
 
 Pointer = tuple[str | int, ...]
-"""Where something is in a payload."""
+"""A place in a payload: keys and indexes from its root."""
 
 
 class Hidden:
-    """What was hidden, to find it in other places.
+    """Collects hidden values, and hides them in other texts.
 
     Args:
-        secrets: What is hidden already, such as elsewhere in the run.
+        secrets: Texts that are already hidden, such as elsewhere in the run.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self.count = 0
         self._secrets = set(secrets)
-        self._own: set[str] = set()  # the placeholders that it has made: nothing is looked for in them
+        self._own: set[str] = set()  # its placeholders, which are not searched
 
     @property
     def secrets(self) -> frozenset[str]:
-        """All texts that are hidden."""
+        """All hidden texts."""
         return frozenset(self._secrets)
 
     def note(self, value: Any, where: Pointer | None = None) -> str:
-        """Note that a value is hidden, and return what stands for it.
+        """Add a hidden value, and return its placeholder.
 
         Args:
             value: The value.
-            where: Its place in something that people may edit; None: nobody may.
+            where: Its place in an editable part of a question; None elsewhere.
         """
         self.count += 1
         self._secrets.update(
             text
             for text in _texts_in(value)
             if len(text) >= SHORTEST_TEXT
-            and not text.startswith(PLACEHOLDER[:-1])  # of what is shown twice
+            and not text.startswith(PLACEHOLDER[:-1])  # if a record is redacted twice
             and text not in PLACEHOLDER
         )
         return self.placed(PLACEHOLDER if where is None else marker(where))
 
     def placed(self, placeholder: str) -> str:
-        """Return a placeholder, in which nothing is looked for from now on."""
+        """Return a placeholder, and exclude it from searches from now on."""
         self._own.add(placeholder)
         return placeholder
 
     def is_in(self, text: str) -> bool:
-        """Whether a text has anything that is hidden, also as it is written in JSON."""
+        """Whether a text contains a hidden text, in any spelling."""
         spellings = _spellings(self.secrets)
         if any(spelling in text for spelling in spellings) or _without_pieces(text, spellings) != text:
             return True
         return next(_rewritten(text, self.secrets), None) is not None
 
     def masked(self, text: str) -> str:
-        """Return a text without what is hidden."""
+        """Return a text without hidden texts."""
         if text in self._own:
             return text
         spellings = _spellings(self.secrets)
@@ -115,7 +115,7 @@ class Hidden:
         return whole
 
     def masked_in(self, value: Any) -> Any:
-        """Return plain data whose texts, names and numbers are without what is hidden; the very value if all are."""
+        """Return plain data without hidden texts in strings, keys and numbers; the same object if there are none."""
         if not self._secrets:
             return value
         if isinstance(value, str):
@@ -123,7 +123,7 @@ class Hidden:
         if isinstance(value, dict):
             fields = cast("dict[str, Any]", value)
             masked = {self.masked(name): self.masked_in(each) for name, each in fields.items()}
-            return fields if _is_very(fields.items(), masked.items()) else masked
+            return fields if _are_same_objects(fields.items(), masked.items()) else masked
         if isinstance(value, list):
             items = cast("list[Any]", value)
             each_masked = [self.masked_in(each) for each in items]
@@ -135,7 +135,7 @@ class Hidden:
         return value
 
 
-def _is_very(before: Iterable[tuple[str, Any]], after: Iterable[tuple[str, Any]]) -> bool:
+def _are_same_objects(before: Iterable[tuple[str, Any]], after: Iterable[tuple[str, Any]]) -> bool:
     one, other = list(before), list(after)
     return len(one) == len(other) and all(
         a == b and x is y for (a, x), (b, y) in zip(one, other, strict=True)
@@ -143,7 +143,7 @@ def _is_very(before: Iterable[tuple[str, Any]], after: Iterable[tuple[str, Any]]
 
 
 def _spellings(secrets: frozenset[str]) -> tuple[str, ...]:
-    """Return how texts may be written in others, the longest first."""
+    """Return the spellings of texts within other texts, the longest first."""
     return (_spelt if _is_short(secrets) else _spelt_long)(secrets)
 
 
@@ -152,7 +152,7 @@ def _is_short(secrets: frozenset[str]) -> bool:
 
 
 def _spell(secrets: frozenset[str]) -> tuple[str, ...]:
-    """Return how texts may be written in others, the longest first: in JSON, ``repr``, URLs, HTML, base64."""
+    """Return the spellings of texts in JSON, ``repr``, URLs, HTML and base64, the longest first."""
     found: set[str] = set()
     for text in secrets:
         found.add(text)
@@ -175,7 +175,7 @@ _spelt_long = lru_cache(maxsize=1)(_spell)
 
 
 def _in_base64(encoded: bytes) -> Iterator[str]:
-    """Yield the characters that bytes have in base64, whatever is before and after them."""
+    """Yield the base64 characters of bytes at each alignment, without those that depend on neighbouring bytes."""
     for before in range(3):
         padded = bytes(before) + encoded
         start, end = -(-before * 8 // 6), len(padded) * 8 // 6
@@ -189,12 +189,12 @@ def _in_small(found: re.Match[str]) -> str:
 
 _ESCAPE: Final = re.compile("%[0-9A-F]{2}")
 _BETWEEN: Final = r"[\s\-\u2010-\u2015.,'\u2019/_]"
-"""What people write between groups of letters and digits, as in an IBAN, a card's number or an amount."""
+"""Separators between groups of letters and digits, as in an IBAN, a card number or an amount."""
 _BETWEEN_ANY: Final = re.compile(_BETWEEN)
 
 
 def _rewritten(text: str, secrets: frozenset[str]) -> Iterator[tuple[str, bool]]:
-    """Yield the hidden texts that stand in `text` in another letter case, or in groups: as ``_rewritings`` has them."""
+    """Yield the entries of ``_rewritings`` that ``text`` contains: in another letter case, or in groups."""
     if len(text) >= SHORTEST_SPREAD:
         yield from _rewritten_of(text, _rewritings(secrets))
 
@@ -208,12 +208,12 @@ def _rewritten_of(text: str, rewritings: Iterable[tuple[str, bool]]) -> Iterator
 
 
 def _rewritings(secrets: frozenset[str]) -> tuple[tuple[str, bool], ...]:
-    """Return the texts to look for in other letter cases and in groups."""
+    """Return the texts to search for in other letter cases and in groups."""
     return (_rewritten_as if _is_short(secrets) else _rewritten_as_long)(secrets)
 
 
 def _rewrite(secrets: frozenset[str]) -> tuple[tuple[str, bool], ...]:
-    """Return the texts to look for, in lower case, the longest first, each with whether separators are left out."""
+    """Return the texts to search for, in lower case, the longest first, and whether each is without separators."""
     found: set[tuple[str, bool]] = set()
     for text in secrets:
         if len(text) < SHORTEST_CASELESS:
@@ -243,9 +243,9 @@ def _pattern_of(written: str, is_spread: bool) -> re.Pattern[str]:
 
 
 def _places_of(text: str, written: str, is_spread: bool) -> list[tuple[int, int]]:
-    """Return where a long hidden text stands, as patterns find short ones, in a time that grows with both lengths."""
+    """Return the places of a long hidden text, as a pattern would find them, but in linear time."""
     small, places_in_text = text.lower(), cast("Sequence[int]", range(len(text)))
-    if len(small) != len(text):  # of some letters the small one is two
+    if len(small) != len(text):  # some letters have two in lower case
         small = "".join(letter.lower() for letter in text)
         places_in_text = array("l", (at for at, letter in enumerate(text) for _ in letter.lower()))
     if is_spread:
@@ -255,7 +255,7 @@ def _places_of(text: str, written: str, is_spread: bool) -> list[tuple[int, int]
             begin = separator.end()
         kept.extend(places_in_text[begin:])
         small, places_in_text = _BETWEEN_ANY.sub("", small), kept
-    # Which small sigma a letter has depends on what is after it.
+    # The lower case of sigma depends on the next letter.
     small, sought = small.replace("ς", "σ"), written.replace("ς", "σ")
     places: list[tuple[int, int]] = []
     begin = small.find(sought)
@@ -264,12 +264,14 @@ def _places_of(text: str, written: str, is_spread: bool) -> list[tuple[int, int]
         places.append((places_in_text[begin], places_in_text[end - 1] + 1))
         begin = small.find(sought, end)
     if not places and next(_rewritten_of(text, [(written, is_spread)]), None) is not None:
-        return [(0, len(text))]  # written with letters whose small ones depend on others
+        return [
+            (0, len(text))
+        ]  # found only by a lower case that depends on neighbouring letters: hide everything
     return places
 
 
 def _replaced(text: str, places: Iterable[tuple[int, int]]) -> str:
-    """Return a text with placeholders for some places in it, in their order."""
+    """Return a text with placeholders at these places, which are in order."""
     parts: list[str] = []
     begin = 0
     for start, end in places:
@@ -286,7 +288,7 @@ _QUOTES: Final[tuple[Callable[[str], str], ...]] = (
 
 
 def _without_pieces(text: str, spellings: Iterable[str]) -> str:
-    """Return a text without the beginnings and ends of hidden texts that were cut, as error messages do."""
+    """Return a text without pieces of hidden texts, such as error messages have when they cut a value."""
     cuts = [cut.span() for cut in _CUT.finditer(text)]
     is_long = len(text) >= SHORTEST_PIECE
     if not cuts and not is_long:
@@ -294,7 +296,7 @@ def _without_pieces(text: str, spellings: Iterable[str]) -> str:
     spans: list[tuple[int, int]] = []
     for spelling in spellings:
         if len(spelling) <= SHORTEST_CUT_PIECE:
-            break  # they come by length
+            break  # all others are shorter
         begins, ends = spelling[:SHORTEST_CUT_PIECE] in text, spelling[-SHORTEST_CUT_PIECE:] in text
         for start, end in cuts if begins or ends else ():
             if (begun := _begins_before(text, start, spelling)) is not None:
@@ -307,8 +309,8 @@ def _without_pieces(text: str, spellings: Iterable[str]) -> str:
 
 
 def _begins_before(text: str, end: int, spelling: str) -> int | None:
-    """Where a beginning of a hidden text starts that ends at ``end``."""
-    at = max(0, end - min(len(spelling), SHORTEST_PIECE))  # a longer one is found as a long piece
+    """Return the start of a beginning of a hidden text that ends at ``end``."""
+    at = max(0, end - min(len(spelling), SHORTEST_PIECE))  # longer ones are found as long pieces
     while (at := text.find(spelling[:SHORTEST_CUT_PIECE], at, end)) >= 0:
         if spelling.startswith(text[at:end]):
             return at
@@ -317,7 +319,7 @@ def _begins_before(text: str, end: int, spelling: str) -> int | None:
 
 
 def _ends_after(text: str, start: int, spelling: str) -> int | None:
-    """Where an end of a hidden text that starts at ``start`` is over."""
+    """Return the end of an ending of a hidden text that starts at ``start``."""
     last, at = spelling[-SHORTEST_CUT_PIECE:], start + min(len(spelling), SHORTEST_PIECE)
     while (at := text.rfind(last, start, at)) >= 0:
         if spelling.endswith(text[start : at + len(last)]):
@@ -327,7 +329,7 @@ def _ends_after(text: str, start: int, spelling: str) -> int | None:
 
 
 def _long_pieces(text: str, spelling: str) -> Iterator[tuple[int, int]]:
-    """Find long beginnings and ends of a hidden text, also where nothing says that it was cut."""
+    """Yield the places of long beginnings and endings of a hidden text, even without the mark of a cut."""
     first, last = spelling[:SHORTEST_PIECE], spelling[-SHORTEST_PIECE:]
     at = -1
     while (at := text.find(first, at + 1)) >= 0:
@@ -343,12 +345,12 @@ def _long_pieces(text: str, spelling: str) -> Iterator[tuple[int, int]]:
 
 
 def _begun(text: str, at: int, spelling: str) -> int:
-    """Return how many characters a hidden text and a text from a place on begin with alike."""
+    """Return the length of the common prefix of a hidden text and a text from ``at`` on."""
     return shared(len(spelling), lambda begin, end: text.startswith(spelling[begin:end], at + begin))
 
 
 def _ended(text: str, at: int, spelling: str) -> int:
-    """Return how many characters a hidden text and a text up to a place end with alike."""
+    """Return the length of the common suffix of a hidden text and a text up to ``at``."""
     size = len(spelling)
 
     def is_shared(begin: int, end: int) -> bool:
@@ -358,11 +360,11 @@ def _ended(text: str, at: int, spelling: str) -> int:
 
 
 def shared(most: int, is_shared: Callable[[int, int], bool]) -> int:
-    """Return how many characters are shared, with comparisons that are as long as what is shared.
+    """Return the length of a common prefix by galloping search, whose cost is linear in the result.
 
     Args:
-        most: How many there may be.
-        is_shared: Whether those from one number up to another one are.
+        most: The maximum length.
+        is_shared: Whether the characters from ``begin`` to ``end`` are equal.
     """
     shared, step = 0, SHORTEST_PIECE
     while shared < most and is_shared(shared, min(shared + step, most)):
@@ -375,7 +377,7 @@ def shared(most: int, is_shared: Callable[[int, int], bool]) -> int:
 
 
 def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join places that overlap; the first comes first."""
+    """Merge overlapping places, and sort them."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:
@@ -386,7 +388,7 @@ def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def marker(where: Pointer) -> str:
-    """Return what stands for a value at a place of something that people may edit: no two places have the same."""
+    """Return the placeholder for a place in an editable part. Each place has another one."""
     return f"{PLACEHOLDER[:-1]} {pointer_to(where)}]"
 
 
@@ -396,7 +398,7 @@ def pointer_to(where: Pointer) -> str:
 
 
 def json_in(text: str) -> Any:
-    """Return what a text says if it is a JSON object or list, such as the arguments a model sent; else None."""
+    """Parse a text that is a JSON object or list, such as the arguments from a model; else return None."""
     if text[:1] not in ("{", "["):
         return None
     try:

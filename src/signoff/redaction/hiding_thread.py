@@ -1,4 +1,4 @@
-"""Does the long work of hiding texts in a thread, so that the server's loop goes on."""
+"""Redacts large records in a thread, so that the server's event loop is not blocked."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from signoff.stores.shared.listed_payloads import bytes_of
 T = TypeVar("T")
 
 SHORT_BYTES: Final = 64 * 1024
-"""Records of fewer bytes are shown on the loop."""
+"""Smaller records are redacted on the loop."""
 
 _thread = ThreadPoolExecutor(1, "signoff redaction")
-"""One thread, so that the loop never waits for more than one other thread that hides."""
+"""A single thread, so that the loop competes with at most one other thread for the interpreter."""
 
 
 async def beside(work: Callable[[], T], record: object, secrets: Iterable[str] = ()) -> T:
-    """Return what ``work`` returns; in a thread if a record, or what is hidden in it, is long.
+    """Call ``work``, in a thread if the record or its hidden texts are large.
 
     Args:
-        work: Hides texts.
+        work: Redacts the record.
         record: The record.
-        secrets: What is hidden elsewhere in its run.
+        secrets: Texts that are hidden elsewhere in its run.
     """
     if bytes_of(record) < SHORT_BYTES and sum(map(len, secrets)) <= LONGEST_REMEMBERED:
         return work()

@@ -1,7 +1,7 @@
-"""Paths to what is hidden, and looking for it: all paths at once, each value once.
+"""Paths to hidden values, and the search for them: all paths at once, visiting each value once.
 
-A path is a JSONPath (RFC 9535) that begins at ``$``, the payload; or, without ``$``, one that begins anywhere in it and
-looks into lists by itself.
+A path is a JSONPath (RFC 9535) that begins at ``$``, the payload. Without ``$`` it begins anywhere in the payload, and
+passes through lists.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _Reached = frozenset[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What leads further at one place of a path.
+    """One step of a path.
 
     Attributes:
-        keys: The names and numbers that do; None: any.
-        is_deep: Whether they may come at any depth.
+        keys: The names and indexes that match; None: any.
+        is_deep: Whether they match at any depth.
     """
 
     keys: frozenset[str | int] | None
@@ -38,11 +38,11 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """A path in steps.
+    """A parsed path.
 
     Attributes:
-        steps: In their order.
-        passes_lists: Whether a list on the way counts as what is in it.
+        steps: Its steps.
+        passes_lists: Whether it passes through lists without a step for them.
     """
 
     steps: tuple[_Step, ...]
@@ -51,19 +51,19 @@ class _Path:
 
 @dataclass(frozen=True, slots=True)
 class _Paths:
-    """All paths, and the names and numbers in them."""
+    """All paths, and the names and indexes in them."""
 
     each: tuple[_Path, ...]
     keys: frozenset[str | int]
 
 
 class Place:
-    """Where a walk through a payload is: how far each path has come there.
+    """A state of the walk through a payload: how many steps of each path match so far.
 
     Args:
         paths: All paths.
-        reached: Of which path, and of how many of its steps.
-        known: All places of these paths that were made so far.
+        reached: Pairs of a path's index and the number of its matched steps.
+        known: All places of these paths so far, to be reused.
     """
 
     def __init__(self, paths: _Paths, reached: _Reached, known: dict[_Reached, Place]) -> None:
@@ -72,28 +72,28 @@ class Place:
         self._known = known
         self._under: dict[str | int | type, Place] = {}
         self.is_hidden = any(count == len(paths.each[index].steps) for index, count in reached)
-        """Whether what is here is hidden."""
+        """Whether the value here is hidden."""
         self.is_empty = not reached
-        """Whether nothing is hidden from here on."""
+        """Whether no value below is hidden."""
 
     def under(self, key: str | int) -> Place:
-        """Return the place of a field or an item of what is here."""
+        """Return the place of a field or an item of the value here."""
         found = self._under.get(key)
         if found is not None:
             return found
-        kind = key if key in self._paths.keys else type(key)  # what no path names is all the same
+        kind = key if key in self._paths.keys else type(key)  # keys that no path names share one place
         found = self._under.get(kind)
         if found is None:
             found = self._under[kind] = self._of(frozenset(self._following(key)))
         return found
 
     def under_any(self) -> Place:
-        """Return the place of a field whose name nobody knows: of all that it may be at once."""
+        """Return the place of a field of unknown name: the union over all names."""
         names = (name for name in self._paths.keys if isinstance(name, str))
         return self.under("").joined(*(self.under(name) for name in names))
 
     def joined(self, *others: Place) -> Place:
-        """Return a place that is this one and others at once."""
+        """Return the union of this place and others."""
         return self._of(self._reached.union(*(other._reached for other in others)))
 
     def _of(self, reached: _Reached) -> Place:
@@ -113,15 +113,13 @@ class Place:
             if step.keys is None or key in step.keys:
                 yield index, count + 1
 
-    # What is done on the way
-
     def shown(self, value: Any, hidden: Hidden, where: Pointer | None = None) -> Any:
-        """Return a value with what is hidden replaced; the very value if nothing is.
+        """Return a value with placeholders for hidden values; the same object if there are none.
 
         Args:
             value: Plain data.
-            hidden: Notes what was.
-            where: Where it is in something that people may edit, so that the placeholder says it; None: it is not.
+            hidden: Collects the hidden values.
+            where: Its place in an editable part, which the placeholder then names; None elsewhere.
         """
         if self.is_hidden:
             return hidden.note(value, where)
@@ -134,7 +132,7 @@ class Place:
             items = cast("list[Any]", value)
             return self._with_shown(items, enumerate(items), hidden, where)
         if isinstance(value, str):
-            inner = json_in(value)  # a model sends arguments as text
+            inner = json_in(value)  # models send arguments as JSON text
             shown = self.shown(inner, hidden) if inner is not None else None
             return value if shown is inner else to_json(shown).decode()
         return value
@@ -142,11 +140,11 @@ class Place:
     def _with_shown(
         self, whole: Any, parts: Iterable[tuple[str | int, Any]], hidden: Hidden, where: Pointer | None
     ) -> Any:
-        """Return an object or a list with its parts as they are shown; itself if they are as they were."""
+        """Return a dict or a list with redacted parts; the same object if no part changes."""
         changed: dict[Any, Any] = {}
         for key, part in parts:
             place = self.under(key)
-            if place.is_hidden or isinstance(part, dict | list | str):  # nothing is in what is none of these
+            if place.is_hidden or isinstance(part, dict | list | str):  # only these have parts
                 new = place.shown(part, hidden, None if where is None else (*where, key))
                 if new is not part:
                     changed[key] = new
@@ -158,7 +156,7 @@ class Place:
         return made
 
     def at(self, pointer: str) -> Place | None:
-        """Return the place that a JSON Pointer leads to from here; None if it leads through what is hidden."""
+        """Return the place of a JSON Pointer relative to this one; None if it is or passes a hidden value."""
         place = self
         for part in pointer.split("/")[1:]:
             if place.is_hidden:
@@ -169,14 +167,14 @@ class Place:
 
 
 def start_of(paths: Iterable[str]) -> Place:
-    """Return where the walk through a payload begins. Raises InvalidValue for a path that is none."""
+    """Return the root place of payloads. Raises InvalidValue for a malformed path."""
     read = tuple(_read(path) for path in paths)
     keys = frozenset(key for path in read for step in path.steps for key in step.keys or ())
     return Place(_Paths(read, keys), frozenset((index, 0) for index in range(len(read))), {})
 
 
 def _read(path: str) -> _Path:
-    from jsonpath_rfc9535 import JSONPathError, compile  # whoever hides nothing does not load it
+    from jsonpath_rfc9535 import JSONPathError, compile  # imported only if there are paths
 
     is_whole = path.startswith("$")
     text = path.strip() if is_whole else path.strip().replace("**.", ".").lstrip(".")
@@ -184,10 +182,12 @@ def _read(path: str) -> _Path:
         query = compile(text if is_whole else f"$..{text}")
     except (JSONPathError, RecursionError) as error:
         reason = str(error).partition(", line 1,")[0]
-        hint = "; a name with other characters than letters, digits and _ is written ['so-so']"
-        raise InvalidValue("redact", f"{path!r} is no path: {reason}{hint}") from None
+        hint = "; write a name with other characters than letters, digits and _ as ['so-so']"
+        raise InvalidValue("redact", f"{path!r} is not a valid path: {reason}{hint}") from None
     if not query.segments:
-        raise InvalidValue("redact", f"{path!r} selects whole payloads; '$.*' is all that is in them")
+        raise InvalidValue(
+            "redact", f"{path!r} selects whole payloads; write '$.*' to hide everything in them"
+        )
     steps = tuple(_step(path, segment) for segment in query.segments)
     return _Path(steps, passes_lists=not is_whole)
 
@@ -209,6 +209,6 @@ def _step(path: str, segment: JSONPathSegment) -> _Step:
             case _:
                 raise InvalidValue(
                     "redact",
-                    f"{path!r} has {selector}: names, numbers from 0 on and * are what is known here",
+                    f"{path!r} has {selector}: only names, indexes of 0 or more, and * are supported",
                 )
     return _Step(None if is_any else frozenset(keys), isinstance(segment, JSONPathRecursiveDescentSegment))

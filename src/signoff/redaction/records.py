@@ -1,4 +1,4 @@
-"""Which parts of records are payloads, and the records without what is hidden of these."""
+"""Redaction of records: which of their parts are payloads, and how each is redacted."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from signoff.records import (
     Schedule,
     WorkflowInfo,
 )
-from signoff.records.flow_records import CLOSE_REFUSED, EVENT_UNHEARD, INTERRUPT, INTERRUPT_FACTS, NOTE_FACTS
+from signoff.records.flow_records import CLOSE_REFUSED, EVENT_UNHEARD, INTERRUPT, NOTE_FACTS
 from signoff.records.origins import facts_of, origin_of
 from signoff.redaction.cache import Remembered
+from signoff.redaction.flow_facts import interrupt_in, own_facts
 from signoff.redaction.hidden_values import Hidden, Pointer, marker
 from signoff.redaction.paths import Place, start_of
 from signoff.redaction.schemas import without_examples, without_secrets
@@ -36,37 +37,37 @@ from signoff.redaction.schemas import without_examples, without_secrets
 T = TypeVar("T")
 
 _QUOTING: Final = frozenset({"WrongAnswer", "InvalidValue", "NotSerializable"})
-"""Refusals whose words may quote an answer."""
+"""Refusals whose message may quote an answer."""
 
 _KNOWN: Final = frozenset(AuditKind)
 
 _OWN_OF_OPTION: Final = frozenset({"value", "label", "help"})
 
 _OWN_OF_QUESTION: Final = frozenset({"input_type", "digest", "policy", "options", "answer_schema"})
-"""Parts of a question in which nothing is looked for, or not as in the others."""
+"""Parts of a question that are not searched, or are handled separately."""
 
 _OWN_OF_EVENT: Final = frozenset(
     {"data", "assignees", "to", "from", "error", "digest", "rule", "link", "groups", "roles"}
 )
-"""Details of events in which nothing is looked for, or not as in the others."""
+"""Details of events that are not searched, or are handled separately."""
 
 _WORDS: Final = frozenset({"note", "reason", "detail"})
 
 _INPUTS_OF_ERROR: Final = ("recorded_inputs", "issued_inputs")
 
 FindFunction = Callable[[str], Callable[..., Any] | None]
-"""Finds a workflow's code by its name, if it is known."""
+"""Returns a workflow's function by its name, or None if it is not known."""
 
 
 class Redaction:
-    """What is hidden where records leave a server.
+    """Redacts records that leave a server.
 
     Args:
-        paths: Where it is in payloads, such as ``card.number``, ``*.password`` or ``$.customer['tax id']``.
-        function: Finds the code of workflows: it says what arguments are called that came by position.
+        paths: Paths of hidden values in payloads, such as ``card.number``, ``*.password`` or ``$.customer['tax id']``.
+        function: Finds the functions of workflows, which name the positional arguments.
 
     Raises:
-        InvalidValue: A path is none.
+        InvalidValue: A path is malformed.
 
     Example::
 
@@ -93,11 +94,11 @@ class Redaction:
         return self.start.is_empty
 
     def shown(self, record: T, secrets: Iterable[str] = ()) -> T:
-        """Return a record without what is hidden; the very record if it has nothing of it.
+        """Return a record without hidden values; the same object if it has none.
 
         Args:
-            record: Any record; of a kind without payloads it is returned as it is.
-            secrets: What is hidden elsewhere in its run, so that it is hidden here, too.
+            record: Any record. One of a kind without payloads is returned itself.
+            secrets: Texts that are hidden elsewhere in its run, to be hidden here as well.
         """
         show = self._record.get(type(record))
         return record if show is None or self.is_empty else _twice(record, secrets, show)
@@ -106,17 +107,17 @@ class Redaction:
         return self._record.get(type(record))
 
     def entry(self, entry: Entry, workflow: str | None = None, secrets: Iterable[str] = ()) -> Entry:
-        """Return a journal entry without what is hidden.
+        """Return a journal entry without hidden values.
 
         Args:
             entry: The entry.
-            workflow: Of which workflow it is: its arguments may begin a new generation.
-            secrets: What is hidden elsewhere in its run.
+            workflow: The run's workflow, whose parameters name the arguments of a new generation.
+            secrets: Texts that are hidden elsewhere in its run.
         """
         return _twice(entry, secrets, lambda each, hidden: self._entry(each, hidden, workflow))
 
     def secrets_in(self, record: Any, workflow: str | None = None) -> frozenset[str]:
-        """Return the texts that are hidden of a record by its paths."""
+        """Return the texts of a record that the paths hide."""
         hidden, show = Hidden(), self._shows(record)
         if isinstance(record, Entry):
             self._entry(record, hidden, workflow)
@@ -139,18 +140,18 @@ class Redaction:
             if entry.call is CallKind.QUESTION:
                 return self._answer(plain, hidden)
             if is_own and isinstance(plain, dict) and cast("dict[str, Any]", plain).keys() <= NOTE_FACTS:
-                return _own(plain, hidden)
+                return own_facts(plain, hidden)
             return self._named(entry.name or workflow).shown(plain, hidden)
 
         def details(plain: Any) -> Any:
-            told = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {}
-            carried: list[dict[str, Any]] = told.get("signals") or []
+            facts = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {}
+            carried: list[dict[str, Any]] = facts.get("signals") or []
             changed: dict[str, Any] = {}
             if carried:
                 changed["signals"] = [self._signal(each, hidden) for each in carried]
-            if INPUTS in told:
-                changed[INPUTS] = self._inputs(told[INPUTS], hidden, entry.name)
-            return {**told, **changed} if changed else cast("Any", plain)
+            if INPUTS in facts:
+                changed[INPUTS] = self._inputs(facts[INPUTS], hidden, entry.name)
+            return {**facts, **changed} if changed else cast("Any", plain)
 
         return _rewritten(
             entry,
@@ -158,9 +159,8 @@ class Redaction:
             value=_of_text(entry.value, hidden, value, is_masked=is_own),
             error=_of_text(entry.error, hidden, lambda plain: self._error(plain, hidden)),
             details=_of_text(entry.details, hidden, details),
-            name=entry.name
-            if entry.name is None or is_own
-            else hidden.masked(entry.name),  # of a question its text
+            # The name of a question is its text.
+            name=entry.name if entry.name is None or is_own else hidden.masked(entry.name),
         )
 
     def _run(self, run: Run, hidden: Hidden) -> Run:
@@ -202,7 +202,7 @@ class Redaction:
         return _rewritten(rule, hidden, arguments=shown)
 
     def _workflow(self, workflow: WorkflowInfo, hidden: Hidden) -> WorkflowInfo:
-        """Return a workflow whose parameters have no defaults and examples of what is hidden."""
+        """Return a workflow without defaults and examples of hidden parameters."""
         shown = _of_text(
             workflow.parameters, hidden, lambda plain: without_examples(plain, self.start, hidden)
         )
@@ -212,20 +212,21 @@ class Redaction:
         def details(plain: Any) -> Any:
             if not isinstance(plain, dict):
                 return self.start.shown(plain, hidden)
-            told = dict(cast("dict[str, Any]", plain))
+            facts = dict(cast("dict[str, Any]", plain))
             for name, show in (
                 ("data", self.question),
                 ("value", self._answer),
                 ("arguments", self._pointed),
             ):
-                if told.get(name) is not None:
-                    told[name] = _within(told[name], show, hidden)
-            if event.kind is AuditKind.REFUSED and told.get("error") in _QUOTING:
-                told["detail"] = hidden.note(None)
-            if event.kind not in _KNOWN:  # a newer version has recorded it
-                return self.start.shown(told, hidden)
+                if facts.get(name) is not None:
+                    facts[name] = _within(facts[name], show, hidden)
+            if event.kind is AuditKind.REFUSED and facts.get("error") in _QUOTING:
+                facts["detail"] = hidden.note(None)
+            if event.kind not in _KNOWN:  # recorded by a newer version
+                return self.start.shown(facts, hidden)
             return {
-                name: each if name in _OWN_OF_EVENT else hidden.masked_in(each) for name, each in told.items()
+                name: each if name in _OWN_OF_EVENT else hidden.masked_in(each)
+                for name, each in facts.items()
             }
 
         is_masked = event.kind in _KNOWN
@@ -238,7 +239,7 @@ class Redaction:
         return event if shown is event else replace(shown, redacted=True)
 
     def _origin(self, origin: Origin | None, hidden: Hidden) -> Origin | None:
-        """Return from where something came, without what is hidden of it, such as ``origin.address``."""
+        """Return an origin without hidden values, such as ``origin.address``."""
         if origin is None:
             return None
         place = self.start.under("origin")
@@ -249,7 +250,7 @@ class Redaction:
     # Payloads
 
     def question(self, asked: Any, hidden: Hidden) -> Any:
-        """Return what is asked, as in a question's JSON; its proposal and default say where something is hidden."""
+        """Return a question's JSON data, redacted. Placeholders in its proposal and default name their place."""
         if not isinstance(asked, dict):
             return hidden.masked_in(self.start.shown(asked, hidden))
         shown = dict(cast("dict[str, Any]", asked))
@@ -277,22 +278,22 @@ class Redaction:
             for name, each in shown.items()
             if name in asked
         }
-        about = _about(cast("dict[str, Any]", asked).get("metadata"))
+        about = interrupt_in(cast("dict[str, Any]", asked).get("metadata"))
         if about is not None:
-            masked["metadata"] = {**masked["metadata"], INTERRUPT: _own(about, hidden)}
+            masked["metadata"] = {**masked["metadata"], INTERRUPT: own_facts(about, hidden)}
         return masked
 
     def _metadata(self, metadata: Any, hidden: Hidden, place: Place) -> Any:
-        """Return what is shown of a question's metadata; which interrupt of a flow it is, is no payload."""
-        about = _about(metadata)
+        """Return a question's metadata, redacted. The description of a flow's interrupt is not a payload."""
+        about = interrupt_in(metadata)
         if about is None:
             return place.shown(metadata, hidden)
-        said = {name: metadata[name] for name in metadata if name != INTERRUPT}
-        shown: Any = place.shown(said, hidden)
+        others = {name: metadata[name] for name in metadata if name != INTERRUPT}
+        shown: Any = place.shown(others, hidden)
         return {**cast("dict[str, Any]", shown if isinstance(shown, dict) else {}), INTERRUPT: about}
 
     def _option(self, option: Any, hidden: Hidden, where: Pointer) -> Any:
-        """Return an option; a value with something hidden is replaced by a placeholder that can be chosen."""
+        """Return an option, redacted. A value with a hidden text becomes a placeholder that can be chosen."""
         if not isinstance(option, dict):
             return option
         shown: dict[str, Any] = {}
@@ -307,7 +308,7 @@ class Redaction:
         return shown
 
     def _answer(self, kept: Any, hidden: Hidden) -> Any:
-        """Return what settled a question; of an approval what was approved, and how that differs."""
+        """Return the answer of a question, redacted, with the proposal and the edits of an approval."""
         if not isinstance(kept, dict) or not isinstance(kept.get("approved"), bool):  # pyright: ignore[reportUnknownMemberType]
             return self.start.shown(kept, hidden)
         shown: dict[str, Any] = {}
@@ -336,28 +337,28 @@ class Redaction:
         }
 
     def _pointed(self, arguments: Any, hidden: Hidden) -> Any:
-        """Return what is under JSON Pointers, as a rule has its arguments."""
+        """Return a standing approval's arguments by JSON Pointer, redacted."""
         if not isinstance(arguments, dict):
             return self.start.shown(arguments, hidden)
         pointed = cast("dict[str, Any]", arguments)
         return {pointer: _shown_at(self.start.at(pointer), each, hidden) for pointer, each in pointed.items()}
 
     def _arguments(self, envelope: Any, hidden: Hidden, workflow: str | None) -> Any:
-        """Return the arguments of a call, each under its parameter's name."""
-        said = cast("dict[str, Any]", envelope) if isinstance(envelope, dict) else {}
-        if not isinstance(said.get("args"), list):
+        """Return the arguments of a call, redacted by their parameters' names."""
+        arguments = cast("dict[str, Any]", envelope) if isinstance(envelope, dict) else {}
+        if not isinstance(arguments.get("args"), list):
             return self.start.shown(envelope, hidden)
         function = None if workflow is None else self._function(workflow)
         described = None if function is None else signature(function, 1)
         args: list[Any] = []
-        for n, each in enumerate(said["args"]):
+        for n, each in enumerate(arguments["args"]):
             name = None if described is None else _bare(described.at(n).name)
             place = self.start.under_any() if name is None else self.start.under(name)
             args.append(place.shown(each, hidden))
-        return {**said, "args": args, "kwargs": self.start.shown(said.get("kwargs", {}), hidden)}
+        return {**arguments, "args": args, "kwargs": self.start.shown(arguments.get("kwargs", {}), hidden)}
 
     def _inputs(self, inputs: Any, hidden: Hidden, name: str | None) -> Any:
-        """Return what a call was called with; each argument is a payload of its own name."""
+        """Return the inputs of a call, redacted. Each argument is a payload under its own name."""
         if not isinstance(inputs, dict):
             return inputs
         shown: dict[str, Any] = {}
@@ -374,7 +375,7 @@ class Redaction:
         return hidden.masked_in(asked)
 
     def _named(self, name: str | None) -> Place:
-        """Return the place of a payload that has a name besides: a step's result may be one bare text."""
+        """Return the place of a payload with a name: a path may match the name, if the payload is a bare value."""
         return self.start if name is None else self.start.joined(self.start.under(name))
 
     def _signal(self, signal: Any, hidden: Hidden) -> Any:
@@ -384,11 +385,11 @@ class Redaction:
         return {**signal, "value": value}
 
     def _error(self, error: Any, hidden: Hidden) -> Any:
-        """Return an error without what is hidden of its attributes and arguments, and of those of its causes."""
+        """Return an error without hidden values in its attributes and arguments, and in those of its causes."""
         if not isinstance(error, dict):
             return error
         shown = dict(cast("dict[str, Any]", error))
-        if "$type" in shown:  # a cause or a member: it is packed as a part of the error
+        if "$type" in shown:  # a cause or a member, packed as a part of the error
             return {**shown, "value": self._error(shown.get("value"), hidden)}
         for name in ("attributes", "args"):
             if name in shown:
@@ -400,7 +401,7 @@ class Redaction:
         return shown
 
     def _with_inputs(self, attributes: Any, hidden: Hidden) -> Any:
-        """Return the attributes of an error, with what calls were called with as it is shown."""
+        """Return the attributes of an error with the recorded inputs of calls redacted."""
         if not isinstance(attributes, dict):
             return attributes
         fields = cast("dict[str, Any]", attributes)
@@ -415,7 +416,7 @@ def _shown_at(place: Place | None, value: Any, hidden: Hidden) -> Any:
 
 
 def choices_of(before: Any, shown: Any) -> dict[str, str]:
-    """Return how the values of options are shown, of those that are not shown as they are."""
+    """Return the shown values of options by the original ones, where they differ."""
     if before is None or shown is None:
         return {}
     options: list[tuple[dict[str, Any], dict[str, Any]]] = list(zip(before, shown, strict=True))
@@ -428,7 +429,7 @@ def _is_edit(edit: Any) -> bool:
 
 
 def _within(value: Any, show: Callable[[Any, Hidden], Any], hidden: Hidden) -> Any:
-    """Show what the trail has as JSON, or as JSON text."""
+    """Redact a value of the audit trail, which is JSON data or JSON text."""
     if not isinstance(value, str):
         return show(value, hidden)
     return _of_text(value, hidden, lambda plain: show(plain, hidden))
@@ -437,18 +438,17 @@ def _within(value: Any, show: Callable[[Any, Hidden], Any], hidden: Hidden) -> A
 def _of_text(
     text: str | None, hidden: Hidden, show: Callable[[Any], Any], *, is_masked: bool = False
 ) -> str | None:
-    """Return JSON text of what ``show`` makes of what a text says, without what is hidden elsewhere.
+    """Redact JSON text: by ``show``, then by the texts that are hidden elsewhere.
 
-    What is not valid JSON, or not of the shape that it should have, is hidden whole: a worker may have written
-    anything.
+    Text that is malformed or of an unexpected shape is hidden as a whole, because a worker may have written anything.
 
     Args:
         text: The text.
-        hidden: What is hidden.
-        show: Hides what the paths say.
-        is_masked: Whether ``show`` looks for what is hidden elsewhere, too.
+        hidden: The hidden texts.
+        show: Redacts the parsed data by paths.
+        is_masked: Whether ``show`` itself hides texts that are hidden elsewhere.
     """
-    if not text:  # it is not there, or left out of a list
+    if not text:  # missing, or left out of a list
         return text
     if text.startswith(UNDECRYPTED):
         return text
@@ -463,7 +463,7 @@ def _of_text(
 
 
 def _twice(record: T, secrets: Iterable[str], show: Callable[[T, Hidden], T]) -> T:
-    """Return a record without what is hidden: what one of its parts hides is looked for in all of them."""
+    """Redact a record, twice if needed: texts that are hidden in one part are then hidden in all parts."""
     before = frozenset(secrets)
     first = Hidden(before)
     shown = show(record, first)
@@ -471,7 +471,7 @@ def _twice(record: T, secrets: Iterable[str], show: Callable[[T, Hidden], T]) ->
 
 
 def _masked_words(value: Any, hidden: Hidden) -> Any:
-    """Return plain data in which the words that people add are without what is hidden."""
+    """Return plain data without hidden texts in people's notes and reasons."""
     if isinstance(value, list):
         return [_masked_words(each, hidden) for each in cast("list[Any]", value)]
     if not isinstance(value, dict):
@@ -489,25 +489,3 @@ def _rewritten(record: T, hidden: Hidden, **parts: Any) -> T:
 
 def _bare(name: str) -> str:
     return name.partition("[")[0]
-
-
-def _about(metadata: Any) -> dict[str, Any] | None:
-    """Return what a question's metadata says of the interrupt of a flow that it is; None if it is of something else."""
-    about = cast("dict[str, Any]", metadata).get(INTERRUPT) if isinstance(metadata, dict) else None
-    if not isinstance(about, dict):
-        return None
-    facts = cast("dict[str, Any]", about)
-    return facts if facts.keys() <= INTERRUPT_FACTS else None
-
-
-def _own(said: Any, hidden: Hidden) -> Any:
-    """Return what a flow says of itself; of ids, which chunks may make of payloads, those without hidden texts."""
-    if not isinstance(said, dict):
-        return hidden.masked_in(said)
-    own = dict(cast("dict[str, Any]", said))
-    if own.get("id") is not None and hidden.masked(own["id"]) != own["id"]:
-        own["id"] = None  # it has that of its question then
-    for name in ("interrupts", "event"):
-        if name in own:
-            own[name] = hidden.masked_in(own[name])
-    return own

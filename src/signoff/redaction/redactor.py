@@ -1,8 +1,7 @@
-"""Showing records of a store without what is hidden anywhere in their runs: the one place where records leave a server.
+"""Redacts the records of a store. All records that leave a server pass through it.
 
-A path hides a value where it is. The same value is hidden wherever it shows up again in what the run, the runs that
-it has started or was started by, and the other runs of its session have made: texts of questions, messages of models,
-errors, metadata.
+A path hides a value at one place. The same value is also hidden wherever else it appears in the run, in its parent and
+children, and in the other runs of its session: in texts of questions, messages of models, errors, metadata.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from signoff.stores.wrappers.encrypted import is_incomplete, withheld
 T = TypeVar("T")
 
 MOST_RELATED: Final = 200
-"""So many runs at most are looked through for one: the nearest, and of a session the newest."""
+"""How many runs are searched for one: the nearest, and the newest of its session."""
 
 OF_A_SESSION: Final = 50
 AT_ONCE: Final = 500  # entries
 
 
 class Redactor:
-    """Shows records of a store.
+    """Redacts the records of a store.
 
     Args:
-        store: Where they are; opened for a namespace.
-        redaction: What is hidden. It remembers what was read, for all redactors that have it.
+        store: The store, opened for a namespace.
+        redaction: The paths, and the cache that all redactors with this object share.
     """
 
     def __init__(self, store: Store, redaction: Redaction) -> None:
@@ -49,7 +48,7 @@ class Redactor:
         return self.redaction.is_empty
 
     async def shown(self, record: T) -> T:
-        """Return a record without what is hidden; the very record if it has nothing of it."""
+        """Return a record without hidden values; the same object if it has none."""
         if self.is_empty:
             return record
         run_id = _run_of(record)
@@ -58,13 +57,13 @@ class Redactor:
         try:
             secrets = await self.secrets(run_id, record if isinstance(record, Run) else None)
         except MissingKey as error:
-            return withheld(record, f"what is hidden of its run is unknown: {error.undecrypted}")
+            return withheld(record, f"the hidden values of its run are unknown: {error.undecrypted}")
         if secrets is None:
             return await beside(partial(self._of_a_deleted_run, record), record)
         return await beside(partial(self.redaction.shown, record, secrets), record, secrets)
 
     async def shown_in(self, result: Any) -> Any:
-        """Return a result, with the records in it as ``shown`` returns them."""
+        """Return a result with all records in it redacted."""
         if self.is_empty:
             return result
         if isinstance(result, Page):
@@ -77,11 +76,11 @@ class Redactor:
         return await self.shown(result)
 
     async def secrets(self, run_id: str | None, run: Run | None = None) -> frozenset[str] | None:
-        """Return the texts that are hidden of a run and of those related to it; None if the run does not exist.
+        """Return the hidden texts of a run and its related runs; None if the run does not exist.
 
         Args:
-            run_id: The run; None: of none.
-            run: The run as it was read just now, if it was.
+            run_id: The run; None: there is no run, so no hidden text.
+            run: The run's record, if it was just read.
         """
         if self.is_empty or run_id is None:
             return frozenset()
@@ -108,7 +107,7 @@ class Redactor:
         return related
 
     async def _of_session(self, session_id: str) -> list[str]:
-        """Return the newest runs of a session: pages may end before their limit."""
+        """Return the newest runs of a session. Pages may be shorter than their limit."""
         found: list[str] = []
         after: str | None = None
         while len(found) < OF_A_SESSION:
@@ -120,11 +119,11 @@ class Redactor:
         return found
 
     async def _known(self, run_id: str, run: Run | None = None) -> Known | None:
-        """Return what is known of a run, after reading what was added to it."""
+        """Return the cached facts of a run, after reading its new journal entries."""
         namespace, remembered = self._store.namespace, self.redaction.remembered
         known = remembered.get(namespace, run_id)
         try:
-            # What a list has left out has secrets, too.
+            # The fields that a list leaves out have secrets too.
             run = (
                 await self._store.get_run(run_id)
                 if run is None or run.left_out or is_incomplete(run)
@@ -149,20 +148,20 @@ class Redactor:
             secrets=frozenset(secrets),
             children=frozenset(children),
             seq=seq,
-            is_over=run.state in (RunState.SUCCEEDED, RunState.CANCELLED),  # another may be retried
+            is_over=run.state in (RunState.SUCCEEDED, RunState.CANCELLED),  # a failed one may be retried
         )
         remembered.put(namespace, run_id, known)
         return known
 
     def _of_a_deleted_run(self, record: T) -> T:
-        """Return what a record still says: what is hidden of its run is not known any more, so no text is shown."""
+        """Return the record of a deleted run without its texts, because the run's hidden texts are no longer known."""
         if isinstance(record, AuditEvent) and record.details is not None:
             return cast("T", replace(record, details=f'"{PLACEHOLDER}"', redacted=True))
         return self.redaction.shown(record)
 
 
 def _run_of(record: object) -> str | None:
-    """Return the run that a record is of."""
+    """Return the id of a record's run."""
     if isinstance(record, Run):
         return record.id
     return record.run_id if isinstance(record, Promise | AuditEvent | Rule) else None

@@ -1,4 +1,4 @@
-"""JSON Schemas without the defaults and examples of what is hidden."""
+"""Redaction of JSON Schemas: their defaults, examples and texts."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from signoff.redaction.paths import Place
 
 _EXAMPLES: Final = ("default", "examples")
 
-_SAID: Final = frozenset(
+_VALUE_KEYWORDS: Final = frozenset(
     {"title", "description", "default", "examples", "const", "enum", "$comment", "pattern"}
 )
-"""Keywords that say something of values. The others say what a form has."""
+"""Keywords with values or texts. The others describe the structure."""
 
 
 def without_examples(schema: Any, place: Place | None, hidden: Hidden) -> Any:
-    """Return the schema of something at a place without what its defaults and examples say of what is hidden.
+    """Return a schema without the defaults and examples of hidden values.
 
     Args:
         schema: A JSON Schema.
-        place: Where what it describes is; None: anywhere, as what is defined once, so that it keeps none of these.
-        hidden: Notes what was left out.
+        place: The place of the described value; None: any place, as for a shared definition, which loses them all.
+        hidden: Collects the hidden values.
     """
     if isinstance(schema, list):
         return [without_examples(each, place, hidden) for each in cast("list[Any]", schema)]
@@ -49,12 +49,12 @@ def without_examples(schema: Any, place: Place | None, hidden: Hidden) -> Any:
 
 
 def without_secrets(schema: Any, hidden: Hidden, choices: Mapping[str, str]) -> Any:
-    """Return the schema of an answer without what is hidden elsewhere.
+    """Return the schema of an answer without texts that are hidden elsewhere.
 
     Args:
         schema: A JSON Schema.
-        hidden: What is hidden.
-        choices: How values are shown that can be chosen.
+        hidden: The hidden texts.
+        choices: The shown values of options, by the original ones.
     """
     if isinstance(schema, list):
         return [without_secrets(each, hidden, choices) for each in cast("list[Any]", schema)]
@@ -65,16 +65,16 @@ def without_secrets(schema: Any, hidden: Hidden, choices: Mapping[str, str]) -> 
         if keyword in ("properties", "$defs", "patternProperties") and isinstance(part, dict):
             named = cast("dict[str, Any]", part)
             made[keyword] = {name: without_secrets(each, hidden, choices) for name, each in named.items()}
-        elif keyword in _SAID:
+        elif keyword in _VALUE_KEYWORDS:
             made[keyword] = _chosen(part, hidden, choices)
         else:
             made[keyword] = without_secrets(part, hidden, choices)
     return cast("Any", schema) if made == schema else made
 
 
-def _chosen(said: Any, hidden: Hidden, choices: Mapping[str, str]) -> Any:
-    if isinstance(said, str) and said in choices:
-        return choices[said]
-    if isinstance(said, list):
-        return [_chosen(each, hidden, choices) for each in cast("list[Any]", said)]
-    return hidden.masked_in(said)
+def _chosen(value: Any, hidden: Hidden, choices: Mapping[str, str]) -> Any:
+    if isinstance(value, str) and value in choices:
+        return choices[value]
+    if isinstance(value, list):
+        return [_chosen(each, hidden, choices) for each in cast("list[Any]", value)]
+    return hidden.masked_in(value)
