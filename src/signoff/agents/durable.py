@@ -158,6 +158,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         self.operators = check_names("operators", operators)
         check_retry("Durable", retry)
         check_seconds("model_timeout", model_timeout)
+        self.retry = retry
         self._model_config: Config = {"retry": retry, "timeout": model_timeout}
         self._tool_config: Config = {"retry": retry}
 

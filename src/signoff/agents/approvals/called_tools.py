@@ -45,7 +45,8 @@ async def record_tools(durable: Durable[Any], ctx: RunContext[Any], calls: Seque
             facts[name] = found.facts()
         return facts
 
-    kept: dict[str, dict[str, Any]] = await current_context().step(f"{durable.name}:calls", look)
+    step = current_context().step(f"{durable.name}:calls", look, retry=durable.retry)  # validators run in it
+    kept: dict[str, dict[str, Any]] = await step
     found = {name: Known(**facts) for name, facts in kept.items()}
     held().known.update(found)
     repeated: dict[str, dict[str, dict[str, Any]]] = {}
