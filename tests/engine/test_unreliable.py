@@ -219,7 +219,7 @@ async def test_a_verdict_on_a_step_that_another_worker_asked_about_is_left_to_th
         assert held.worker_id is not None
         other = Signoff(store)
         other.workflow(name="flow")(flow)
-        store.model.release(held.worker_id)  # its lease ran out, and it does not know
+        store.model.workers.release(held.worker_id)  # its lease ran out, and it does not know
         async with other.worker():
             while not (await client.questions()).items:
                 await asyncio.sleep(0)

@@ -84,7 +84,7 @@ _METHODS: Final[Mapping[str, Callable[[Model], Callable[..., Any]]]] = {
         "terminate": "terminate",
         "signal": "signal",
         "delete_ended": "delete_ended",
-        "claim": "claim",
+        "claim": "workers.claim",
         "append": "append",
         "pause": "pause",
         "complete": "complete",
@@ -116,7 +116,7 @@ _METHODS: Final[Mapping[str, Callable[[Model], Callable[..., Any]]]] = {
         "fire_schedule": "schedules.fire",
         "announce": "workflows.announce",
         "delete_workflows": "workflows.delete",
-        "heartbeat": "heartbeat",
+        "heartbeat": "workers.heartbeat",
         "ended": "ended",
         "read_live": "live.read",
         "save_run": "snapshots.save_run",
@@ -354,10 +354,10 @@ class MemoryStore(Store):
         return self.model.schedules.due(limit)
 
     async def enlist(self, worker: WorkerInfo) -> None:
-        self._do(lambda _: self.model.enlist(worker))
+        self._do(lambda _: self.model.workers.enlist(worker))
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
-        return self.model.list_workers()
+        return self.model.workers.list_workers()
 
     async def list_workflows(
         self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
@@ -380,7 +380,7 @@ class MemoryStore(Store):
         pass
 
     async def release(self, worker_id: str, *, dead: bool = False) -> int:
-        return self._do(lambda _: self.model.release(worker_id, dead))
+        return self._do(lambda _: self.model.workers.release(worker_id, dead))
 
     # Internal
 

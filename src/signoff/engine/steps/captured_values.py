@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from signoff.codec.canonical_json import GETTERS, Unstable, of_library, stable_text, state_text
 from signoff.engine.run.call_inputs import FUNCTIONS, folded, names_of, own, short_text
-from signoff.engine.run.value_copies import UNCHANGING, Memo, copied, is_data
+from signoff.engine.run.value_copies import UNCHANGING, is_data
 from signoff.engine.steps import process_wide_objects
 from signoff.engine.steps.function_identity import function_text
 from signoff.runtime.loggers import own_logger
@@ -83,7 +83,7 @@ def note_variables(function: Function, codes: Callable[[], Sequence[CodeType]]) 
         codes: Returns the run's code objects: the running ones, the innermost first, and the workflow's.
     """
     plain = _plain_function(function)
-    if plain is None or _stands_alone(plain) or not (plain.__closure__ or _is_local(plain)):
+    if plain is None or stands_alone(plain) or not (plain.__closure__ or _is_local(plain)):
         return
     code = plain.__code__
     if id(code) not in _owned:
@@ -101,7 +101,7 @@ def note_variables(function: Function, codes: Callable[[], Sequence[CodeType]]) 
         if not isinstance(value, WITH_CODE):
             continue
         inner = _plain_function(cast("object", value))
-        if inner is not None and not _stands_alone(inner) and id(inner.__code__) not in _owned:
+        if inner is not None and not stands_alone(inner) and id(inner.__code__) not in _owned:
             note_variables(inner, codes)
 
 
@@ -130,22 +130,6 @@ def own_values(function: Function) -> tuple[Any, ...] | None:
     except ValueError:  # the cell is empty so far
         return None
     return tuple(values)
-
-
-def with_values(function: FunctionType, values: Iterable[object]) -> FunctionType:
-    """Return a copy of a function with its own variables, set to these values."""
-    return _remade(function, tuple(map(types.CellType, values)), None, None)
-
-
-def changed_values(function: FunctionType, values: tuple[Any, ...]) -> bool:
-    """Return whether a function made by ``with_values`` has changed a variable."""
-    for cell, value in zip(function.__closure__ or (), values, strict=True):
-        try:
-            if cell.cell_contents is not value:
-                return True
-        except ValueError:  # it was deleted
-            return True
-    return False
 
 
 def captured_texts(function: Function) -> dict[str, str]:
@@ -185,10 +169,10 @@ def brings_nothing(function: Function) -> bool:
         plain, bound = function.__func__, function.__self__
         return (
             isinstance(plain, FunctionType)
-            and _stands_alone(plain)
+            and stands_alone(plain)
             and (process_wide_objects.is_known(bound) or isinstance(bound, type))
         )
-    return isinstance(function, FunctionType) and _stands_alone(function)
+    return isinstance(function, FunctionType) and stands_alone(function)
 
 
 def shared_texts(function: Function) -> dict[str, str]:
@@ -332,120 +316,11 @@ def _is_data(value: object) -> bool:
     return True
 
 
-def detached(function: Function, memo: Memo) -> Function:
-    """Return a function that shares no data with the run's code: it has copies of the closed-over variables.
-
-    Args:
-        function: The function of a step.
-        memo: The copies so far.
-    """
-    if isinstance(function, functools.partial):
-        made: functools.partial[Any] = cast("Any", function)
-        inner = detached(made.func, memo)
-        args = tuple(copied(each, memo) for each in made.args)
-        kwargs = {name: copied(each, memo) for name, each in made.keywords.items()}
-        is_same = inner is made.func and all(a is b for a, b in zip(args, made.args, strict=True))
-        if is_same and all(kwargs[name] is each for name, each in made.keywords.items()):
-            return made
-        return functools.partial(inner, *args, **kwargs)
-    if not isinstance(function, FunctionType) or _stands_alone(function):
-        return function
-    if not (_owned_by(function) or _has_own_defaults(function)):
-        return function
-    known = memo.get(id(function))
-    return _detached_function(function, memo) if known is None else known[1]
-
-
-def changed_variables(function: Function, before: Function) -> list[str]:
-    """Return the names of variables that a detached function has changed.
-
-    Args:
-        function: The function, after its call.
-        before: A function detached in the same way and not called.
-    """
-    return list(_changed_variables(function, before, set()))
-
-
-def _changed_variables(function: Function, before: Function | None, seen: set[int]) -> Iterator[str]:
-    while isinstance(function, functools.partial) and isinstance(before, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-        before = cast("functools.partial[Any]", before).func
-    if function is before or not isinstance(function, FunctionType) or not isinstance(before, FunctionType):
-        return
-    if id(function) in seen:  # it calls itself, or two call each other
-        return
-    seen.add(id(function))
-    old = dict(_cells(before))
-    for name, value in _cells(function):
-        if name not in _owned_by(function):
-            continue
-        if isinstance(value, FunctionType):
-            yield from _changed_variables(value, cast("Function | None", old.get(name)), seen)
-        elif not is_equal(value, old.get(name)):
-            yield name
-
-
-def is_equal(one: object, other: object) -> bool:
-    """Return whether a value equals its copy; True if neither can tell."""
-    try:
-        if one is other or bool(one == other):
-            return True
-        return state_text(one) == state_text(other)  # a class without `__eq__`, or NaN
-    except Exception:  # a class whose comparison fails
-        return True
-
-
 def line_of(function: Function) -> str:
     """Return the line at which a function begins, or an empty text."""
     plain = _plain_function(function) or getattr(type(function), "__call__", None)  # noqa: B004
     code = getattr(plain, "__code__", None)
     return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
-
-
-def _detached_function(function: FunctionType, memo: Memo) -> FunctionType:
-    closure = function.__closure__ or ()
-    owned = _owned_by(function)
-    names = function.__code__.co_freevars
-    pairs = zip(names, closure, strict=True)
-    cells = [types.CellType() if name in owned else cell for name, cell in pairs]
-    defaults, named = function.__defaults__, function.__kwdefaults__
-    if _has_own_defaults(function):
-        defaults = defaults and tuple(copied(each, memo) for each in defaults)
-        named = named and {name: copied(each, memo) for name, each in named.items()}
-    made = _remade(function, tuple(cells) or None, defaults, named)
-    memo[id(function)] = (function, made)  # it may refer to itself
-    for name, value in _cells(function):
-        if name in owned:
-            cell = cells[names.index(name)]
-            cell.cell_contents = (
-                detached(value, memo) if isinstance(value, FunctionType) else copied(value, memo)
-            )
-    return made
-
-
-def _remade(
-    function: FunctionType,
-    cells: tuple[types.CellType, ...] | None,
-    defaults: tuple[Any, ...] | None,
-    named: dict[str, Any] | None,
-) -> FunctionType:
-    """Return a copy of a function with other variables and defaults."""
-    made = FunctionType(function.__code__, function.__globals__, function.__name__, defaults, cells)
-    made.__kwdefaults__ = cast("Any", named)
-    made.__qualname__, made.__module__, made.__doc__ = (
-        function.__qualname__,
-        function.__module__,
-        function.__doc__,
-    )
-    # Since Python 3.14, the function that computes them.
-    annotate: Any = getattr(function, "__annotate__", None)
-    if annotate is None:
-        made.__annotations__ = function.__annotations__
-    else:
-        cast("Any", made).__annotate__ = annotate
-    if function.__dict__:
-        made.__dict__.update(function.__dict__)
-    return made
 
 
 def _held(function: object, prefix: str, seen: set[int]) -> Iterator[Held]:
@@ -461,7 +336,7 @@ def _held(function: object, prefix: str, seen: set[int]) -> Iterator[Held]:
         return
     seen.add(id(function))
     if isinstance(function, FunctionType):
-        if not _stands_alone(function):
+        if not stands_alone(function):
             yield from _held_by_function(function, prefix, seen)
         return
     bound: object = None
@@ -496,8 +371,8 @@ def _held_by_function(function: FunctionType, prefix: str, seen: set[int]) -> It
     if "<locals>" in function.__qualname__:
         for name, value in _defaults(function).items():
             yield Held(prefix + name, value, function, is_own)
-    for name, value in _cells(function):
-        if is_own and name not in _owned_by(function):
+    for name, value in cells_of(function):
+        if is_own and name not in owned_by(function):
             continue  # belongs to the code that made the workflow
         if callable(value):
             if type(cast("object", value)) in FUNCTIONS:
@@ -551,7 +426,7 @@ def _defaults(function: FunctionType) -> dict[str, Any]:
     return {**found, **(function.__kwdefaults__ or {})}
 
 
-def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
+def cells_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents
@@ -559,7 +434,7 @@ def _cells(function: FunctionType) -> Iterator[tuple[str, Any]]:
             continue
 
 
-def _stands_alone(function: FunctionType) -> bool:
+def stands_alone(function: FunctionType) -> bool:
     """Whether a function surely uses nothing of enclosing code.
 
     This reads no attribute that raises an audit event, such as ``__code__``, since each step asks.
@@ -571,13 +446,13 @@ def _is_local(function: FunctionType) -> bool:
     return "<locals>" in function.__qualname__ and bool(function.__defaults__ or function.__kwdefaults__)
 
 
-def _has_own_defaults(function: FunctionType) -> bool:
+def has_own_defaults(function: FunctionType) -> bool:
     """Whether a function has defaults set by the run's code."""
     known = _owned.get(id(function.__code__))
     return known is not None and known[2] and _is_local(function)
 
 
-def _owned_by(function: FunctionType) -> frozenset[str]:
+def owned_by(function: FunctionType) -> frozenset[str]:
     known = _owned.get(id(function.__code__))
     return _NONE if known is None else known[1]
 

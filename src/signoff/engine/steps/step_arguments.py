@@ -21,16 +21,18 @@ from signoff.engine.run.value_copies import (
 )
 from signoff.engine.steps.captured_values import (
     brings_nothing,
-    changed_values,
-    changed_variables,
-    detached,
-    is_equal,
     is_of_process,
     is_process_wide,
     line_of,
     object_text,
     own_values,
     shared_texts,
+)
+from signoff.engine.steps.detached_functions import (
+    changed_values,
+    changed_variables,
+    detached,
+    is_equal,
     with_values,
 )
 from signoff.runtime.loggers import own_logger

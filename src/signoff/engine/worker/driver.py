@@ -22,8 +22,7 @@ from signoff.engine.run.execution import Execution, Program
 from signoff.engine.run.fatal_exceptions import as_failure, encode_failure, ends_task, signal_of
 from signoff.engine.run.replay import replay
 from signoff.engine.run.step_call import StepCall
-from signoff.engine.steps.attempt import Attempt, create_step_task
-from signoff.engine.steps.live_stream import Voice
+from signoff.engine.steps.attempt import Attempt
 from signoff.engine.worker.fenced_writes import FencedWrites
 from signoff.engine.worker.journal_attempts import journal_attempt
 from signoff.engine.worker.journal_messages import MessageJournal
@@ -32,8 +31,8 @@ from signoff.engine.worker.memory_load import Load, RunLoad
 from signoff.engine.worker.open_calls import Agenda, Interviewer
 from signoff.engine.worker.pace import Pace
 from signoff.engine.worker.run_events import Report
+from signoff.engine.worker.running_steps import RunningSteps
 from signoff.errors import (
-    BeyondStep,
     CannotRunHere,
     LeaseLost,
     StoreError,
@@ -142,10 +141,10 @@ class Driver:
         self._draft = Draft(seq)
         self._is_read = execution is not None  # the journal
         self._agenda = Agenda(self._draft, self.run, host)
-        self._running: dict[int, asyncio.Task[None]] = {}
         self._report = Report(self.run)
         self.load = RunLoad(host.load, claim)
         self._pace = host.pace
+        self._steps = RunningSteps(self.run.id, self._draft, self._agenda, self.load, host.attempt)
         self._messages = MessageJournal(self.run, self._draft, self._agenda, self._report)
         self._writes = FencedWrites(self.run.id, self._store, self._draft, self._report, self.load)
 
@@ -211,9 +210,7 @@ class Driver:
         finally:
             if not self.paused and not self.ended:
                 self._report.let_go(lost=self.lost)
-            running, self._running = self._running, {}
-            for task in running.values():
-                task.cancel()
+            self._steps.stop_all()
             if not self.paused and self.execution is not None:
                 self.execution.discard()
 
@@ -234,17 +231,13 @@ class Driver:
 
     def fail_blamed(self) -> bool:
         """Fail the running steps that have ended their worker. Returns whether there are any."""
-        execution, found = self.execution, False
-        for n, task in list(self._running.items()):
-            call = None if execution is None else execution.open.get(n)
-            blamed: BeyondStep | None = getattr(call, "blamed", None)
-            if isinstance(call, StepCall) and blamed is not None:
-                found = True
-                del self._running[n]
-                task.cancel()
-                self._events.append(Attempt(call, call.attempt, error=blamed, started_at=self._draft.now))
-                self.poke()
-        return found
+        if self.execution is None:
+            return False
+        failed = self._steps.fail_blamed(self.execution, self._draft.now)
+        self._events.extend(failed)
+        if failed:
+            self.poke()
+        return bool(failed)
 
     # One pass
 
@@ -280,7 +273,7 @@ class Driver:
         self._agenda.announce_once_steps()
         if self._draft:
             await self._append()
-        self._start_steps()
+        self._steps.start(execution, self._store.clock.now(), self._confirm, self._take_attempt)
         await self._wait(execution)
         return True
 
@@ -291,7 +284,7 @@ class Driver:
             self._draft.may_be_cut()
             event = self._events.popleft()
             if isinstance(event, Attempt):
-                self._running.pop(event.call.n, None)
+                self._steps.forget(event.call)
                 journal_attempt(event, self.run, execution, self._draft, self._agenda)
             else:
                 self._messages.take(execution, event)
@@ -335,14 +328,14 @@ class Driver:
         """Start no steps; let running ones finish and write their outcomes."""
         if self._draft:
             await self._append()
-        if not self._running:
+        if not self._steps:
             return False
         await self._wait(execution)
         return True
 
     async def _suspend(self, execution: Execution) -> bool:
         """Let running steps finish and write their outcomes, then release the suspended run."""
-        if self._running:
+        if self._steps:
             return await self._drain(execution)
 
         async def pause(write: Write) -> bool:
@@ -360,7 +353,7 @@ class Driver:
         """Let running steps finish and write their outcomes, then rebuild the run."""
         if self._draft:
             await self._append()
-        if self._running:
+        if self._steps:
             await self._wait(execution)
             return
         execution.discard()
@@ -395,71 +388,27 @@ class Driver:
         asked_for = execution.issued or execution.abandoned or execution.patched or execution.left_open
         if asked_for or execution.numbers.grown:
             self._agenda.collect(execution)
-            self._stop_steps()
+            self._steps.stop()
 
     def _close_rest(self, execution: Execution) -> None:
         self._agenda.close_rest(execution)
-        self._stop_steps()
+        self._steps.stop()
 
     # Steps
 
-    def _stop_steps(self) -> None:
-        if not self._agenda.to_stop:
-            return
-        for n in self._agenda.to_stop:
-            task = self._running.pop(n, None)
-            if task is not None:
-                task.cancel()
-        self._agenda.to_stop.clear()
-
-    def _start_steps(self) -> None:
-        assert self.execution is not None
-        now = self._store.clock.now()
-        for call in self._agenda.to_start:
-            if call.n not in self.execution.open:
-                continue
-            before, _ = self.execution.past.attempts.get(call.n, (0, 0.0))
-            self._running[call.n] = create_step_task(call, self._attempt(call, before + 1, now))
-        self._agenda.to_start.clear()
-
-    async def _attempt(self, call: StepCall, number: int, started_at: float) -> None:
+    async def _confirm(self) -> None:
         while self._loop.time() >= self.sure_until:  # the process may have been frozen in between
             await self._writes.retry(self._host.confirm, self)
-        try:
-            attempt = await self._host.attempt(call, self.run.id, number)
-        except GeneratorExit as error:  # of a task that the step awaited, which closes its awaiter
-            if ends_task(error, asyncio.current_task()):
-                raise
-            attempt = Attempt(call, number, error=as_failure(f"step {call.name!r}", error))
-        except asyncio.CancelledError as error:
-            if self._running.get(call.n) is not asyncio.current_task():
-                if call.hush() is not None:
-                    self._draft.unpublishes.append(call.n)
-                raise
-            # Not cancelled by the driver, but by code of the step or the app, through the step's task.
-            failure = call.refused or RuntimeError(f"step {call.name!r} was cancelled: {error}")
-            attempt = Attempt(call, number, error=failure)
-        if (voice := call.hush()) is not None:
-            try:
-                await self._end_live(call, voice)
-            except asyncio.CancelledError:  # the step has cancelled itself, or the driver has cancelled it
-                if self._running.get(call.n) is not asyncio.current_task():
-                    raise
-                self._draft.unpublishes.append(call.n)
-        attempt.started_at = started_at + call.thread_wait
+
+    def _take_attempt(self, attempt: Attempt) -> None:
         self._events.append(attempt)
         self.load.add(attempt.text)
         self.poke()
 
-    async def _end_live(self, call: StepCall, voice: Voice) -> None:
-        """Delete the attempt's live text, with the write of its outcome."""
-        if await voice.was_heard():
-            self._draft.unpublishes.append(call.n)
-
     # Waiting, pausing, ending
 
     def _is_idle(self) -> bool:
-        return not (self._running or self._agenda.to_start or self._events)
+        return not (self._steps or self._agenda.to_start or self._events)
 
     async def _pause(self, execution: Execution) -> bool:
         self._agenda.note_timers(execution)
@@ -496,7 +445,7 @@ class Driver:
     async def _leave(self, why: str) -> None:
         """Release the run unchanged, for another worker to claim it after a moment."""
         log.warning("run %s is released to another worker: %s", self.run.id, why)
-        self._stop_steps()
+        self._steps.stop()
         write, wake_at = Write(self.run.id, self.epoch), self._store.clock.now() + LEFT_SECONDS
         while not self.paused:
             self.paused = await self._writes.retry(
@@ -615,23 +564,7 @@ class Driver:
         self._draft.begin_at(end.seq + 1)
         self._draft.last_at = end.at
         self._draft.now = max(self._draft.now, end.at)
-        return await replay(self._begin, entries, self._rerun)
-
-    async def _rerun(self, call: StepCall) -> Attempt:
-        """Run a ``durable=False`` step again during replay, since the journal does not hold its value."""
-        number = 0
-        while True:
-            number += 1
-            running = self._host.attempt(call, self.run.id, number)
-            with self.load:
-                attempt = await create_step_task(call, running)
-            if (voice := call.hush()) is not None:
-                await self._end_live(call, voice)
-            wait = attempt.retry_after
-            if wait is None:
-                return attempt
-            with self.load:
-                await asyncio.sleep(wait)
+        return await replay(self._begin, entries, self._steps.rerun)
 
 
 def _is_before_begin(entry: Entry) -> bool:

@@ -7,8 +7,7 @@ that it happens completely or not at all.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from signoff.codec import encode_error
 from signoff.errors import (
@@ -31,14 +30,12 @@ from signoff.records import (
     PromiseState,
     Run,
     RunState,
-    WorkerInfo,
 )
 from signoff.runtime.clock import Clock
 from signoff.stores.contract import retries
-from signoff.stores.contract.leases import Claim, Outcome, Write
-from signoff.stores.contract.validation import check_events, check_promise, check_run, check_worker
+from signoff.stores.contract.leases import Outcome, Write
+from signoff.stores.contract.validation import check_events, check_promise, check_run
 from signoff.stores.shared.equality import OTHER_ACTIVE, difference, same_json
-from signoff.stores.shared.suspect_runs import SUSPECT_TAKEOVERS, level_of, room_of
 from signoff.stores.shared.wait_cycles import circle_of
 from signoff.testing.model.audit import Audit
 from signoff.testing.model.groups import Groups
@@ -53,6 +50,7 @@ from signoff.testing.model.state import State
 from signoff.testing.model.tables import Commit
 from signoff.testing.model.timers import Timers
 from signoff.testing.model.tokens import Tokens
+from signoff.testing.model.workers import Workers
 from signoff.testing.model.workflows import Workflows
 
 
@@ -71,6 +69,7 @@ class Model:
         rules: The contract's operations on rules.
         promises: The contract's operations on promises.
         groups: The contract's operations on groups.
+        workers: The contract's operations on workers and their leases.
         schedules: The contract's operations on schedules.
         tokens: The contract's operations on tokens.
         workflows: The contract's operations on the list of workflows.
@@ -89,6 +88,7 @@ class Model:
         self.tokens = Tokens(self.state)
         self.promises = Promises(self.state, self._messages, self.audit, self.rules, self.tokens)
         self.groups = Groups(self.state)
+        self.workers = Workers(self.state, self.groups)
         self.schedules = Schedules(self.state)
         self.workflows = Workflows(self.state)
         self.live = Live(self.state)
@@ -343,51 +343,6 @@ class Model:
 
     # Operations of a lease's holder
 
-    def claim(
-        self,
-        namespace: str,
-        worker_id: str,
-        group: str,
-        workflows: Sequence[str],
-        limit: int,
-        token: str | None = None,
-    ) -> list[Claim]:
-        by_ready = sorted(
-            self.tables.runs.values(),
-            key=lambda run: (-run.priority, self.tables.facts[run.namespace, run.id].ready_at),
-        )
-        claimed = [
-            run
-            for run in by_ready
-            if (run.namespace, run.worker_id, run.state) == (namespace, worker_id, RunState.RUNNING)
-            and token is not None
-            and self.tables.facts[namespace, run.id].claim_token == token
-        ]
-        if not claimed:
-            ready = [
-                run
-                for run in by_ready
-                if (run.namespace, run.group, run.state) == (namespace, group, RunState.READY)
-                and run.workflow in workflows
-            ]
-            suspects, room = self._suspects(worker_id, ready)
-            claimed = self.groups.lease(namespace, group, suspects, min(limit, room), worker_id, token)
-            if not claimed:
-                others = [run for run in ready if run.takeovers < SUSPECT_TAKEOVERS]
-                claimed = self.groups.lease(namespace, group, others, limit, worker_id, token)
-        return [Claim(run, tuple(self.tables.messages[namespace, run.id])) for run in claimed]
-
-    def _suspects(self, worker_id: str, ready: Sequence[Run]) -> tuple[list[Run], int]:
-        """Return the suspects to claim, all of one level, and how many of them the worker has room for."""
-        held = [
-            run.takeovers
-            for run in self.tables.runs.values()
-            if run.worker_id == worker_id and self.state.takeovers(run) >= SUSPECT_TAKEOVERS
-        ]
-        found = [run for run in ready if run.takeovers >= SUSPECT_TAKEOVERS]
-        level = level_of(max(held or [run.takeovers for run in found], default=0))
-        return [run for run in found if level_of(run.takeovers) == level], room_of(level) - len(held)
-
     def append(self, namespace: str, write: Write) -> None:
         self._write(namespace, write)
 
@@ -435,38 +390,6 @@ class Model:
         self.state.commit.ended.add((namespace, run.id))
         if not outcome.retryable:
             self._finish(namespace, run.id, outcome)
-
-    # Workers
-
-    def enlist(self, worker: WorkerInfo) -> None:
-        check_worker(worker)
-        self.state.commit.due |= not self.tables.workers
-        self.tables.workers[worker.id] = replace(worker, seen_at=self.state.lease_clock.now(), held=0)
-
-    def list_workers(self) -> list[WorkerInfo]:
-        runs = self.tables.runs.values()
-        return [
-            replace(worker, held=sum(run.worker_id == worker.id for run in runs))
-            for _, worker in sorted(self.tables.workers.items())
-        ]
-
-    def heartbeat(self, namespace: str, worker_id: str, held: Mapping[str, int]) -> set[str]:
-        lost: set[str] = set()
-        for run_id, epoch in held.items():
-            run = self.tables.runs.get((namespace, run_id))
-            if run is not None and (run.worker_id, run.epoch) == (worker_id, epoch):
-                lease_until = self.state.lease_clock.now() + self.state.lease_seconds
-                self.tables.runs[namespace, run_id] = replace(run, lease_until=lease_until)
-            else:
-                lost.add(run_id)
-        return lost
-
-    def release(self, worker_id: str, dead: bool = False) -> int:
-        self.tables.workers.pop(worker_id, None)
-        held = [run for run in self.tables.runs.values() if run.worker_id == worker_id]
-        for run in held:
-            self.state.let_go(run, taken_over=dead)
-        return len(held)
 
     # Internal
 

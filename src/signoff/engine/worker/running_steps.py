@@ -1,0 +1,160 @@
+"""The steps of a run that are running on a worker, each attempt in a task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from signoff.engine.run.execution import Execution
+from signoff.engine.run.fatal_exceptions import as_failure, ends_task
+from signoff.engine.run.step_call import StepCall
+from signoff.engine.steps.attempt import Attempt, create_step_task
+from signoff.engine.steps.live_stream import Voice
+from signoff.engine.worker.journal_write import Draft
+from signoff.engine.worker.memory_load import RunLoad
+from signoff.engine.worker.open_calls import Agenda
+from signoff.errors import BeyondStep
+
+
+class RunningSteps:
+    """Starts and stops the attempts of one run's steps.
+
+    Args:
+        run_id: The run.
+        draft: The next write, which also deletes the live text of ended attempts.
+        agenda: The run's open calls.
+        load: The run's share of the worker's memory, given back while it waits.
+        attempt: Runs an attempt of a step.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        draft: Draft,
+        agenda: Agenda,
+        load: RunLoad,
+        attempt: Callable[[StepCall, str, int], Coroutine[Any, Any, Attempt]],
+    ) -> None:
+        self._run_id = run_id
+        self._draft = draft
+        self._agenda = agenda
+        self._load = load
+        self._run_attempt = attempt
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
+
+    def start(
+        self,
+        execution: Execution,
+        now: float,
+        confirm: Callable[[], Awaitable[None]],
+        ended: Callable[[Attempt], None],
+    ) -> None:
+        """Start the steps that are ready.
+
+        Args:
+            execution: The run in memory.
+            now: The time, in Unix seconds.
+            confirm: Returns once the lease surely holds.
+            ended: Called with each attempt that has ended.
+        """
+        for call in self._agenda.to_start:
+            if call.n not in execution.open:
+                continue
+            before, _ = execution.past.attempts.get(call.n, (0, 0.0))
+            self._tasks[call.n] = create_step_task(call, self._attempt(call, before + 1, now, confirm, ended))
+        self._agenda.to_start.clear()
+
+    def stop(self) -> None:
+        """Cancel the steps that the run's code has cancelled."""
+        if not self._agenda.to_stop:
+            return
+        for n in self._agenda.to_stop:
+            task = self._tasks.pop(n, None)
+            if task is not None:
+                task.cancel()
+        self._agenda.to_stop.clear()
+
+    def stop_all(self) -> None:
+        """Cancel all steps."""
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks.values():
+            task.cancel()
+
+    def forget(self, call: StepCall) -> None:
+        """Note that the end of a step's attempt is being journaled."""
+        self._tasks.pop(call.n, None)
+
+    def fail_blamed(self, execution: Execution, now: float) -> list[Attempt]:
+        """Cancel the steps that have ended their worker, and return their attempts as failed.
+
+        Args:
+            execution: The run in memory.
+            now: The time of the failure, in Unix seconds.
+        """
+        failed: list[Attempt] = []
+        for n, task in list(self._tasks.items()):
+            call = execution.open.get(n)
+            blamed: BeyondStep | None = getattr(call, "blamed", None)
+            if isinstance(call, StepCall) and blamed is not None:
+                del self._tasks[n]
+                task.cancel()
+                failed.append(Attempt(call, call.attempt, error=blamed, started_at=now))
+        return failed
+
+    async def rerun(self, call: StepCall) -> Attempt:
+        """Run a ``durable=False`` step again during replay, since the journal does not hold its value."""
+        number = 0
+        while True:
+            number += 1
+            running = self._run_attempt(call, self._run_id, number)
+            with self._load:
+                attempt = await create_step_task(call, running)
+            if (voice := call.hush()) is not None:
+                await self._end_live(call, voice)
+            wait = attempt.retry_after
+            if wait is None:
+                return attempt
+            with self._load:
+                await asyncio.sleep(wait)
+
+    async def _attempt(
+        self,
+        call: StepCall,
+        number: int,
+        started_at: float,
+        confirm: Callable[[], Awaitable[None]],
+        ended: Callable[[Attempt], None],
+    ) -> None:
+        await confirm()
+        try:
+            attempt = await self._run_attempt(call, self._run_id, number)
+        except GeneratorExit as error:  # of a task that the step awaited, which closes its awaiter
+            if ends_task(error, asyncio.current_task()):
+                raise
+            attempt = Attempt(call, number, error=as_failure(f"step {call.name!r}", error))
+        except asyncio.CancelledError as error:
+            if self._tasks.get(call.n) is not asyncio.current_task():
+                if call.hush() is not None:
+                    self._draft.unpublishes.append(call.n)
+                raise
+            # Not cancelled by the driver, but by code of the step or the app, through the step's task.
+            failure = call.refused or RuntimeError(f"step {call.name!r} was cancelled: {error}")
+            attempt = Attempt(call, number, error=failure)
+        if (voice := call.hush()) is not None:
+            try:
+                await self._end_live(call, voice)
+            except asyncio.CancelledError:  # the step has cancelled itself, or the driver has cancelled it
+                if self._tasks.get(call.n) is not asyncio.current_task():
+                    raise
+                self._draft.unpublishes.append(call.n)
+        attempt.started_at = started_at + call.thread_wait
+        ended(attempt)
+
+    async def _end_live(self, call: StepCall, voice: Voice) -> None:
+        """Delete the attempt's live text, with the write of its outcome."""
+        if await voice.was_heard():
+            self._draft.unpublishes.append(call.n)
