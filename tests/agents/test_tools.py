@@ -279,7 +279,7 @@ async def test_an_answer_is_given_to_the_pause_it_answers_and_to_no_other() -> N
         env.people.answer("Name?", "yes")
         env.people.answer("Delete all?", approved=False)
         assert await env.run(scene.work) == [["t", "False", "success"]]
-        assert [each.question for each in env.people.said] == ["Name?", "Delete all?"]
+        assert [each.question for each in env.people.answers] == ["Name?", "Delete all?"]
 
 
 @in_asyncio
@@ -379,7 +379,7 @@ async def test_parallel_tools_pause_beside_each_other_and_a_crash_after_the_answ
         env.people.answer("1?", "one", after=60)
         found = await env.run(scene.work, id="r")
         assert [content for _, content, _ in found] == ["1: one", "2: two"]
-        said = [each for each in env.people.said if each.error is None]
+        said = [each for each in env.people.answers if each.error is None]
         assert len(said) == 2
 
 

@@ -344,11 +344,11 @@ async def test_what_people_say_of_an_interrupted_step_is_kept_for_its_code(
         await comes(lambda: is_done(dying, "pay"))
     without = Planning(tmp_path)
     async with running(without.app) as client:
-        (doubt,) = await questions(without.app, client, 1)
+        (question,) = await questions(without.app, client, 1)
     skipping = Planning(tmp_path, is_here=False, then="rebuilds")
     async with running(skipping.app) as client:
         verdict = {"action": "done", "result": "by hand"} if action == "done" else {"action": "retry"}
-        await client.answer(doubt.id, verdict)
+        await client.answer(question.id, verdict)
         (now,) = await questions(skipping.app, client, 1)
         assert skipping.done == []
         await client.answer(now.id, "go on")
@@ -608,10 +608,10 @@ async def test_what_people_say_of_an_interrupted_step_within_a_skipped_branch_is
         await comes(lambda: has_paid(done))
     asking = app_with("enters")
     async with running(asking) as client:
-        (doubt,) = await questions(asking, client, 1)
+        (question,) = await questions(asking, client, 1)
     skipping = app_with("skips")
     async with running(skipping) as client:
-        await client.answer(doubt.id, {"action": "done", "result": "by hand"})
+        await client.answer(question.id, {"action": "done", "result": "by hand"})
         await pauses(skipping, "r")
     back = app_with("enters")
     async with running(back) as client:

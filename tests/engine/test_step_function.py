@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from signoff.engine.run.call_inputs import arguments_text
 from signoff.engine.steps import step_function
-from signoff.engine.steps.step_function import callee_of
+from signoff.engine.steps.step_function import step_function_of
 
 VALUES = [
     0,
@@ -65,7 +65,7 @@ class Till:
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:20])
 def test_it_writes_plain_arguments_as_they_are_written_otherwise(value: Any) -> None:
-    known = callee_of(taking_two)
+    known = step_function_of(taking_two)
     assert known is not None
     for args in ((value,), (value, 3), ("a", value)):
         text = known.inputs_of("step", args)
@@ -81,7 +81,7 @@ def test_it_writes_plain_arguments_as_they_are_written_otherwise(value: Any) -> 
     ids=lambda value: repr(value)[:20],
 )
 def test_it_writes_other_arguments_as_they_are_written_otherwise(value: Any) -> None:
-    known = callee_of(taking_two)
+    known = step_function_of(taking_two)
     assert known is not None
     text, otherwise = known.inputs_of("step", (value,)), arguments_text("step", taking_two, (value,), {})
     assert text is not None
@@ -95,15 +95,15 @@ def test_only_plain_functions_and_methods_of_modules_are_known() -> None:
 
     others: list[Any] = [local, lambda: None, list[int]().append, len, object(), Till().locally()]
     for other in others:
-        assert callee_of(other) is None
-    known = callee_of(taking_two)
+        assert step_function_of(other) is None
+    known = step_function_of(taking_two)
     assert known is not None
     assert (known.least, known.most, known.options.returns) == (1, 2, int)
-    assert known is callee_of(taking_two)
-    variadic = callee_of(taking_any)
+    assert known is step_function_of(taking_two)
+    variadic = step_function_of(taking_any)
     assert variadic is not None
     assert (variadic.least, variadic.most) == (0, sys.maxsize)
-    more, asking = callee_of(taking_more), callee_of(asking_more)
+    more, asking = step_function_of(taking_more), step_function_of(asking_more)
     assert more is not None
     assert (more.least, more.most) == (1, 1)
     assert asking is not None
@@ -111,15 +111,15 @@ def test_only_plain_functions_and_methods_of_modules_are_known() -> None:
 
 
 def test_methods_are_known_by_their_functions_and_never_for_functions() -> None:
-    known = callee_of(Till().pay)
+    known = step_function_of(Till().pay)
     assert known is not None
     assert known.is_bound
     assert (known.least, known.most, known.options.returns) == (1, 2, int)
-    assert known is callee_of(Till().pay)
-    plain = callee_of(Till.pay)
+    assert known is step_function_of(Till().pay)
+    plain = step_function_of(Till.pay)
     assert plain is not None
     assert (plain.least, plain.most, plain.is_bound) == (2, 3, False)
-    assert callee_of(Till().myself) is None
+    assert step_function_of(Till().myself) is None
     assert known.inputs_of("step", (7,)) == '{"args":{"cents":7}}'
 
 
@@ -143,7 +143,7 @@ class Order(BaseModel):
 )
 def test_it_writes_other_arguments_to_the_letter_as_they_are_written_otherwise(args: tuple[Any, ...]) -> None:
     for function in (taking_two, Till().pay):
-        known = callee_of(function)
+        known = step_function_of(function)
         assert known is not None
         text = known.inputs_of("step", args)
         assert text == f'{{"args":{arguments_text("step", function, args, {})}}}'
@@ -153,7 +153,7 @@ def test_it_forgets_functions_that_are_gone() -> None:
     names: dict[str, Any] = {"__name__": "cell"}
     exec("def made(): ...", names)
     key = id(names["made"])
-    assert callee_of(names["made"]) is not None
+    assert step_function_of(names["made"]) is not None
     assert key in step_function._known  # pyright: ignore[reportPrivateUsage]
     names.clear()
     gc.collect()
@@ -163,8 +163,8 @@ def test_it_forgets_functions_that_are_gone() -> None:
 def test_a_return_type_that_cannot_be_resolved_yet_is_looked_for_again() -> None:
     names: dict[str, Any] = {"__name__": "cell"}
     exec("def made() -> 'Order': ...", names)
-    assert callee_of(names["made"]) is None
+    assert step_function_of(names["made"]) is None
     names["Order"] = int
-    known = callee_of(names["made"])
+    known = step_function_of(names["made"])
     assert known is not None
     assert known.options.returns is int

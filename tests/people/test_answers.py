@@ -101,7 +101,7 @@ async def answered(value: Any, **parts: Any) -> Answer:
     async with asking(answers, **parts) as env:
         env.people.answer("*", value)
         await env.run("ask")
-        assert [said.error for said in env.people.said] == [None]
+        assert [said.error for said in env.people.answers] == [None]
     assert len(answers) > 1, "it was never replayed"
     assert all(answer == answers[0] for answer in answers)
     return answers[0]

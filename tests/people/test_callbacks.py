@@ -116,7 +116,7 @@ async def test_wherever_its_worker_dies_each_address_that_was_told_is_the_same_a
         WORLD.clear()
         env.people.call_back("Payment", {"a": 1}, after=60)
         result = await env.run(order, [])
-        assert [said.error for said in env.people.said] == [None]
+        assert [said.error for said in env.people.answers] == [None]
         return result, len(set(WORLD))
 
     assert await crash_everywhere(app, scenario) > 5

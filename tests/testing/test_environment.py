@@ -99,7 +99,7 @@ async def test_who_is_too_late_is_told_so() -> None:
         env.people.answer("*", approved=True, after=4 * WEEK)
         await env.run("checkout", 7)
         await env.sleep(WEEK)
-        [said] = env.people.said
+        [said] = env.people.answers
         assert isinstance(said.error, AlreadySettled)
         assert said.error.state == "timed_out"
 
@@ -109,8 +109,8 @@ async def test_of_people_who_answer_in_the_same_moment_one_wins_and_the_others_a
     async with environment(new_app(Bank())) as env:
         env.people.race("Refund*", ("user:ana", True), ("user:ben", False), ("user:eva", False))
         assert await env.run("checkout", 7) == ["charged 7", "refunded"]
-        assert [said.error is None for said in env.people.said] == [True, False, False]
-        assert all(isinstance(said.error, AlreadySettled) for said in env.people.said[1:])
+        assert [said.error is None for said in env.people.answers] == [True, False, False]
+        assert all(isinstance(said.error, AlreadySettled) for said in env.people.answers[1:])
 
 
 @in_asyncio
@@ -122,7 +122,7 @@ async def test_the_first_instruction_that_fits_counts() -> None:
         assert (await env.run("checkout", 101))[1] == "kept, says user:boss"
         asked_badly = await env.start("checkout", 1)
         assert (await env.run("checkout", 2))[1] == "refunded"
-        assert [type(said.error) for said in env.people.said] == [type(None), WrongAnswer, type(None)]
+        assert [type(said.error) for said in env.people.answers] == [type(None), WrongAnswer, type(None)]
         assert (await asked_badly.result())[1] == "nobody answered"
 
 

@@ -274,7 +274,7 @@ class Execution:
                 promise.id, value, user_id=user_id, groups=groups, roles=roles, request_id=request_id
             )
 
-        told = {"emit": event, "value": value}
+        message = {"emit": event, "value": value}
         waiting = [
             promise async for promise in self._questions(PromiseState.PENDING) if _event_of(promise) == event
         ]
@@ -286,12 +286,12 @@ class Execution:
             return False
         try:
             if not waiting:
-                return await self._tell(told, request_id, "events")
+                return await self._send(message, request_id, "events")
             await answer(waiting[0])
             return not _is_answered_by(waiting[0], request_id)  # for a vote given before
         except RequestConflict as conflict:
             if conflict.used_for == SIGNAL:  # it was emitted before the interrupt waited for it
-                return await self._tell(told, request_id, "events")
+                return await self._send(message, request_id, "events")
             before = await self._question_of(conflict)
             if before is None or _event_of(before) != event:
                 raise
@@ -326,7 +326,7 @@ class Execution:
             run = await self._client.backend.get_run(self.id)
             request = uuid.uuid4().hex
             try:
-                await self._tell({"close": pending_interrupts, "id": request}, None, "close")
+                await self._send({"close": pending_interrupts, "id": request}, None, "close")
             except ExecutionClosed:
                 return await self.result()
             async for entry in self._handle.events(after=run.first_seq - 1):
@@ -369,9 +369,9 @@ class Execution:
 
     # Internal
 
-    async def _tell(self, told: dict[str, Any], request_id: str | None, what: str) -> bool:
+    async def _send(self, message: dict[str, Any], request_id: str | None, what: str) -> bool:
         try:
-            return await self._client.signal(self.id, SIGNAL, told, request_id=request_id)
+            return await self._client.signal(self.id, SIGNAL, message, request_id=request_id)
         except InvalidState:
             raise ExecutionClosed(self.id, what) from None
 
@@ -492,8 +492,8 @@ def _refused(entry: Entry, request: str) -> list[str] | None:
     """Return the interrupts for which an entry refuses a close; None if it is about something else."""
     if entry.kind is not EntryKind.PROGRESSED or entry.name != CLOSE_REFUSED:
         return None
-    said = json.loads(entry.value or "{}")
-    return said["interrupts"] if request in said["requests"] else None
+    refusal = json.loads(entry.value or "{}")
+    return refusal["interrupts"] if request in refusal["requests"] else None
 
 
 def _workflow_of(snapshot: Snapshot) -> Any:

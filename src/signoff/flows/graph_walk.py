@@ -95,12 +95,12 @@ class Machine:
     async def _listen(self) -> None:
         call = own_signal(self.ctx, SIGNAL)
         while True:
-            told = await call
+            signal = await call
             call = own_signal(self.ctx, SIGNAL)
             call.begin()
             self.journaled += 1
             was_idle = not self._tasks
-            await self._take(told)
+            await self._take(signal)
             if was_idle or self.closing is not None:
                 self._news.set()
 
@@ -132,14 +132,14 @@ class Machine:
             self._compact_at = 2 * self.journaled
             self.ctx.logger.warning("the journal keeps growing: %s", error)
 
-    async def _take(self, told: Any) -> None:
-        match told:
+    async def _take(self, signal: Any) -> None:
+        match signal:
             case {"close": "refuse" | "cancel" as how, "id": str(request)}:
                 await self._close(how, request)
             case {"emit": str()} if self.closing is not None:
-                self._held.append(told)
+                self._held.append(signal)
             case {"emit": str(event)}:
-                self._top.dispatch("event", event, told.get("value"))
+                self._top.dispatch("event", event, signal.get("value"))
             case _:
                 pass  # a user may send any signal by hand
 

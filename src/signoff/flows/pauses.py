@@ -77,7 +77,7 @@ class Pause:
         options = {name: _option_of(name, value) for name, value in self.options.items()}
         is_object = isinstance(cast("object", self.payload), dict)
         payload: dict[str, Any] = self.payload if is_object else {"question": self.payload}
-        told = payload.get("question", payload.get("prompt"))
+        text = payload.get("question", payload.get("prompt"))
         kind: str = self.type if self.type in TYPES else "form"
         if kind in ("select", "multiselect") and "options" not in options and "options" in payload:
             options["options"] = payload["options"]
@@ -94,8 +94,8 @@ class Pause:
             "max_resumes": self.max_resumes,
         }
         return {
-            "question": told
-            if isinstance(told, str) and told.strip()
+            "question": text
+            if isinstance(text, str) and text.strip()
             else f"{flow}: {place} waits ({self.type})",
             "input_type": kind,
             **options,

@@ -13,7 +13,7 @@ from signoff.testing.crashes import (
 from signoff.testing.crashing_process import DoomedStore
 from signoff.testing.environment import Environment, NothingHappens, crash_everywhere, environment
 from signoff.testing.memory_store import MemoryStore
-from signoff.testing.people import Asked, People, Said
+from signoff.testing.people import Asked, People, ScriptedAnswer
 
 __all__ = [
     "Asked",
@@ -24,7 +24,7 @@ __all__ = [
     "NothingHappens",
     "People",
     "Place",
-    "Said",
+    "ScriptedAnswer",
     "VirtualClock",
     "after_entry",
     "after_step",

@@ -39,11 +39,11 @@ class NothingHappens(SignoffError):
     """A test waits forever: everything is paused, no script answers, and no timer is running."""
 
     def __init__(self, waiting: Sequence[str], refused: Sequence[str] = ()) -> None:
-        what = "; ".join(waiting) or "no run is under way"
-        said = f" Answers of env.people were refused: {'; '.join(refused)}." if refused else ""
+        what = "; ".join(waiting) or "no run is in progress"
+        answers = f" Answers of env.people were refused: {'; '.join(refused)}." if refused else ""
         super().__init__(
-            f"nothing will ever happen here: {what}.{said} Have somebody answer (env.people.answer), or send what is "
-            "missing"
+            f"nothing will ever happen here: {what}.{answers} Answer it (env.people.answer), or send the "
+            "missing signal"
         )
 
 
@@ -226,7 +226,7 @@ class Environment:
                 if next_at == math.inf:
                     refused = [
                         f"{each.by} to {each.question!r}: {each.error}"
-                        for each in self.people.said
+                        for each in self.people.answers
                         if each.error
                     ]
                     raise NothingHappens(self._waiting(), refused[-3:])
@@ -288,8 +288,8 @@ class Environment:
         tables = self.store.model.tables
         open_ = [promise for promise in tables.promises.values() if promise.state is PromiseState.PENDING]
         promises = [f"run {promise.run_id!r} waits for {promise.kind} {promise.id!r}" for promise in open_]
-        told = {promise.run_id for promise in open_}
-        rest = [run for run in tables.runs.values() if not run.state.is_final and run.id not in told]
+        listed = {promise.run_id for promise in open_}
+        rest = [run for run in tables.runs.values() if not run.state.is_final and run.id not in listed]
         return [*promises, *(f"run {run.id!r} is {run.state}" for run in rest)]
 
     # Workers

@@ -161,7 +161,7 @@ class MemoryStore(Store):
         self.model = Model(self.clock, lease_clock or SystemClock(), lease_seconds)
         self._lock = threading.RLock()
         self._listeners: dict[object, tuple[str, Callable[[Change], None]]] = {}
-        self.clock.on_jump(self._tell_jump)
+        self.clock.on_jump(self._notify_of_jump)
         forks.in_child(self)
 
     def forked(self) -> None:
@@ -391,23 +391,23 @@ class MemoryStore(Store):
             finally:  # a refused answer may have timed its promise out
                 commit = self.model.take_commit()
                 if commit is not None:
-                    self._tell_commit(commit)
+                    self._notify_of_commit(commit)
 
-    def _tell_commit(self, commit: Commit) -> None:
+    def _notify_of_commit(self, commit: Commit) -> None:
         changes: dict[str, Change] = {}
         for namespace, callback in list(self._listeners.values()):
             if namespace not in changes:
                 changes[namespace] = commit.of(namespace)
             change = changes[namespace]
             if change.runs or change.due or change.ready:
-                _tell(callback, change)
+                _notify(callback, change)
 
-    def _tell_jump(self) -> None:
+    def _notify_of_jump(self) -> None:
         for _, callback in list(self._listeners.values()):
-            _tell(callback, Change(runs=frozenset(), ready=False, due=True))
+            _notify(callback, Change(runs=frozenset(), ready=False, due=True))
 
 
-def _tell(callback: Callable[[Change], None], change: Change) -> None:
+def _notify(callback: Callable[[Change], None], change: Change) -> None:
     try:
         callback(change)
     except Exception:

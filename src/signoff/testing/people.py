@@ -44,7 +44,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ScriptedAnswer:
     """A scripted answer, and its result.
 
     Attributes:
@@ -83,11 +83,11 @@ class People:
     """The people of a test. The first matching instruction applies. A question without one is not answered.
 
     Attributes:
-        said: All answers so far, in order, with their results.
+        answers: All answers so far, in order, with their results.
     """
 
     def __init__(self, client: AsyncClient, store: Store) -> None:
-        self.said: list[Said] = []
+        self.answers: list[ScriptedAnswer] = []
         self._client = client
         self._store = store
         self._rules: list[_Rule] = []
@@ -132,7 +132,7 @@ class People:
         )
 
     def race(self, question: Matching, *replies: tuple[str, Any], after: Delay = 0.0) -> None:
-        """Let several people answer at the same moment. One of them wins; ``said`` has the result of each.
+        """Let several people answer at the same moment. One of them wins; ``answers`` has the result of each.
 
         Args:
             question: As in ``answer``.
@@ -226,9 +226,9 @@ class People:
                 await self._client.answer(asked.id, value, user_id=by, note=rule.note)
             else:
                 await self._call(asked, rule.call)
-        except SignoffError as told:
-            error = told
-        self.said.append(Said(asked.text, value, by, error))
+        except SignoffError as refusal:
+            error = refusal
+        self.answers.append(ScriptedAnswer(asked.text, value, by, error))
 
     async def _call(self, asked: Asked, call: Incoming) -> None:
         journal = await self._store.read_journal(asked.run_id or "")

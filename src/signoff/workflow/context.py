@@ -21,7 +21,7 @@ from signoff.engine.steps.arity import check_step
 from signoff.engine.steps.captured_values import note_variables
 from signoff.engine.steps.options import UNSAID, Effect, StepOptions, unknown_option
 from signoff.engine.steps.retry import RetryPolicy
-from signoff.engine.steps.step_function import callee_of
+from signoff.engine.steps.step_function import step_function_of
 from signoff.errors import CannotRunHere, ContinueAsNew, OutsideWorkflow, RegistrationError
 from signoff.observability.current_run import current_attempt, refused
 from signoff.observability.logs import RunLogger
@@ -179,7 +179,7 @@ class Context:
                 check_step("", name, ())
             if function is None:
                 raise RegistrationError(f"step {name!r} has no function: ctx.step(name, function, *args)")
-        callee = callee_of(function)
+        callee = step_function_of(function)
         if callee is None or not callee.least <= len(args) <= callee.most:
             check_step(name, function, args)
         if (

@@ -125,7 +125,7 @@ class LocalCall(Built, Awaitable[Any]):
         self._task: asyncio.Task[Any] | None = None
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         return f"function {function_name(self._function)!r}"
 
     def options(
@@ -158,11 +158,11 @@ class LocalCall(Built, Awaitable[Any]):
             raise RegistrationError(
                 f"{function_name(self._function)} is workflow code: durable=False is for plain functions"
             )
-        check_retry(self.said, retry)
+        check_retry(self.label, retry)
         self._retry = retry or self._retry
         self._timeout = self._timeout if timeout is None else check_seconds("timeout", timeout)
         given = non_retryable or non_retryable_exceptions or self._non_retryable
-        self._non_retryable = exceptions_of(self.said, given)
+        self._non_retryable = exceptions_of(self.label, given)
         return self
 
     def begin(self) -> asyncio.Task[Any]:
@@ -202,4 +202,4 @@ class LocalCall(Built, Awaitable[Any]):
     def _log_failure(self, error: Exception, attempt: int, wait: float | None) -> None:
         """Log a failed attempt, except during replay."""
         if not self._execution.is_replaying:
-            log_failed_attempt(self.said, self._execution.run, attempt, error, wait)
+            log_failed_attempt(self.label, self._execution.run, attempt, error, wait)

@@ -30,7 +30,7 @@ class Handle(Awaited, Awaitable[T], Generic[T]):
         self._running = running
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         return f"the handle of {self.id!r}"
 
     @property
@@ -86,7 +86,7 @@ class DurablePromise(Awaited, Awaitable[Any]):
         self._call = call
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         return f"promise {self.id!r}"
 
     @property
@@ -163,7 +163,7 @@ class Sleep(Built, Coroutine[Any, Any, None]):
         self._sleeping: Coroutine[Any, Any, None] | None = None
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         return f"sleep of {self._seconds} s"
 
     def __await__(self) -> Generator[Any, None, None]:

@@ -16,7 +16,7 @@ from signoff.engine.run.step_call import StepCall
 from signoff.engine.run.unawaited_functions import CHECKED, Unawaited, unawaited
 from signoff.engine.steps.function_identity import home_of
 from signoff.engine.timers.timers import Duty
-from signoff.engine.worker.open_calls import Doubt
+from signoff.engine.worker.open_calls import OutcomeQuestion
 from signoff.errors import NotAwaited, RegistrationError, UnknownWorkflow
 from signoff.people.questions.answers import unclear_outcome
 from signoff.people.questions.periodic_jobs import DUTIES
@@ -303,7 +303,7 @@ class Registry:
         """The periodic jobs that workers run for questions."""
         return DUTIES
 
-    def unclear_question(self, run: Run, call: StepCall, refused: str | None = None) -> Doubt:
+    def outcome_question(self, run: Run, call: StepCall, refused: str | None = None) -> OutcomeQuestion:
         """Return the question for an operator about a step whose outcome is unknown."""
         options = call.step_options
         assignees = tuple(options.operators or self.operators)
@@ -316,4 +316,4 @@ class Registry:
             refused=refused,
             shown=options.metadata,
         )
-        return Doubt(data, assignees)
+        return OutcomeQuestion(data, assignees)

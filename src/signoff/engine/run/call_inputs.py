@@ -180,7 +180,7 @@ def other_functions(
     return found
 
 
-def said(inputs: Mapping[str, Any] | None) -> str:
+def described(inputs: Mapping[str, Any] | None) -> str:
     """Return inputs as text for people: ``(order="o-1", key="pay-o-1")``."""
     if not inputs:
         return "()"
@@ -254,7 +254,7 @@ def _check_settled(call: str, name: str, value: object) -> None:
             cast("Any", each).close()  # suppress Python's own warning
         elif isinstance(each, Built):
             each.excuse()
-            what = each.said
+            what = each.label
         raise RegistrationError(
             f"step {call!r}: its argument {name!r} {'holds' if several else 'is'} a {what} that was not awaited. Await "
             "it first, in a step of its own if it does I/O, and pass what it returns"

@@ -87,7 +87,7 @@ class Call(Built, Generic[T]):
             raise InvalidValue(f"{self.kind} name", "is empty; use a name that never changes")
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         return f"{self.kind} {self.name!r}"
 
     @property

@@ -164,7 +164,7 @@ class ChildCall(Call[Any]):
             self.group = self.group if target is None else group_of(target)
             self.timeout = self.timeout if timeout is None else check_seconds("timeout", timeout)
             if returns is not None:
-                codec.check_type(f"{self.said}: returns", returns)
+                codec.check_type(f"{self.label}: returns", returns)
                 self.returns = returns
             self.priority = self.priority if priority is None else check_priority(priority)
             self.start_at = self.start_at if start_at is None else unix_time(start_at)

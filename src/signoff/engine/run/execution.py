@@ -31,7 +31,7 @@ from signoff.engine.run.event_loop import Stuck, WorkflowLoop
 from signoff.engine.run.loop_callbacks import TimerCallback
 from signoff.engine.run.memory_weight import PLAIN_BYTES, bytes_of, runs_weighed
 from signoff.engine.run.replay_check import ReplayCheck, diverged
-from signoff.engine.run.replay_index import Past, inputs_in
+from signoff.engine.run.replay_index import ReplayIndex, inputs_in
 from signoff.engine.run.unawaited_context_calls import Built, report_left
 from signoff.engine.run.user_code_lines import (
     UNKNOWN_LINE,
@@ -137,7 +137,7 @@ class Execution:
         self.run = run
         self.program = program
         self.version: str = begin.fact("version") or program.version
-        self.past = Past()
+        self.past = ReplayIndex()
         self.undelivered = replaying
         self.numbers = Numbers(run.id, begin.n or 1, begin.fact("grown_from") or GROWN_FROM)
         self.open: dict[int, Call[Any]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import CodeType
 from typing import Any, Protocol
 
-from signoff.engine.run.call_inputs import differing, other_functions, said
+from signoff.engine.run.call_inputs import described, differing, other_functions
 from signoff.engine.run.calls import Call
 from signoff.engine.run.replay_index import inputs_in
 from signoff.engine.steps.function_identity import is_swap
@@ -82,8 +82,8 @@ class ReplayCheck:
         return NonDeterminism(
             self._run_id,
             call.n,
-            f"{subject} with {said(was)}",
-            f"{subject} with {said(now)}",
+            f"{subject} with {described(was)}",
+            f"{subject} with {described(now)}",
             self._code.line(),
             inputs=(was, now),
         )

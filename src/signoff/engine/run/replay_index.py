@@ -19,7 +19,7 @@ def inputs_in(entry: Entry) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class Past:
+class ReplayIndex:
     """What the journal says about calls made before this process took over the run."""
 
     calls: dict[int, Entry] = field(default_factory=dict[int, Entry])  # the first entry of each call

@@ -26,11 +26,11 @@ from signoff.engine.steps.captured_values import (
 )
 from signoff.engine.steps.function_identity import PART as FUNCTION_PART
 from signoff.engine.steps.function_identity import identity_of, is_setting, wraps
-from signoff.engine.steps.live_stream import Speech, Voice
+from signoff.engine.steps.live_stream import LiveStream, LiveStreams
 from signoff.engine.steps.options import UNSAID, Effect, StepOptions
 from signoff.engine.steps.retry import RetryPolicy
-from signoff.engine.steps.step_arguments import Given
-from signoff.engine.steps.step_function import Callee
+from signoff.engine.steps.step_arguments import StepArguments
+from signoff.engine.steps.step_function import StepFunction
 from signoff.engine.steps.threads import StepThreads
 from signoff.errors import (
     BeyondStep,
@@ -69,13 +69,13 @@ class StepCall(Call[Any]):
         "given",
         "has_tasks",
         "kwargs",
+        "live_stream",
+        "live_streams",
         "refused",
-        "speech",
         "step_options",
         "task",
         "thread_wait",
         "threads",
-        "voice",
     )
 
     task: asyncio.Task[Any]  # the current attempt's, if there is one
@@ -92,7 +92,7 @@ class StepCall(Call[Any]):
         kwargs: dict[str, Any],
         step_options: StepOptions,
         context_given: object = None,
-        callee: Callee | None = None,
+        callee: StepFunction | None = None,
     ) -> None:
         super().__init__(execution, name)
         self.callee = callee  # known facts about the function
@@ -101,7 +101,7 @@ class StepCall(Call[Any]):
         self.args = args
         self.kwargs = kwargs
         self.step_options = step_options
-        self.given: Given | None = None  # copied arguments for its attempts; None: use the originals
+        self.given: StepArguments | None = None  # copied arguments for its attempts; None: use the originals
         self.computed: Any = UNSAID  # the value computed here, to save decoding it
         self.context: contextvars.Context | None = None  # that of the awaiting code, for the step
         self.attempt = 0  # the current or latest attempt
@@ -109,9 +109,9 @@ class StepCall(Call[Any]):
         self.threads: StepThreads | None = None  # of the worker that makes the attempt
         self.has_tasks = False  # whether its code has created tasks
         self.refused: SignoffError | None = None  # a call that is not allowed inside a step
-        self.speech: Speech | None = None  # while an attempt runs
-        self.voice: Voice | None = None  # the attempt's live stream, once used
-        self.ends: Sequence[tuple[float, Entry]] = ()  # ends of its attempts; see `Past.ends`
+        self.live_streams: LiveStreams | None = None  # while an attempt runs
+        self.live_stream: LiveStream | None = None  # the attempt's live stream, once used
+        self.ends: Sequence[tuple[float, Entry]] = ()  # ends of its attempts; see `ReplayIndex.ends`
 
     @property
     def idempotency_key(self) -> str:
@@ -141,13 +141,13 @@ class StepCall(Call[Any]):
         """Stop the run retryably, because the step's code has woken workflow code, which replay could not repeat."""
         self._execution.refuse(error)
 
-    def voice_of(self, attempt: int) -> Voice | None:
+    def live_of(self, attempt: int) -> LiveStream | None:
         """Return the live stream of an attempt, or None if the attempt has ended. Thread-safe."""
-        return None if self.speech is None else self.speech.voice(self, attempt)
+        return None if self.live_streams is None else self.live_streams.live_stream(self, attempt)
 
-    def hush(self) -> Voice | None:
+    def close_live(self) -> LiveStream | None:
         """Close the attempt's live stream and return it, if one was opened."""
-        return None if self.speech is None else self.speech.hush(self)
+        return None if self.live_streams is None else self.live_streams.close_live(self)
 
     def begin(self) -> asyncio.Future[Any]:
         if self.future is not None:
@@ -169,10 +169,10 @@ class StepCall(Call[Any]):
                 self.given = self._given_now()
         return future
 
-    def _given_now(self) -> Given | None:
+    def _given_now(self) -> StepArguments | None:
         if self.callee is None and own(self.function):
             return None
-        given = Given.now(self.function, self.args, self.kwargs, is_known=self.callee is not None)
+        given = StepArguments.now(self.function, self.args, self.kwargs, is_known=self.callee is not None)
         return None if given.shares_all else given
 
     @property
@@ -309,9 +309,9 @@ class StepCall(Call[Any]):
             on_failure=old.on_failure,
         )
         with self._dropped_if_refused():
-            changed.check(self.said)
+            changed.check(self.label)
             if returns is not None:
-                codec.check_type(f"{self.said}: returns", returns)
+                codec.check_type(f"{self.label}: returns", returns)
         self.step_options = changed
         return self
 

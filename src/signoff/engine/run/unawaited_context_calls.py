@@ -25,13 +25,13 @@ class _NoValue:
     __slots__ = ()
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         """Its description in errors."""
         return type(self).__name__
 
     def __bool__(self) -> bool:
         frame = inspect.currentframe()
-        raise NotAwaited("this run", self.said, calling_line(frame and frame.f_back), "was tested for truth")
+        raise NotAwaited("this run", self.label, calling_line(frame and frame.f_back), "was tested for truth")
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -40,7 +40,7 @@ class _NoValue:
             return False
         frame = inspect.currentframe()
         raise NotAwaited(
-            "this run", self.said, calling_line(frame and frame.f_back), f"was compared with {other!r}"
+            "this run", self.label, calling_line(frame and frame.f_back), f"was compared with {other!r}"
         )
 
     __hash__ = object.__hash__
@@ -50,7 +50,7 @@ class _NoValue:
         def _use(self, *operands: object) -> NoReturn:
             frame = inspect.currentframe()
             raise NotAwaited(
-                "this run", self.said, calling_line(frame and frame.f_back), "was used as a value"
+                "this run", self.label, calling_line(frame and frame.f_back), "was used as a value"
             )
 
         __getitem__ = __len__ = __int__ = __float__ = __neg__ = __round__ = _use
@@ -65,7 +65,7 @@ def _missing_attribute(self: _NoValue, name: str) -> NoReturn:
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
     frame = inspect.currentframe()
     raise MissingAwait(
-        "this run", self.said, calling_line(frame and frame.f_back), f"had its attribute {name!r} read"
+        "this run", self.label, calling_line(frame and frame.f_back), f"had its attribute {name!r} read"
     )
 
 
@@ -155,7 +155,7 @@ class Built(_NoValue):
         dropping = frame and frame.f_back
         is_sure = self.is_sure or (dropping is not None and dropping.f_code is self._code)
         self._take()
-        self._execution.drop(self.said, self.built_at, is_sure=is_sure)
+        self._execution.drop(self.label, self.built_at, is_sure=is_sure)
 
 
 def _users_frame(frame: FrameType | None, depth: int) -> FrameType | None:
@@ -173,7 +173,7 @@ def report_left(execution: Execution) -> None:
     """Report the calls that a run's code has built and neither awaited nor dropped."""
     left = [each for each in gc.get_objects() if issubclass(type(each), Built) and _is_left(each, execution)]
     for each in left:
-        execution.drop(each.said, each.built_at, is_sure=each.is_sure)
+        execution.drop(each.label, each.built_at, is_sure=each.is_sure)
 
 
 def _is_left(each: Built, execution: Execution) -> bool:

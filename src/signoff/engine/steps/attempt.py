@@ -15,10 +15,10 @@ from signoff import codec
 from signoff.engine.run.current_step import current_attempt
 from signoff.engine.run.fatal_exceptions import as_failure, ends_task, is_stop
 from signoff.engine.run.step_call import StepCall
-from signoff.engine.steps.live_stream import Voice
+from signoff.engine.steps.live_stream import LiveStream
 from signoff.engine.steps.own_tasks import OwnTask
 from signoff.engine.steps.retry import NEVER_RETRIED, NO_RETRY, RetryPolicy
-from signoff.engine.steps.step_arguments import Given
+from signoff.engine.steps.step_arguments import StepArguments
 from signoff.engine.steps.threads import StepThreads
 from signoff.engine.steps.time_limit import TimeLimit
 from signoff.engine.steps.wrong_calls import is_wrong_call
@@ -43,15 +43,15 @@ log = own_logger("signoff.worker")
 DEFAULT_RETRY = RetryPolicy()
 
 
-class _Speaker:
+class _WithLive:
     """Provides the live stream, which is not part of the step's data."""
 
-    __slots__ = ("voice",)
-    voice: Voice | None
+    __slots__ = ("live_stream",)
+    live_stream: LiveStream | None
 
 
 @dataclass(frozen=True, slots=True)
-class StepInfo(_Speaker):
+class StepInfo(_WithLive):
     """Information about the running step, for its code.
 
     Attributes:
@@ -85,9 +85,9 @@ class StepInfo(_Speaker):
             async for token in tokens:
                 signoff.current_step().live(token)
         """
-        voice: Voice | None = getattr(self, "voice", None)
-        if voice is not None:
-            voice.say(text, kind)
+        live_stream: LiveStream | None = getattr(self, "live_stream", None)
+        if live_stream is not None:
+            live_stream.write(text, kind)
 
 
 def current_step() -> StepInfo:
@@ -105,7 +105,7 @@ def current_step() -> StepInfo:
     except LookupError:
         raise OutsideWorkflow("current_step()", why="no step is running here") from None
     info = StepInfo(call.run.id, call.n, call.name, number, call.idempotency_key)
-    object.__setattr__(info, "voice", call.voice_of(number))
+    object.__setattr__(info, "live_stream", call.live_of(number))
     return info
 
 
@@ -258,7 +258,7 @@ def _attempt_with(call: StepCall, number: int, value: Any) -> Attempt:
 
 async def _invoke(call: StepCall, threads: StepThreads) -> Any:
     if call.given is None:
-        return await _call(call, Given(call.function, call.args, call.kwargs, True), threads)
+        return await _call(call, StepArguments(call.function, call.args, call.kwargs, True), threads)
     given = call.given.fresh()
     try:
         return await _call(call, given, threads)
@@ -266,17 +266,19 @@ async def _invoke(call: StepCall, threads: StepThreads) -> Any:
         _look_for_changes(call, call.given, given)
 
 
-def _look_for_changes(call: StepCall, given: Given, called: Given) -> None:
+def _look_for_changes(call: StepCall, given: StepArguments, called: StepArguments) -> None:
     """Warn of what a step has changed. If the check fails, the step does not: a retry would repeat its effect."""
     try:
         given.warn_of_changes(call.name, called, call.shared)
     except BaseException as error:
         if is_stop(error):
             raise
-        log.warning("step %r: cannot say whether it changed its arguments or variables: %r", call.name, error)
+        log.warning(
+            "step %r: cannot write whether it changed its arguments or variables: %r", call.name, error
+        )
 
 
-async def _call(call: StepCall, given: Given, threads: StepThreads) -> Any:
+async def _call(call: StepCall, given: StepArguments, threads: StepThreads) -> Any:
     seconds = call.step_options.timeout
     if _is_async(given.function) if call.callee is None else call.callee.is_async:
         if seconds is None:
@@ -340,7 +342,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return bool(code.co_flags & inspect.CO_COROUTINE)
 
 
-def _invoke_plain(name: str, given: Given) -> Any:
+def _invoke_plain(name: str, given: StepArguments) -> Any:
     try:
         return given.function(*given.args, **given.kwargs)
     except StopIteration as error:  # futures cannot carry StopIteration

@@ -55,7 +55,7 @@ _run_made: Counter[str] = Counter()
 _owned: dict[int, tuple[CodeType, frozenset[str], bool]] = {}
 
 
-class Held(NamedTuple):
+class Captured(NamedTuple):
     """A captured value.
 
     Attributes:
@@ -154,7 +154,7 @@ def argument_captures(function: Function, args: Sequence[Any], kwargs: Mapping[s
     return _texts_of(_held_by_arguments(function, args, kwargs))
 
 
-def _texts_of(held: Iterable[Held]) -> dict[str, str]:
+def _texts_of(held: Iterable[Captured]) -> dict[str, str]:
     found: dict[str, str] = {}
     for each in held:
         text = function_text(each.value) if type(each.value) in FUNCTIONS else _text_of(each)
@@ -197,7 +197,7 @@ def object_text(value: object) -> str | None:
     kind = type(value)
     if kind in _services:
         return None
-    text = _text_of(Held("self", value, value, False))
+    text = _text_of(Captured("self", value, value, False))
     if text is None and not process_wide_objects.is_known(value):
         _services.add(kind)
     return text
@@ -210,7 +210,7 @@ def is_of_process(value: object, roots: Sequence[object]) -> bool:
         value: The object.
         roots: Objects of the process, besides modules.
     """
-    return _is_of_process(Held("self", value, value, False), None, roots)
+    return _is_of_process(Captured("self", value, value, False), None, roots)
 
 
 def warn_of_unstable_self(step: str, function: Function, roots: Sequence[object]) -> None:
@@ -267,7 +267,7 @@ def is_process_wide(
     return all(name in held and _is_of_process(held[name], recorded.get(name), roots) for name in names)
 
 
-def _is_of_process(held: Held, recorded: object, roots: Sequence[object]) -> bool:
+def _is_of_process(held: Captured, recorded: object, roots: Sequence[object]) -> bool:
     kind = held.holder if type(held.value) in UNCHANGING else held.value
     about = getattr(kind, "__qualname__", type(kind).__qualname__)
     if (held.is_copied and _is_data(held.value)) or _run_made[about] >= _MOST_LOOKS:
@@ -301,7 +301,7 @@ def _is_like(one: Any, other: Any) -> bool:
 def _looks_like(other: object, name: str, recorded: object) -> bool:
     """Whether another object of a kind matches the recorded value of a name."""
     last = name.rpartition(".")[2]
-    found = [Held(last, other, other, False)]
+    found = [Captured(last, other, other, False)]
     if isinstance(other, FunctionType):
         found = [each for each in _held(other, "", set()) if each.name == last]
     texts = [_text_of(each) for each in found]
@@ -323,7 +323,7 @@ def line_of(function: Function) -> str:
     return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
 
 
-def _held(function: object, prefix: str, seen: set[int]) -> Iterator[Held]:
+def _held(function: object, prefix: str, seen: set[int]) -> Iterator[Captured]:
     """Yield the values that a callable captures, and those of the callables it closes over."""
     while isinstance(function, functools.partial):
         made = cast("functools.partial[Any]", function)
@@ -331,7 +331,7 @@ def _held(function: object, prefix: str, seen: set[int]) -> Iterator[Held]:
         if prefix:  # otherwise these are arguments of the step
             arguments = {**{str(index): each for index, each in enumerate(made.args)}, **made.keywords}
             for name, value in arguments.items():
-                yield Held(prefix + name, value, made, False)
+                yield Captured(prefix + name, value, made, False)
     if id(function) in seen or isinstance(function, type):
         return
     seen.add(id(function))
@@ -350,10 +350,12 @@ def _held(function: object, prefix: str, seen: set[int]) -> Iterator[Held]:
     elif issubclass(type(function), GETTERS) or not of_library(type(function)):
         bound = function  # a callable object
     if bound is not None and not isinstance(bound, types.ModuleType | type):
-        yield Held(f"{prefix}self", bound, bound, False)
+        yield Captured(f"{prefix}self", bound, bound, False)
 
 
-def _held_by_arguments(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Held]:
+def _held_by_arguments(
+    function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[Captured]:
     while isinstance(function, functools.partial):
         made = cast("functools.partial[Any]", function)
         function, args, kwargs = made.func, (*made.args, *args), {**made.keywords, **kwargs}
@@ -363,23 +365,23 @@ def _held_by_arguments(function: Function, args: Sequence[Any], kwargs: Mapping[
             yield from _held(cast("object", value), f"{name}.", set())
 
 
-def _held_by_function(function: FunctionType, prefix: str, seen: set[int]) -> Iterator[Held]:
+def _held_by_function(function: FunctionType, prefix: str, seen: set[int]) -> Iterator[Captured]:
     if _is_global(function):
         return
     known = _owned.get(id(function.__code__))
     is_own = known is not None and known[2]
     if "<locals>" in function.__qualname__:
         for name, value in _defaults(function).items():
-            yield Held(prefix + name, value, function, is_own)
+            yield Captured(prefix + name, value, function, is_own)
     for name, value in cells_of(function):
         if is_own and name not in owned_by(function):
             continue  # belongs to the code that made the workflow
         if callable(value):
             if type(cast("object", value)) in FUNCTIONS:
-                yield Held(prefix + name, value, function, is_own)
+                yield Captured(prefix + name, value, function, is_own)
             yield from _held(value, f"{prefix}{name}.", seen)
         else:
-            yield Held(prefix + name, value, function, is_own)
+            yield Captured(prefix + name, value, function, is_own)
 
 
 def _is_global(function: FunctionType) -> bool:
@@ -393,7 +395,7 @@ def _is_global(function: FunctionType) -> bool:
     return True
 
 
-def _text_of(held: Held) -> str | None:
+def _text_of(held: Captured) -> str | None:
     """Return the text of small data; None for other values."""
     value = held.value
     kind = cast("Any", type(value))

@@ -8,25 +8,25 @@ if TYPE_CHECKING:
     from signoff.engine.run.step_call import StepCall
 
 
-class Voice(Protocol):
+class LiveStream(Protocol):
     """The live stream of one attempt at a step."""
 
-    def say(self, text: str, kind: str) -> None:
+    def write(self, text: str, kind: str) -> None:
         """Add text. Thread-safe."""
         ...
 
-    async def was_heard(self) -> bool:
+    async def was_published(self) -> bool:
         """Wait for pending writes of a closed stream. Returns whether any text was written."""
         ...
 
 
-class Speech(Protocol):
+class LiveStreams(Protocol):
     """Opens and closes the live streams of steps."""
 
-    def voice(self, call: StepCall, attempt: int) -> Voice | None:
+    def live_stream(self, call: StepCall, attempt: int) -> LiveStream | None:
         """Return the live stream of an attempt, or None if the attempt has ended. Thread-safe."""
         ...
 
-    def hush(self, call: StepCall) -> Voice | None:
+    def close_live(self, call: StepCall) -> LiveStream | None:
         """Close the attempt's live stream and return it, if one was opened."""
         ...

@@ -56,7 +56,7 @@ _warned: set[tuple[str, str]] = set()
 
 
 @dataclass(slots=True)
-class Given:
+class StepArguments:
     """A function and its arguments as of the step's call.
 
     Attributes:
@@ -93,7 +93,7 @@ class Given:
         kwargs: Mapping[str, Any],
         *,
         is_known: bool = False,
-    ) -> Given:
+    ) -> StepArguments:
         """Copy a function and its arguments as they are now.
 
         Args:
@@ -118,17 +118,17 @@ class Given:
         given.shared = given._shared_arguments()
         return given
 
-    def fresh(self) -> Given:
+    def fresh(self) -> StepArguments:
         """Return copies for one attempt."""
         if self.values is not None:
             if self.is_taken:
                 again = with_values(cast("FunctionType", self.function), self.values)
-                return Given(again, self.args, self.kwargs, False, values=self.values)
+                return StepArguments(again, self.args, self.kwargs, False, values=self.values)
             self.is_taken = True
             return self
         return self if self.is_shared else _copy_of(self.function, self.args, self.kwargs)
 
-    def warn_of_changes(self, step: str, called: Given, roots: Sequence[object]) -> None:
+    def warn_of_changes(self, step: str, called: StepArguments, roots: Sequence[object]) -> None:
         """Warn, once for each, about data that the step's code has modified in place.
 
         Args:
@@ -160,7 +160,7 @@ class Given:
                 if not is_of_process(value, roots):
                     self._warn(step, name, _SHARED)
 
-    def _is_unchanged(self, called: Given) -> bool:
+    def _is_unchanged(self, called: StepArguments) -> bool:
         """Whether a function without variables of its own surely left its arguments unchanged."""
         if (
             called.function is not self.function
@@ -191,7 +191,7 @@ class Given:
             else:
                 yield name, value
 
-    def _arguments(self, called: Given) -> Iterator[tuple[str, Any, Any]]:
+    def _arguments(self, called: StepArguments) -> Iterator[tuple[str, Any, Any]]:
         """Yield the arguments, including those of partial functions: name, original and current value."""
         before, after = _whole(self), _whole(called)
         names = names_of(before.function, len(before.args))
@@ -217,16 +217,16 @@ class Given:
             log.warning("step %r%s changed %r, %s", step, line_of(self.function), name, what)
 
 
-def _whole(given: Given) -> Given:
+def _whole(given: StepArguments) -> StepArguments:
     """Return the call with the arguments of partial functions among its own."""
     function, args, kwargs = given.function, given.args, given.kwargs
     while isinstance(function, functools.partial):
         made = cast("functools.partial[Any]", function)
         function, args, kwargs = made.func, (*made.args, *args), {**made.keywords, **kwargs}
-    return Given(function, args, kwargs, given.is_shared)
+    return StepArguments(function, args, kwargs, given.is_shared)
 
 
-def _copy_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Given:
+def _copy_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> StepArguments:
     memo: Memo = {}
     made = detached(function, memo)
     return _copies_for(made, args, kwargs, memo, is_fixed=made is function)
@@ -239,7 +239,7 @@ def _copies_for(
     memo: Memo,
     *,
     is_fixed: bool,
-) -> Given:
+) -> StepArguments:
     if args:
         given = [each if type(each) in UNCHANGING else copied(each, memo) for each in args]
         is_fixed = is_fixed and all(map(operator.is_, given, args))
@@ -248,4 +248,4 @@ def _copies_for(
         named = {name: copied(each, memo) for name, each in kwargs.items()}
         is_fixed = is_fixed and all(named[name] is each for name, each in kwargs.items())
         kwargs = named
-    return Given(function, args, kwargs, is_fixed)
+    return StepArguments(function, args, kwargs, is_fixed)

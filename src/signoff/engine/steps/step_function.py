@@ -26,7 +26,7 @@ _LARGEST: Final = 2**63
 """Larger integers are left to the codec, which limits them."""
 
 
-class Callee:
+class StepFunction:
     """Facts about a module-level function.
 
     Attributes:
@@ -166,11 +166,11 @@ def _readable(text: str) -> str | None:
 _CONSTANTS: Final = {None: "null", True: "true", False: "false"}
 
 # By identity, since a weak dictionary is much slower. An entry is removed with its function.
-_known: dict[int, Callee] = {}
-_methods: dict[int, Callee] = {}  # by the identities of their functions
+_known: dict[int, StepFunction] = {}
+_methods: dict[int, StepFunction] = {}  # by the identities of their functions
 
 
-def callee_of(function: object) -> Callee | None:
+def step_function_of(function: object) -> StepFunction | None:
     """Return the facts about a function; None if it is not a module-level function or not known yet."""
     known = _known.get(id(function))
     if known is not None and known.is_of(function):
@@ -186,7 +186,7 @@ def callee_of(function: object) -> Callee | None:
     return _learn(function, _known, is_bound=False)
 
 
-def _learn(function: object, known: dict[int, Callee], *, is_bound: bool) -> Callee | None:
+def _learn(function: object, known: dict[int, StepFunction], *, is_bound: bool) -> StepFunction | None:
     if type(function) is not FunctionType or function.__closure__ is not None:
         return None
     if "<locals>" in function.__qualname__:
@@ -197,11 +197,11 @@ def _learn(function: object, known: dict[int, Callee], *, is_bound: bool) -> Cal
     key = id(function)
     # Bound as a default: functions are also collected when this module's globals are gone.
     reference = weakref.ref(function, lambda gone, forget=_forget: forget(known, key))
-    known[key] = callee = Callee(function, reference, returns, is_bound=is_bound)
+    known[key] = callee = StepFunction(function, reference, returns, is_bound=is_bound)
     return callee
 
 
-def _forget(known: dict[int, Callee], key: int) -> None:
+def _forget(known: dict[int, StepFunction], key: int) -> None:
     callee = known.get(key)
     if callee is not None and callee.is_of(None):  # otherwise another function has its place
         del known[key]

@@ -26,11 +26,11 @@ from signoff.engine.steps.attempt import Attempt
 from signoff.engine.worker.fenced_writes import FencedWrites
 from signoff.engine.worker.journal_attempts import journal_attempt
 from signoff.engine.worker.journal_messages import MessageJournal
-from signoff.engine.worker.journal_write import Draft
+from signoff.engine.worker.journal_write import PendingWrite
 from signoff.engine.worker.memory_load import Load, RunLoad
-from signoff.engine.worker.open_calls import Agenda, Interviewer
+from signoff.engine.worker.open_calls import OpenCalls, OutcomeQuestions
 from signoff.engine.worker.pace import Pace
-from signoff.engine.worker.run_events import Report
+from signoff.engine.worker.run_events import RunEvents
 from signoff.engine.worker.running_steps import RunningSteps
 from signoff.errors import (
     CannotRunHere,
@@ -62,7 +62,7 @@ LEFT_SECONDS: Final = 0.5
 """Seconds until a run that this worker released may be claimed by another worker."""
 
 
-class Host(Interviewer, Protocol):
+class Host(OutcomeQuestions, Protocol):
     """The worker, as its drivers use it."""
 
     store: Store
@@ -138,15 +138,15 @@ class Driver:
         self._waiter: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._yielded_at = self._loop.time()
-        self._draft = Draft(seq)
+        self._pending = PendingWrite(seq)
         self._is_read = execution is not None  # the journal
-        self._agenda = Agenda(self._draft, self.run, host)
-        self._report = Report(self.run)
+        self._open_calls = OpenCalls(self._pending, self.run, host)
+        self._report = RunEvents(self.run)
         self.load = RunLoad(host.load, claim)
         self._pace = host.pace
-        self._steps = RunningSteps(self.run.id, self._draft, self._agenda, self.load, host.attempt)
-        self._messages = MessageJournal(self.run, self._draft, self._agenda, self._report)
-        self._writes = FencedWrites(self.run.id, self._store, self._draft, self._report, self.load)
+        self._steps = RunningSteps(self.run.id, self._pending, self._open_calls, self.load, host.attempt)
+        self._messages = MessageJournal(self.run, self._pending, self._open_calls, self._report)
+        self._writes = FencedWrites(self.run.id, self._store, self._pending, self._report, self.load)
 
     @property
     def epoch(self) -> int:
@@ -156,7 +156,7 @@ class Driver:
     @property
     def seq(self) -> int:
         """The journal's length, including the entries about to be written."""
-        return self._draft.seq
+        return self._pending.seq
 
     @property
     def lets_go(self) -> bool:
@@ -168,7 +168,7 @@ class Driver:
         """When it has work to do without an event from outside: Unix seconds, infinity for never, 0 for now."""
         if self._waiter is None or self._waiter.done() or not self._is_idle() or self.execution is None:
             return 0.0
-        return self._agenda.due_at(self.execution)
+        return self._open_calls.due_at(self.execution)
 
     async def drive(self) -> None:
         """Drive the run until it pauses or ends, the lease is lost, or the worker drains."""
@@ -189,7 +189,7 @@ class Driver:
                 self.execution = await self._rebuild(entries)
                 self._pace.computed(began)
             else:
-                self._agenda.remind_of_all(self.execution)
+                self._open_calls.remind_of_all(self.execution)
             while await self._go_on(self.execution):
                 pass
         except LeaseLost as lost:
@@ -233,7 +233,7 @@ class Driver:
         """Fail the running steps that have ended their worker. Returns whether there are any."""
         if self.execution is None:
             return False
-        failed = self._steps.fail_blamed(self.execution, self._draft.now)
+        failed = self._steps.fail_blamed(self.execution, self._pending.now)
         self._events.extend(failed)
         if failed:
             self.poke()
@@ -268,24 +268,24 @@ class Driver:
             if not execution.open:
                 execution.failure = WaitsForNothing(self.run.id, execution.waiting_line())
                 return True
-            if self._agenda.due_at(execution) - self._store.clock.now() > self._may_hold:
+            if self._open_calls.due_at(execution) - self._store.clock.now() > self._may_hold:
                 return not await self._pause(execution)
-        self._agenda.announce_once_steps()
-        if self._draft:
+        self._open_calls.announce_once_steps()
+        if self._pending:
             await self._append()
         self._steps.start(execution, self._store.clock.now(), self._confirm, self._take_attempt)
         await self._wait(execution)
         return True
 
     def _absorb(self, execution: Execution) -> None:
-        self._draft.now = max(self._draft.now, self._store.clock.now())
+        self._pending.now = max(self._pending.now, self._store.clock.now())
         self._collect(execution)
         while self._events and not execution.ended:
-            self._draft.may_be_cut()
+            self._pending.may_be_cut()
             event = self._events.popleft()
             if isinstance(event, Attempt):
                 self._steps.forget(event.call)
-                journal_attempt(event, self.run, execution, self._draft, self._agenda)
+                journal_attempt(event, self.run, execution, self._pending, self._open_calls)
             else:
                 self._messages.take(execution, event)
             self._collect(execution)
@@ -297,7 +297,7 @@ class Driver:
             return
         self._waiter = self._loop.create_future()
         alarm: asyncio.TimerHandle | None = None
-        due_at = self._agenda.due_at(execution)
+        due_at = self._open_calls.due_at(execution)
         if due_at < math.inf:
             delay = max(0.0, due_at - self._store.clock.now())
             alarm = self._loop.call_later(min(delay, 3600.0), self.poke)
@@ -326,7 +326,7 @@ class Driver:
 
     async def _drain(self, execution: Execution) -> bool:
         """Start no steps; let running ones finish and write their outcomes."""
-        if self._draft:
+        if self._pending:
             await self._append()
         if not self._steps:
             return False
@@ -351,13 +351,13 @@ class Driver:
 
     async def _replace(self, execution: Execution) -> None:
         """Let running steps finish and write their outcomes, then rebuild the run."""
-        if self._draft:
+        if self._pending:
             await self._append()
         if self._steps:
             await self._wait(execution)
             return
         execution.discard()
-        self._agenda.clear()
+        self._open_calls.clear()
         self._events.extendleft(reversed(self._messages.take_withheld()))
         self.execution = await self._rebuild(await self._read())
 
@@ -365,19 +365,19 @@ class Driver:
 
     def _fire_timers(self, execution: Execution) -> None:
         while not execution.ended:
-            call = self._agenda.take_due(execution, self._draft.now)
+            call = self._open_calls.take_due(execution, self._pending.now)
             if call is None:
                 return
-            self._draft.may_be_cut()
+            self._pending.may_be_cut()
             if isinstance(call, TimerCall | SignalCall):
-                self._report.fired(execution, call, self._draft.now)
+                self._report.fired(execution, call, self._pending.now)
             if isinstance(call, TimerCall):
-                execution.deliver(self._draft.record(EntryKind.COMPLETED, call))
+                execution.deliver(self._pending.record(EntryKind.COMPLETED, call))
             elif isinstance(call, SignalCall):
                 timed_out = {"state": PromiseState.TIMED_OUT}
-                execution.deliver(self._draft.record(EntryKind.COMPLETED, call, details=timed_out))
+                execution.deliver(self._pending.record(EntryKind.COMPLETED, call, details=timed_out))
             elif isinstance(call, StepCall):
-                self._agenda.to_start.append(call)
+                self._open_calls.to_start.append(call)
             self._collect(execution)
 
     # New calls
@@ -387,11 +387,11 @@ class Driver:
             return  # calls made after the failure do not count
         asked_for = execution.issued or execution.abandoned or execution.patched or execution.left_open
         if asked_for or execution.numbers.grown:
-            self._agenda.collect(execution)
+            self._open_calls.collect(execution)
             self._steps.stop()
 
     def _close_rest(self, execution: Execution) -> None:
-        self._agenda.close_rest(execution)
+        self._open_calls.close_rest(execution)
         self._steps.stop()
 
     # Steps
@@ -408,11 +408,11 @@ class Driver:
     # Waiting, pausing, ending
 
     def _is_idle(self) -> bool:
-        return not (self._steps or self._agenda.to_start or self._events)
+        return not (self._steps or self._open_calls.to_start or self._events)
 
     async def _pause(self, execution: Execution) -> bool:
-        self._agenda.note_timers(execution)
-        due_at = self._agenda.due_at(execution)
+        self._open_calls.note_timers(execution)
+        due_at = self._open_calls.due_at(execution)
         wake_at = due_at if due_at < math.inf else None
         wakes = self.wakes  # messages that arrive while the store is unavailable were not seen
 
@@ -461,7 +461,7 @@ class Driver:
             self.execution = None
 
     async def _fail(self, error: str) -> None:
-        self._draft.add(EntryKind.FAILED, error=error, details={"retryable": True})
+        self._pending.add(EntryKind.FAILED, error=error, details={"retryable": True})
         await self._complete(Outcome(RunState.FAILED, error=error, retryable=True))
 
     async def _give_up_after(self, error: Exception) -> None:
@@ -471,25 +471,25 @@ class Driver:
             raise error
         log.error("run %s fails, and can be retried", self.run.id, exc_info=error, extra=fields_of(self.run))
         encoded = encode_failure(error)
-        self._draft.drop_but_steps()
+        self._pending.drop_but_steps()
         try:
             await self._fail(encoded)
         except StoreError:
             self.lost = True
             raise
         except Exception:
-            self._draft.drop()
+            self._pending.drop()
             await self._fail(encoded)
 
     async def _end(self, execution: Execution, outcome: Outcome) -> None:
         self._close_rest(execution)
-        self._draft.add(_FINAL_ENTRY[outcome.state], value=outcome.result, error=outcome.error)
+        self._pending.add(_FINAL_ENTRY[outcome.state], value=outcome.result, error=outcome.error)
         await self._complete(outcome)
 
     async def _complete(self, outcome: Outcome) -> None:
         await self._writes.write_last(self.run, lambda write: self._store.complete(write, outcome))
         self.ended = True
-        self._report.ended(outcome, self._draft.now)
+        self._report.ended(outcome, self._pending.now)
 
     async def _begin_next_generation(self, execution: Execution, arguments: str) -> Execution:
         self._close_rest(execution)
@@ -498,11 +498,11 @@ class Driver:
         details: dict[str, Any] = {"signals": execution.unread_signals(), "version": newest.version}
         if numbers.grown_to > GROWN_FROM:
             details["grown_from"] = numbers.grown_to
-        begin = self._draft.add(EntryKind.CONTINUED, n=numbers.last_n + 1, value=arguments, details=details)
+        begin = self._pending.add(EntryKind.CONTINUED, n=numbers.last_n + 1, value=arguments, details=details)
         await self._append(first_seq=begin.seq)
         execution.discard()
         self.run = replace(self.run, first_seq=begin.seq)
-        self._agenda.clear()
+        self._open_calls.clear()
         following = self._begin(begin)
         following.start()
         return following
@@ -531,7 +531,7 @@ class Driver:
             after = self.run.first_seq - 1
             entries = await self._writes.retry(self._store.read_journal, self.run.id, after=after)
             self.load.read(entries)
-        self._draft.now = self._store.clock.now()
+        self._pending.now = self._store.clock.now()
         self._is_read = True
         return entries
 
@@ -550,9 +550,9 @@ class Driver:
         end = entries[-1] if entries else None
         entries = list(dropwhile(_is_before_begin, without_dropped(entries)))
         if not entries:
-            self._draft.begin_at(0 if end is None else end.seq + 1)
+            self._pending.begin_at(0 if end is None else end.seq + 1)
             program = self._host.program(self.run.workflow, None)
-            begin = self._draft.add(
+            begin = self._pending.add(
                 EntryKind.STARTED,
                 value=program.settled(self.run.arguments),
                 details={"version": program.version},
@@ -561,9 +561,9 @@ class Driver:
             execution.start()
             return execution
         assert end is not None
-        self._draft.begin_at(end.seq + 1)
-        self._draft.last_at = end.at
-        self._draft.now = max(self._draft.now, end.at)
+        self._pending.begin_at(end.seq + 1)
+        self._pending.last_at = end.at
+        self._pending.now = max(self._pending.now, end.at)
         return await replay(self._begin, entries, self._steps.rerun)
 
 

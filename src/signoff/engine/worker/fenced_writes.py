@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ParamSpec, TypeVar
 
-from signoff.engine.worker.journal_write import Draft, parts
+from signoff.engine.worker.journal_write import PendingWrite, parts
 from signoff.engine.worker.memory_load import RunLoad
-from signoff.engine.worker.run_events import Report
+from signoff.engine.worker.run_events import RunEvents
 from signoff.errors import (
     StoreUnavailable,
 )
@@ -29,7 +29,7 @@ class FencedWrites:
     Args:
         run_id: The run.
         store: The store.
-        draft: The entries to write.
+        pending: The entries to write.
         report: Announces what was written.
         load: The run's share of the worker's memory, given back while it waits.
 
@@ -42,20 +42,20 @@ class FencedWrites:
         self,
         run_id: str,
         store: Store,
-        draft: Draft,
-        report: Report,
+        pending: PendingWrite,
+        report: RunEvents,
         load: RunLoad,
     ) -> None:
         self._run_id = run_id
         self._store = store
-        self._draft = draft
+        self._pending = pending
         self._report = report
         self._load = load
         self.have_grown = False
         self.is_giving_up_lease = False
 
     async def write_last(self, run: Run, operation: Callable[[Write], Awaitable[T]]) -> T:
-        """Write the draft and give the lease back."""
+        """Write the pending entries and give the lease back."""
         self.is_giving_up_lease = True
         try:
             return await self.write(run, operation)
@@ -65,14 +65,14 @@ class FencedWrites:
     async def write(
         self, run: Run, operation: Callable[[Write], Awaitable[T]], *, first_seq: int | None = None
     ) -> T:
-        """Write the draft.
+        """Write the pending entries.
 
-        A long draft is written in parts, the last one with ``operation``. A repeated write has no further effect.
+        A long write goes in parts, the last one with ``operation``. A repeated write has no further effect.
 
         Raises:
             LeaseLost: Another worker holds the run.
         """
-        write, cuts = self._draft.take(run, first_seq)
+        write, cuts = self._pending.take(run, first_seq)
         last = write
         if cuts:
             *ahead, last = parts(write, cuts)
@@ -80,9 +80,9 @@ class FencedWrites:
         try:
             done = await self.retry(operation, last)
         except Exception:
-            self._draft.put_back(last)
+            self._pending.put_back(last)
             raise
-        self._draft.written(last)
+        self._pending.written(last)
         self._report.written(write)
         if write.entries:
             self.have_grown = True
@@ -95,9 +95,9 @@ class FencedWrites:
                 await self.retry(self._store.append, part)
             except Exception:
                 for unwritten in reversed([*ahead[number:], last]):
-                    self._draft.put_back(unwritten)
+                    self._pending.put_back(unwritten)
                 raise
-            self._draft.written(part)
+            self._pending.written(part)
 
     async def retry(self, operation: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call an operation of the store, again and again while the store is unavailable."""

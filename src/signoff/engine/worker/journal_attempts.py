@@ -8,8 +8,8 @@ from signoff.engine.run.execution import Execution
 from signoff.engine.run.fatal_exceptions import encode_failure
 from signoff.engine.steps.attempt import Attempt
 from signoff.engine.steps.failed_attempt_log import log_failed_attempt
-from signoff.engine.worker.journal_write import Draft
-from signoff.engine.worker.open_calls import Agenda
+from signoff.engine.worker.journal_write import PendingWrite
+from signoff.engine.worker.open_calls import OpenCalls
 from signoff.errors import (
     CannotRunHere,
     NotAwaited,
@@ -20,15 +20,17 @@ from signoff.stores.contract.retries import ISSUED
 NEAR_SECONDS = 0.01  # an attempt that began this soon after the previous entry need not journal its start
 
 
-def journal_attempt(attempt: Attempt, run: Run, execution: Execution, draft: Draft, agenda: Agenda) -> None:
+def journal_attempt(
+    attempt: Attempt, run: Run, execution: Execution, pending: PendingWrite, open_calls: OpenCalls
+) -> None:
     """Journal the end of an attempt: deliver the step's outcome to the code, or schedule the retry.
 
     Args:
         attempt: The attempt that ended.
         run: The run.
         execution: The run in memory.
-        draft: The next write, to which the entry is added.
-        agenda: The run's open calls.
+        pending: The next write, to which the entry is added.
+        open_calls: The run's open calls.
     """
     call = attempt.call
     if call.n not in execution.open:
@@ -37,7 +39,7 @@ def journal_attempt(attempt: Attempt, run: Run, execution: Execution, draft: Dra
         execution.refuse(attempt.error)
         return
     details: dict[str, Any] | None = None
-    before = draft.last_at
+    before = pending.last_at
     if abs(attempt.started_at - before) > NEAR_SECONDS:
         details = {"started_at": attempt.started_at}
     if attempt.error is None:
@@ -45,7 +47,7 @@ def journal_attempt(attempt: Attempt, run: Run, execution: Execution, draft: Dra
         if not call.step_options.durable:
             value, details = None, {**(details or {}), "durable": False}
         call.computed = attempt.value
-        entry = draft.record(EntryKind.COMPLETED, call, value=value, details=details)
+        entry = pending.record(EntryKind.COMPLETED, call, value=value, details=details)
         execution.past.note_end(before, entry)
         execution.deliver(entry)
         return
@@ -58,13 +60,13 @@ def journal_attempt(attempt: Attempt, run: Run, execution: Execution, draft: Dra
     if wait is None:
         if not execution.numbers.has_branches:  # their numbers do not tell the order of calls
             details = {**(details or {}), ISSUED: execution.numbers.last_n}
-        entry = draft.record(EntryKind.COMPLETED, call, error=error, details=details)
+        entry = pending.record(EntryKind.COMPLETED, call, error=error, details=details)
         execution.past.note_end(before, entry)
         execution.deliver(entry)
         return
-    next_at = draft.now + wait
+    next_at = pending.now + wait
     details = {**(details or {}), "attempt": attempt.number, "next_at": next_at}
-    entry = draft.record(EntryKind.ATTEMPT_FAILED, call, error=error, details=details)
+    entry = pending.record(EntryKind.ATTEMPT_FAILED, call, error=error, details=details)
     execution.past.note_end(before, entry)
     execution.past.attempts[call.n] = (attempt.number, next_at)
-    agenda.remind(next_at, call.n)
+    open_calls.remind(next_at, call.n)

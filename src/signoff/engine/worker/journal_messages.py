@@ -11,9 +11,9 @@ from typing import Any
 from signoff import codec
 from signoff.engine.run.execution import Execution
 from signoff.engine.run.step_call import StepCall
-from signoff.engine.worker.journal_write import Draft
-from signoff.engine.worker.open_calls import Agenda
-from signoff.engine.worker.run_events import Report
+from signoff.engine.worker.journal_write import PendingWrite
+from signoff.engine.worker.open_calls import OpenCalls
+from signoff.engine.worker.run_events import RunEvents
 from signoff.errors import (
     LeaseLost,
     SignoffError,
@@ -27,18 +27,18 @@ class MessageJournal:
 
     Args:
         run: The run, as it was claimed.
-        draft: The next write, to which the entries are added.
-        agenda: The run's open calls.
+        pending: The next write, to which the entries are added.
+        open_calls: The run's open calls.
         report: Announces what was journaled.
 
     Attributes:
         is_suspending: Whether an operator has asked to suspend the run.
     """
 
-    def __init__(self, run: Run, draft: Draft, agenda: Agenda, report: Report) -> None:
+    def __init__(self, run: Run, pending: PendingWrite, open_calls: OpenCalls, report: RunEvents) -> None:
         self._run = run
-        self._draft = draft
-        self._agenda = agenda
+        self._pending = pending
+        self._open_calls = open_calls
         self._report = report
         self._withheld: list[Message] = []
         self.is_suspending = False
@@ -53,7 +53,7 @@ class MessageJournal:
         if message.n in execution.past.asked and execution.numbers.is_held(message.n):
             self._withheld.append(message)  # a decision about a step: only its own code can check it
             return
-        self._draft.taken.append(message.id)
+        self._pending.taken.append(message.id)
         details = {"by": message.by, "note": message.note, "at": message.at}
         match message.kind:
             case MessageKind.SETTLED:
@@ -62,21 +62,21 @@ class MessageJournal:
                 call = execution.listener(message.name or "")
                 if call is not None and execution.numbers.is_in_branch(call.n):
                     details |= {"received_by": call.n}  # for replays that skip the branch
-                entry = self._draft.add(
+                entry = self._pending.add(
                     EntryKind.SIGNALLED, name=message.name, value=message.value, details=details
                 )
                 self._report.signalled(execution, message, entry.at)
                 execution.deliver(entry)
             case MessageKind.CANCEL:
-                entry = self._draft.add(
+                entry = self._pending.add(
                     EntryKind.CANCEL_REQUESTED, details={"reason": message.note, "by": message.by}
                 )
                 execution.deliver(entry)
             case MessageKind.SUSPEND:
                 self.is_suspending = True
             case MessageKind.DEADLINE:
-                self._report.deadline_passed(self._draft.now)
-                execution.deliver(self._draft.add(EntryKind.DEADLINE_PASSED))
+                self._report.deadline_passed(self._pending.now)
+                execution.deliver(self._pending.add(EntryKind.DEADLINE_PASSED))
 
     def _take_settlement(self, execution: Execution, message: Message, details: dict[str, Any]) -> None:
         assert message.n is not None
@@ -84,7 +84,7 @@ class MessageJournal:
         if isinstance(call, StepCall):
             self._take_decision(execution, call, message, details)
             return
-        entry = self._draft.add(
+        entry = self._pending.add(
             EntryKind.COMPLETED,
             n=message.n,
             call=None if call is None else call.kind,
@@ -105,9 +105,9 @@ class MessageJournal:
         decision = json.loads(message.value or "null") if message.state == PromiseState.RESOLVED else None
         action = decision.get("action") if isinstance(decision, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         if action == "retry":
-            details |= {"attempt": execution.past.asked[call.n], "next_at": self._draft.now}
-            execution.past.learn([self._draft.record(EntryKind.ATTEMPT_FAILED, call, details=details)])
-            self._agenda.to_start.append(call)
+            details |= {"attempt": execution.past.asked[call.n], "next_at": self._pending.now}
+            execution.past.learn([self._pending.record(EntryKind.ATTEMPT_FAILED, call, details=details)])
+            self._open_calls.to_start.append(call)
         elif action == "done":
             result = json.dumps(decision.get("result"))  # pyright: ignore[reportUnknownMemberType, reportOptionalMemberAccess]
             try:
@@ -115,10 +115,10 @@ class MessageJournal:
             except (
                 SignoffError
             ) as error:  # the step's type may be stricter than the schema, or may have changed
-                self._agenda.ask_about(execution, call, str(error))
+                self._open_calls.ask_about(execution, call, str(error))
                 return
-            execution.deliver(self._draft.record(EntryKind.COMPLETED, call, value=result, details=details))
+            execution.deliver(self._pending.record(EntryKind.COMPLETED, call, value=result, details=details))
         else:
             failed = StepFailed("UnclearOutcome", f"step {call.name!r} was interrupted and declared failed")
             error = codec.encode_error(failed)
-            execution.deliver(self._draft.record(EntryKind.COMPLETED, call, error=error, details=details))
+            execution.deliver(self._pending.record(EntryKind.COMPLETED, call, error=error, details=details))

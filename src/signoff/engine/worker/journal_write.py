@@ -24,7 +24,7 @@ _Lengths = tuple[int, int, int, int, int, int]
 _OF_STEPS = (EntryKind.STEP_STARTED, EntryKind.ATTEMPT_FAILED, EntryKind.COMPLETED)
 
 
-class Draft:
+class PendingWrite:
     """The next write of a run. It numbers the run's journal entries.
 
     Attributes:

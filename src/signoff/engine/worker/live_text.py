@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from signoff.engine.run.step_call import StepCall
-from signoff.engine.steps.live_stream import Voice
+from signoff.engine.steps.live_stream import LiveStream
 from signoff.records import LiveText
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.live import KEPT_CHARACTERS
@@ -39,30 +39,30 @@ class Publisher:
         self._store = store
         self.loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
-        self._speaking: dict[LiveVoice, None] = {}
+        self._unwritten: dict[PublishedStream, None] = {}
         self._numbers = itertools.count()
         self._writing: asyncio.Task[None] | None = None
         self._is_writing = False
-        self._under_way: set[LiveVoice] = set()
+        self._being_written: set[PublishedStream] = set()
         self._written = asyncio.Event()
 
-    def voice(self, call: StepCall, attempt: int) -> Voice | None:
+    def live_stream(self, call: StepCall, attempt: int) -> LiveStream | None:
         """Return the live stream of an attempt, or None if the attempt has ended. Thread-safe."""
         with self._lock:
-            if call.speech is not self or call.attempt != attempt:
+            if call.live_streams is not self or call.attempt != attempt:
                 return None
-            if call.voice is None:
-                call.voice = LiveVoice(self, call, attempt)
-            return call.voice
+            if call.live_stream is None:
+                call.live_stream = PublishedStream(self, call, attempt)
+            return call.live_stream
 
-    def hush(self, call: StepCall) -> Voice | None:
+    def close_live(self, call: StepCall) -> LiveStream | None:
         """Close the attempt's live stream and return it, if one was opened."""
         with self._lock:
-            voice, call.voice, call.speech = call.voice, None, None
-            if isinstance(voice, LiveVoice):
-                voice.is_silent = True
-                self._speaking.pop(voice, None)
-            return voice
+            live_stream, call.live_stream, call.live_streams = call.live_stream, None, None
+            if isinstance(live_stream, PublishedStream):
+                live_stream.is_silent = True
+                self._unwritten.pop(live_stream, None)
+            return live_stream
 
     async def close(self) -> None:
         """Stop writing."""
@@ -70,20 +70,20 @@ class Publisher:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
 
-    def hear(self, voice: LiveVoice, text: str, kind: str) -> None:
+    def queue(self, live_stream: PublishedStream, text: str, kind: str) -> None:
         """Queue text of a step. Thread-safe."""
         with self._lock:
-            if voice.is_silent:
+            if live_stream.is_silent:
                 return
-            voice.keep(text, kind)
-            self._speaking[voice] = None
+            live_stream.keep(text, kind)
+            self._unwritten[live_stream] = None
             begins, self._is_writing = not self._is_writing, True
         if begins and self.loop is not None:
             self.loop.call_soon_threadsafe(self._begin, context=contextvars.Context())
 
-    async def written(self, voice: LiveVoice) -> None:
+    async def written(self, live_stream: PublishedStream) -> None:
         """Wait until no text of the stream is being written."""
-        while voice in self._under_way:
+        while live_stream in self._being_written:
             await self._written.wait()
 
     def _begin(self) -> None:
@@ -97,20 +97,20 @@ class Publisher:
             except Exception as error:
                 log.warning("live text of %s is lost: %s", _runs(pieces), error)
             finally:
-                self._under_way.clear()
+                self._being_written.clear()
                 self._written.set()
             await asyncio.sleep(EVERY_SECONDS)
 
     def _take(self) -> list[LiveText]:
         with self._lock:
-            pieces = [piece for voice in self._speaking for piece in voice.take(self._numbers)]
-            self._under_way.update(self._speaking)
-            self._speaking.clear()
+            pieces = [piece for live_stream in self._unwritten for piece in live_stream.take(self._numbers)]
+            self._being_written.update(self._unwritten)
+            self._unwritten.clear()
             self._is_writing = bool(pieces)
             return pieces
 
 
-class LiveVoice:
+class PublishedStream:
     """The live stream of one attempt at a step.
 
     Args:
@@ -124,11 +124,11 @@ class LiveVoice:
 
     __slots__ = (
         "_attempt",
+        "_buffer",
         "_call",
         "_position",
         "_publisher",
         "_run",
-        "_said",
         "_was_taken",
         "is_silent",
     )
@@ -139,34 +139,34 @@ class LiveVoice:
         self._run = call.run
         self._attempt = attempt
         self._position = 0
-        self._said: deque[tuple[int, str, str]] | None = None
+        self._buffer: deque[tuple[int, str, str]] | None = None
         self.is_silent = False
         self._was_taken = False
 
-    def say(self, text: str, kind: str) -> None:
+    def write(self, text: str, kind: str) -> None:
         """Add text. Thread-safe."""
         if text:
-            self._publisher.hear(self, _storable(text), _storable(kind))
+            self._publisher.queue(self, _storable(text), _storable(kind))
 
-    async def was_heard(self) -> bool:
+    async def was_published(self) -> bool:
         """Wait for pending writes of a closed stream. Returns whether any text was written."""
         await self._publisher.written(self)
         return self._was_taken
 
     def keep(self, text: str, kind: str) -> None:
         """Buffer text until it is taken. Of a long text, the store keeps the last part."""
-        said = self._said = self._said or deque()
+        buffer = self._buffer = self._buffer or deque()
         self._position += len(text)
         kept = text[-KEPT_CHARACTERS:]
-        said.append((self._position - len(kept), kind, kept))
-        while said[0][0] < self._position - KEPT_CHARACTERS:
-            said.popleft()
+        buffer.append((self._position - len(kept), kind, kept))
+        while buffer[0][0] < self._position - KEPT_CHARACTERS:
+            buffer.popleft()
 
     def take(self, numbers: Iterator[int]) -> Iterator[LiveText]:
         """Return the buffered text, with pieces of one kind joined, and start empty."""
-        said, self._said = self._said or (), None
+        buffer, self._buffer = self._buffer or (), None
         self._was_taken = True
-        for kind, group in itertools.groupby(said, key=lambda each: each[1]):
+        for kind, group in itertools.groupby(buffer, key=lambda each: each[1]):
             parts = list(group)
             yield LiveText(
                 self._run.id,

@@ -11,12 +11,12 @@ from signoff.engine.run.calls import Call, ProgressCall, PromiseCall, SignalCall
 from signoff.engine.run.child_calls import ChildCall, DetachedCall
 from signoff.engine.run.execution import Execution
 from signoff.engine.run.step_call import StepCall
-from signoff.engine.worker.journal_write import Draft
+from signoff.engine.worker.journal_write import PendingWrite
 from signoff.records import CallKind, Entry, EntryKind, NewPromise, PromiseKind, Run
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class OutcomeQuestion:
     """The question to an operator about a step whose outcome is unknown.
 
     Attributes:
@@ -28,10 +28,10 @@ class Doubt:
     assignees: tuple[str, ...] = ()
 
 
-class Interviewer(Protocol):
+class OutcomeQuestions(Protocol):
     """Makes the question about a step whose outcome is unknown."""
 
-    def unclear_question(self, run: Run, call: StepCall, refused: str | None = None) -> Doubt:
+    def outcome_question(self, run: Run, call: StepCall, refused: str | None = None) -> OutcomeQuestion:
         """Return the question.
 
         Args:
@@ -42,57 +42,57 @@ class Interviewer(Protocol):
         ...
 
 
-class Agenda:
+class OpenCalls:
     """Collects the calls that the code opens and closes, and adds them to the next write.
 
     Args:
-        draft: The next write.
+        pending: The next write.
         run: The run.
-        interviewer: Makes the question about an interrupted step.
+        questions: Makes the question about an interrupted step.
 
     Attributes:
         to_start: Steps to start once the write is durable; emptied by the caller that starts them.
         to_stop: Numbers of cancelled steps; emptied by the caller that stops them.
     """
 
-    def __init__(self, draft: Draft, run: Run, interviewer: Interviewer) -> None:
+    def __init__(self, pending: PendingWrite, run: Run, questions: OutcomeQuestions) -> None:
         self.to_start: list[StepCall] = []
         self.to_stop: list[int] = []
-        self._draft = draft
+        self._pending = pending
         self._run = run
-        self._interviewer = interviewer
+        self._questions = questions
         self._due: list[tuple[float, int]] = []  # heap of due times and call numbers
 
     def collect(self, execution: Execution) -> None:
         """Add the calls opened and closed since the last collection to the next write."""
         if execution.patched:
             for id in execution.patched:
-                self._draft.add(EntryKind.PATCHED, name=id)
+                self._pending.add(EntryKind.PATCHED, name=id)
             execution.patched.clear()
         if execution.numbers.grown:
             for first_n, branch in execution.numbers.grown:
-                self._draft.add(EntryKind.BRANCHED, name=branch, details={"from": first_n})
+                self._pending.add(EntryKind.BRANCHED, name=branch, details={"from": first_n})
             execution.numbers.grown.clear()
         issued, execution.issued = execution.issued, []
         for call in issued:
-            self._draft.may_be_cut()
+            self._pending.may_be_cut()
             self._open(execution, call)
         if execution.abandoned:
             abandoned, execution.abandoned = execution.abandoned, []
             for call in abandoned:
-                self._draft.may_be_cut()
+                self._pending.may_be_cut()
                 self._close(call)
         if execution.left_open:
             left_open, execution.left_open = execution.left_open, []
             for opened in left_open:
-                self._draft.may_be_cut()
+                self._pending.may_be_cut()
                 self._close_opened(opened)
 
     def close_rest(self, execution: Execution) -> None:
         """Close all calls that are still open."""
         self.collect(execution)
         for call in list(execution.open.values()):
-            self._draft.may_be_cut()
+            self._pending.may_be_cut()
             self._close(call)
 
     def clear(self) -> None:
@@ -132,16 +132,16 @@ class Agenda:
         """Journal the timers that the journal does not have yet, because the run is about to pause."""
         for call in execution.open.values():
             if isinstance(call, TimerCall) and call.n not in execution.past.opened:
-                self._draft.may_be_cut()
-                opened = self._draft.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
+                self._pending.may_be_cut()
+                opened = self._pending.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
                 execution.past.learn([opened])
 
     def announce_once_steps(self) -> None:
         """Journal the starts of steps with ``effect="once"``."""
         for call in self.to_start:
             if call.step_options.effect == "once":
-                self._draft.may_be_cut()
-                self._draft.record(EntryKind.STEP_STARTED, call)
+                self._pending.may_be_cut()
+                self._pending.record(EntryKind.STEP_STARTED, call)
 
     # Opening and closing
 
@@ -153,11 +153,11 @@ class Agenda:
         is_known = call.n in execution.past.opened
         if isinstance(call, DetachedCall):
             if not is_known:
-                self._draft.record(EntryKind.OPENED, call, details={"id": call.id})
-                self._draft.starts.append(call.new_run(execution.loop.time()))
+                self._pending.record(EntryKind.OPENED, call, details={"id": call.id})
+                self._pending.starts.append(call.new_run(execution.loop.time()))
         elif isinstance(call, ProgressCall):
             if not is_known:
-                self._draft.record(EntryKind.PROGRESSED, call, value=call.value)
+                self._pending.record(EntryKind.PROGRESSED, call, value=call.value)
         elif isinstance(call, SignalCall):
             self._open_signal(execution, call)
         elif call.n not in execution.open:
@@ -168,23 +168,23 @@ class Agenda:
             if not is_known:
                 new = call.new_promise(execution.loop.time())
                 details = call.facts(new)
-                opened = self._draft.record(EntryKind.OPENED, call, value=call.data, details=details)
+                opened = self._pending.record(EntryKind.OPENED, call, value=call.data, details=details)
                 execution.past.learn([opened])
-                self._draft.opens.append(new)
+                self._pending.opens.append(new)
         elif isinstance(call, ChildCall) and not is_known:
-            self._draft.record(EntryKind.OPENED, call, value=call.arguments, details={"id": call.id})
-            self._draft.starts.append(call.new_run(execution.loop.time()))
+            self._pending.record(EntryKind.OPENED, call, value=call.arguments, details={"id": call.id})
+            self._pending.starts.append(call.new_run(execution.loop.time()))
 
     def _open_signal(self, execution: Execution, call: SignalCall) -> None:
         if execution.took_kept(call):
             assert call.kept is not None
-            self._draft.record(EntryKind.OPENED, call, details={"received": call.kept.seq})
+            self._pending.record(EntryKind.OPENED, call, details={"received": call.kept.seq})
         if call.n not in execution.open:
             return  # settled or cancelled already
         if call.due_at is not None:
             self.remind(call.due_at, call.n)
         if call.n not in execution.past.opened:
-            opened = self._draft.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
+            opened = self._pending.record(EntryKind.OPENED, call, details={"due_at": call.due_at})
             execution.past.learn([opened])
 
     def _open_step(self, execution: Execution, call: StepCall) -> None:
@@ -194,26 +194,26 @@ class Agenda:
             return
         attempts = execution.past.attempts
         next_at = attempts[call.n][1] if call.n in attempts else 0.0
-        if next_at > self._draft.now:
+        if next_at > self._pending.now:
             self.remind(next_at, call.n)
         else:
             self.to_start.append(call)
 
     def ask_about(self, execution: Execution, call: StepCall, refused: str | None = None) -> None:
         """Ask an operator about the unknown outcome of a step, again if the last answer was ``refused``."""
-        doubt = self._interviewer.unclear_question(self._run, call, refused)
+        question = self._questions.outcome_question(self._run, call, refused)
         asked_before = execution.past.asked.get(call.n, 0)
         id = f"{self._run.id}.{call.n}" + (f"~{asked_before + 1}" if asked_before else "")
-        opened = self._draft.record(EntryKind.OPENED, call, value=doubt.data, details={"id": id})
+        opened = self._pending.record(EntryKind.OPENED, call, value=question.data, details={"id": id})
         execution.past.learn([opened])
-        self._draft.opens.append(
+        self._pending.opens.append(
             NewPromise(
                 id,
                 PromiseKind.QUESTION,
                 self._run.id,
                 call.n,
-                data=doubt.data,
-                assignees=doubt.assignees,
+                data=question.data,
+                assignees=question.assignees,
             )
         )
 
@@ -223,14 +223,14 @@ class Agenda:
             self.to_start = [other for other in self.to_start if other is not call]
         elif isinstance(call, PromiseCall):
             if call.chosen_id is None:
-                self._draft.closes.append(call.id)
+                self._pending.closes.append(call.id)
         elif isinstance(call, ChildCall):
-            self._draft.cancels.append(call.id)
+            self._pending.cancels.append(call.id)
 
     def _close_opened(self, opened: Entry) -> None:
         """Close a call whose code is missing here."""
         id = opened.fact("id")
         if opened.call is CallKind.CHILD:
-            self._draft.cancels.append(id)
+            self._pending.cancels.append(id)
         elif opened.call is CallKind.STEP or id == f"{self._run.id}.{opened.n}":  # not a chosen id
-            self._draft.closes.append(id)
+            self._pending.closes.append(id)

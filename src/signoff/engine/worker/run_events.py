@@ -25,7 +25,7 @@ from signoff.stores.contract.leases import Outcome, Write
 _WAITS = frozenset({CallKind.QUESTION, CallKind.PROMISE, CallKind.SIGNAL})
 
 
-class Report:
+class RunEvents:
     """Announces the events of one run under one lease.
 
     Events of pending journal entries are announced once the entries are durable, so that no event is announced twice if
@@ -39,7 +39,7 @@ class Report:
         self._run = run
         self._clock = asyncio.get_running_loop().time
         self._since = self._clock()
-        self._drafted: list[Event] = []
+        self._unannounced: list[Event] = []
 
     # The lease
 
@@ -115,8 +115,8 @@ class Report:
             if entry.kind is EntryKind.OPENED and kind is not None and kind in _WAITS:
                 name = entry.name if kind is CallKind.SIGNAL else None
                 events.announce(WaitStarted(self._info, entry.n or 0, kind, name))
-        drafted, self._drafted = self._drafted, []
-        for event in drafted:
+        unannounced, self._unannounced = self._unannounced, []
+        for event in unannounced:
             events.announce(event)
 
     @property
@@ -137,9 +137,9 @@ class Report:
         settled_at: float,
         ended_at: float,
     ) -> None:
-        self._drafted.append(
+        self._unannounced.append(
             WaitEnded(self._info, call.n, call.kind, name, state, by, started_at, settled_at, ended_at)
         )
 
     def _serve(self, kind: str, due_at: float, now: float) -> None:
-        self._drafted.append(DeadlineServed(self._info, str(kind), max(0.0, now - due_at)))
+        self._unannounced.append(DeadlineServed(self._info, str(kind), max(0.0, now - due_at)))

@@ -10,10 +10,10 @@ from signoff.engine.run.execution import Execution
 from signoff.engine.run.fatal_exceptions import as_failure, ends_task
 from signoff.engine.run.step_call import StepCall
 from signoff.engine.steps.attempt import Attempt, create_step_task
-from signoff.engine.steps.live_stream import Voice
-from signoff.engine.worker.journal_write import Draft
+from signoff.engine.steps.live_stream import LiveStream
+from signoff.engine.worker.journal_write import PendingWrite
 from signoff.engine.worker.memory_load import RunLoad
-from signoff.engine.worker.open_calls import Agenda
+from signoff.engine.worker.open_calls import OpenCalls
 from signoff.errors import BeyondStep
 
 
@@ -22,8 +22,8 @@ class RunningSteps:
 
     Args:
         run_id: The run.
-        draft: The next write, which also deletes the live text of ended attempts.
-        agenda: The run's open calls.
+        pending: The next write, which also deletes the live text of ended attempts.
+        open_calls: The run's open calls.
         load: The run's share of the worker's memory, given back while it waits.
         attempt: Runs an attempt of a step.
     """
@@ -31,14 +31,14 @@ class RunningSteps:
     def __init__(
         self,
         run_id: str,
-        draft: Draft,
-        agenda: Agenda,
+        pending: PendingWrite,
+        open_calls: OpenCalls,
         load: RunLoad,
         attempt: Callable[[StepCall, str, int], Coroutine[Any, Any, Attempt]],
     ) -> None:
         self._run_id = run_id
-        self._draft = draft
-        self._agenda = agenda
+        self._pending = pending
+        self._open_calls = open_calls
         self._load = load
         self._run_attempt = attempt
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -61,22 +61,22 @@ class RunningSteps:
             confirm: Returns once the lease surely holds.
             ended: Called with each attempt that has ended.
         """
-        for call in self._agenda.to_start:
+        for call in self._open_calls.to_start:
             if call.n not in execution.open:
                 continue
             before, _ = execution.past.attempts.get(call.n, (0, 0.0))
             self._tasks[call.n] = create_step_task(call, self._attempt(call, before + 1, now, confirm, ended))
-        self._agenda.to_start.clear()
+        self._open_calls.to_start.clear()
 
     def stop(self) -> None:
         """Cancel the steps that the run's code has cancelled."""
-        if not self._agenda.to_stop:
+        if not self._open_calls.to_stop:
             return
-        for n in self._agenda.to_stop:
+        for n in self._open_calls.to_stop:
             task = self._tasks.pop(n, None)
             if task is not None:
                 task.cancel()
-        self._agenda.to_stop.clear()
+        self._open_calls.to_stop.clear()
 
     def stop_all(self) -> None:
         """Cancel all steps."""
@@ -113,8 +113,8 @@ class RunningSteps:
             running = self._run_attempt(call, self._run_id, number)
             with self._load:
                 attempt = await create_step_task(call, running)
-            if (voice := call.hush()) is not None:
-                await self._end_live(call, voice)
+            if (live_stream := call.close_live()) is not None:
+                await self._end_live(call, live_stream)
             wait = attempt.retry_after
             if wait is None:
                 return attempt
@@ -138,23 +138,23 @@ class RunningSteps:
             attempt = Attempt(call, number, error=as_failure(f"step {call.name!r}", error))
         except asyncio.CancelledError as error:
             if self._tasks.get(call.n) is not asyncio.current_task():
-                if call.hush() is not None:
-                    self._draft.unpublishes.append(call.n)
+                if call.close_live() is not None:
+                    self._pending.unpublishes.append(call.n)
                 raise
             # Not cancelled by the driver, but by code of the step or the app, through the step's task.
             failure = call.refused or RuntimeError(f"step {call.name!r} was cancelled: {error}")
             attempt = Attempt(call, number, error=failure)
-        if (voice := call.hush()) is not None:
+        if (live_stream := call.close_live()) is not None:
             try:
-                await self._end_live(call, voice)
+                await self._end_live(call, live_stream)
             except asyncio.CancelledError:  # the step has cancelled itself, or the driver has cancelled it
                 if self._tasks.get(call.n) is not asyncio.current_task():
                     raise
-                self._draft.unpublishes.append(call.n)
+                self._pending.unpublishes.append(call.n)
         attempt.started_at = started_at + call.thread_wait
         ended(attempt)
 
-    async def _end_live(self, call: StepCall, voice: Voice) -> None:
+    async def _end_live(self, call: StepCall, live_stream: LiveStream) -> None:
         """Delete the attempt's live text, with the write of its outcome."""
-        if await voice.was_heard():
-            self._draft.unpublishes.append(call.n)
+        if await live_stream.was_published():
+            self._pending.unpublishes.append(call.n)

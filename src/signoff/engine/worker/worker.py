@@ -34,7 +34,7 @@ from signoff.engine.worker.leases import (
 from signoff.engine.worker.live_text import Publisher
 from signoff.engine.worker.memory_load import Load
 from signoff.engine.worker.missing_code import OtherWorkers
-from signoff.engine.worker.open_calls import Doubt
+from signoff.engine.worker.open_calls import OutcomeQuestion
 from signoff.engine.worker.pace import Pace
 from signoff.engine.worker.paused_runs import PausedRuns
 from signoff.engine.worker.set_aside import set_aside
@@ -86,7 +86,7 @@ class Programs(Protocol):
         """Return the code of a workflow in the given version, or in its latest one if that is not registered."""
         ...
 
-    def unclear_question(self, run: Run, call: StepCall, refused: str | None = None) -> Doubt:
+    def outcome_question(self, run: Run, call: StepCall, refused: str | None = None) -> OutcomeQuestion:
         """Return the question for an operator about a step whose outcome is unknown."""
         ...
 
@@ -151,7 +151,7 @@ class Worker:
         self.draining = False
         self.info = info or process.new_worker(group, store.namespace, build)
         self.program = programs.program
-        self.unclear_question = programs.unclear_question
+        self.outcome_question = programs.outcome_question
         self._programs = programs
         self._group = group
         self._concurrency = concurrency
@@ -467,7 +467,7 @@ class Worker:
 
     def attempt(self, call: StepCall, run_id: str, number: int) -> Coroutine[Any, Any, Attempt]:
         """Run an attempt of a step."""
-        call.attempt, call.speech, call.thread_wait = number, self._publisher, 0.0
+        call.attempt, call.live_streams, call.thread_wait = number, self._publisher, 0.0
         return self._attempt(call, run_id, number, self._threads, self.pace)
 
     # Leases

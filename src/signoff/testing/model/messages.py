@@ -38,21 +38,21 @@ class Messages:
         left = self._tables.messages[namespace, run_id]
         if any((each.kind, each.n, each.name) == (MessageKind.SETTLED, n, id) for each in left):
             return
-        told = encode_error(error)
-        self.leave(namespace, run_id, MessageKind.SETTLED, n=n, name=id, state=state, error=told)
+        details = encode_error(error)
+        self.leave(namespace, run_id, MessageKind.SETTLED, n=n, name=id, state=state, error=details)
 
-    def tell_all(self, promise: Promise) -> None:
+    def notify_all(self, promise: Promise) -> None:
         """Notify a promise's run, and all other waiting runs, of its outcome."""
         if promise.run_id is not None and promise.n is not None:
-            self.tell_of_promise(promise, promise.run_id, promise.n)
-        self.tell_waiters(promise)
+            self.notify_of_promise(promise, promise.run_id, promise.n)
+        self.notify_waiters(promise)
 
-    def tell_waiters(self, promise: Promise) -> None:
+    def notify_waiters(self, promise: Promise) -> None:
         """Notify the other runs that wait for a promise of its outcome."""
         for run_id, n in self.waiters(promise.namespace, "promise", promise.id):
-            self.tell_of_promise(promise, run_id, n)
+            self.notify_of_promise(promise, run_id, n)
 
-    def tell_of_promise(self, promise: Promise, run_id: str, n: int) -> None:
+    def notify_of_promise(self, promise: Promise, run_id: str, n: int) -> None:
         """Notify a run's call of a promise's outcome."""
         self.leave(
             promise.namespace,
@@ -66,7 +66,7 @@ class Messages:
             note=promise.note,
         )
 
-    def tell_of_run(self, namespace: str, waiter: str, n: int, run_id: str, outcome: Outcome) -> None:
+    def notify_of_run(self, namespace: str, waiter: str, n: int, run_id: str, outcome: Outcome) -> None:
         """Notify a waiting run's call of another run's outcome."""
         self.leave(
             namespace,

@@ -167,7 +167,7 @@ class Model:
         )
         self.state.commit.due |= run.deadline_at is not None
         for n in () if how is None else how.open:
-            self._tell_again(run, n)
+            self._notify_again(run, n)
         self.audit.record(namespace, events)
         return self.state.find_run(namespace, run_id)[0]
 
@@ -189,12 +189,12 @@ class Model:
             raise InvalidState(run_id, run.state.value, "suspend")
         if run.is_suspended:
             return run
-        told = {"suspended_at": self.state.now, "suspended_by": event.by, "suspended_reason": reason}
+        suspension = {"suspended_at": self.state.now, "suspended_by": event.by, "suspended_reason": reason}
         if run.state is not RunState.RUNNING or epoch is not None:
             gone = {"state": RunState.PAUSED, "worker_id": None, "lease_until": None}
-            self.state.change(run, **told, **gone, wake_at=None)
+            self.state.change(run, **suspension, **gone, wake_at=None)
         else:
-            self.state.change(run, **told)
+            self.state.change(run, **suspension)
             self._messages.leave(namespace, run_id, MessageKind.SUSPEND, by=event.by, note=reason)
         self.audit.record(namespace, [event])
         return self.state.find_run(namespace, run_id)[0]
@@ -257,18 +257,18 @@ class Model:
         self.state.make_ready(run)
         return self.state.find_run(run.namespace, run.id)[0]
 
-    def _tell_again(self, run: Run, n: int) -> None:
+    def _notify_again(self, run: Run, n: int) -> None:
         for promise in list(self.tables.promises.values()):
             if (promise.namespace, promise.run_id, promise.n) == (run.namespace, run.id, n) and (
                 promise.state is not PromiseState.PENDING
             ):
-                self._messages.tell_of_promise(promise, run.id, n)
+                self._messages.notify_of_promise(promise, run.id, n)
         for child in list(self.tables.runs.values()):
             if (child.namespace, child.parent_id, child.parent_n) == (run.namespace, run.id, n) and (
                 child.ended_at is not None and not child.retryable
             ):
                 outcome = Outcome(child.state, child.result, child.error)
-                self._messages.tell_of_run(run.namespace, run.id, n, child.id, outcome)
+                self._messages.notify_of_run(run.namespace, run.id, n, child.id, outcome)
 
     def _expire(self, run: Run) -> None:
         self._end(run, RunState.FAILED, encode_error(RunTimeout(run.id)))
@@ -442,7 +442,7 @@ class Model:
             run.state.is_final and not run.retryable
         ):
             outcome = Outcome(run.state, run.result, run.error)
-            self._messages.tell_of_run(namespace, parent_id, new.parent_n, run.id, outcome)
+            self._messages.notify_of_run(namespace, parent_id, new.parent_n, run.id, outcome)
 
     def _refuse(self, namespace: str, parent_id: str, n: int, run_id: str, error: SignoffError) -> None:
         self._messages.refuse(namespace, parent_id, n, run_id, RunState.FAILED.value, error)
@@ -467,9 +467,9 @@ class Model:
         self.promises.close_all(namespace, run_id)
         run = self.tables.runs[namespace, run_id]
         if run.parent_id is not None and run.parent_n is not None:
-            self._messages.tell_of_run(namespace, run.parent_id, run.parent_n, run_id, outcome)
+            self._messages.notify_of_run(namespace, run.parent_id, run.parent_n, run_id, outcome)
         for waiter, n in self._messages.waiters(namespace, "run", run_id):
-            self._messages.tell_of_run(namespace, waiter, n, run_id, outcome)
+            self._messages.notify_of_run(namespace, waiter, n, run_id, outcome)
         if run.session_id is not None:
             self.state.pass_turn(namespace, run.session_id)
 

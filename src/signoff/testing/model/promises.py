@@ -115,8 +115,8 @@ class Promises:
             self._state.commit.runs.add((namespace, question.run_id))
         signal = amendment.signal
         if signal is not None:
-            told: dict[str, Any] = {"name": signal.name, "value": signal.value, "by": signal.by}
-            self._messages.leave(namespace, signal.run_id, MessageKind.SIGNAL, **told)
+            details: dict[str, Any] = {"name": signal.name, "value": signal.value, "by": signal.by}
+            self._messages.leave(namespace, signal.run_id, MessageKind.SIGNAL, **details)
         if settlement is not None:
             question = self._settle_as(question, settlement)
         return question, True
@@ -131,7 +131,7 @@ class Promises:
     def time_out(self, promise: Promise) -> Promise:
         """Settle a promise whose deadline has passed."""
         late = self._settle(promise, PromiseState.TIMED_OUT, origin=TIMER)
-        self._messages.tell_all(late)
+        self._messages.notify_all(late)
         return late
 
     def is_overdue(self, promise: Promise) -> bool:
@@ -153,7 +153,7 @@ class Promises:
         elif self._messages.join(namespace, "promise", new.id, run_id, new.n) and (
             promise.state is not PromiseState.PENDING
         ):
-            self._messages.tell_of_promise(promise, run_id, new.n)
+            self._messages.notify_of_promise(promise, run_id, new.n)
 
     def close(self, namespace: str, run_id: str, promise_id: str) -> None:
         """Cancel a run's promise; for another owner's promise, end the run's wait."""
@@ -222,7 +222,7 @@ class Promises:
         return promise
 
     def _cancel(self, promise: Promise) -> None:
-        self._messages.tell_waiters(self._settle(promise, PromiseState.CANCELLED))
+        self._messages.notify_waiters(self._settle(promise, PromiseState.CANCELLED))
 
     def _settle_as(self, promise: Promise, settlement: Settlement) -> Promise:
         settled = self._settle(
@@ -234,11 +234,11 @@ class Promises:
             request_id=settlement.request_id,
             origin=settlement.origin,
         )
-        self._messages.tell_all(settled)
+        self._messages.notify_all(settled)
         return settled
 
-    def _settle(self, promise: Promise, state: PromiseState, **told: Any) -> Promise:
-        settled = replace(promise, state=state, settled_at=self._state.now, **told)
+    def _settle(self, promise: Promise, state: PromiseState, **details: Any) -> Promise:
+        settled = replace(promise, state=state, settled_at=self._state.now, **details)
         self._tables.promises[promise.namespace, promise.id] = settled
         self._audit.record_state(settled)
         return settled

@@ -20,13 +20,13 @@ class Schedules:
 
     def put(self, namespace: str, new: NewSchedule) -> Schedule:
         old = self._tables.schedules.get((namespace, new.id))
-        said = {field: getattr(new, field) for field in NewSchedule.__dataclass_fields__}
+        fields = {field: getattr(new, field) for field in NewSchedule.__dataclass_fields__}
         if old is None:
-            put = Schedule(namespace, created_at=self._state.now, **said)
+            put = Schedule(namespace, created_at=self._state.now, **fields)
         else:
             if (old.cron, old.timezone) == (new.cron, new.timezone):
-                said["next_at"] = old.next_at
-            put = replace(old, **said)
+                fields["next_at"] = old.next_at
+            put = replace(old, **fields)
         self._tables.schedules[namespace, new.id] = put
         self._state.commit.due = True
         return put

@@ -66,8 +66,8 @@ class Snapshots:
         run, facts = self._state.find_run(namespace, run_id)
         key = (namespace, run_id)
         requests = [
-            SavedRequest(run_id, request[2], *told)
-            for request, told in sorted(self._tables.requests.items())
+            SavedRequest(run_id, request[2], *request_details)
+            for request, request_details in sorted(self._tables.requests.items())
             if request[:2] == key
         ]
         joined = [

@@ -28,8 +28,8 @@ class Tokens:
             return known
         if known is not None or self.find(new.hash) is not None:
             raise taken_token(new)
-        said = {field: getattr(new, field) for field in NewToken.__dataclass_fields__}
-        token = Token(namespace, created_at=self._state.now, **said)
+        fields = {field: getattr(new, field) for field in NewToken.__dataclass_fields__}
+        token = Token(namespace, created_at=self._state.now, **fields)
         self._tables.token_numbers[namespace, new.id] = self._state.next_number()
         self._tables.tokens[namespace, new.id] = token
         return token

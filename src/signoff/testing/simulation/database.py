@@ -81,7 +81,7 @@ class Database:
             return
         if faults.stalls and source.random() < faults.stalls:
             wire += source.random() * faults.stall_seconds
-        loop.call_later(wire, _tell, reply, outcome, error)
+        loop.call_later(wire, _reply, reply, outcome, error)
 
     def _harm(self, process: Process) -> None:
         """Crash or freeze a process after its operation, before the reply arrives."""
@@ -93,7 +93,7 @@ class Database:
 
     def _fail(self, process: Process, operation: Operation, reason: str, reply: asyncio.Future[Any]) -> None:
         self._world.note(process.name, operation.name, reason)
-        _tell(reply, None, StoreUnavailable(self.store.location, reason))
+        _reply(reply, None, StoreUnavailable(self.store.location, reason))
 
     def listen(self, process: Process, callback: Callable[[Change], None]) -> Callable[[], None]:
         """Notify a process of commits: its own at once, others' after a delay."""
@@ -171,7 +171,7 @@ def _at_once(work: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("the store of a simulation may not wait")
 
 
-def _tell(reply: asyncio.Future[Any], outcome: Any, error: Exception | None) -> None:
+def _reply(reply: asyncio.Future[Any], outcome: Any, error: Exception | None) -> None:
     if reply.done():
         return  # the caller was cancelled
     if error is None:

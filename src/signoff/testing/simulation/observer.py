@@ -75,10 +75,10 @@ class Observer:
             write: Write = args[0]
             if error is None:
                 self._check_write(write)
-            said = f"{write.run_id}/{write.epoch} {_entries(write)}"
-            self._world.note(who, operation, f"{said} -> {_said(outcome, error)}")
+            described = f"{write.run_id}/{write.epoch} {_entries(write)}"
+            self._world.note(who, operation, f"{described} -> {_described(outcome, error)}")
         elif error is not None or (outcome and operation not in _QUIET) or (operation == "claim" and outcome):
-            self._world.note(who, operation, f"{_said(args, None)} -> {_said(outcome, error)}")
+            self._world.note(who, operation, f"{_described(args, None)} -> {_described(outcome, error)}")
 
     def _check_write(self, write: Write) -> None:
         run = self._holder
@@ -137,8 +137,8 @@ class Observer:
             self._seen = len(promises)
             for promise in new:
                 self._pending.append(promise.id)
-                for tell in self._on_promise:
-                    tell(promise)
+                for callback in self._on_promise:
+                    callback(promise)
         for id in list(self._pending):
             promise = promises["default", id]
             if promise.state is not PromiseState.PENDING:
@@ -203,12 +203,12 @@ def _entries(write: Write) -> str:
     return " ".join(f"{entry.seq}:{entry.kind}:{entry.name or ''}" for entry in write.entries)
 
 
-def _said(outcome: Any, error: Exception | None) -> str:
+def _described(outcome: Any, error: Exception | None) -> str:
     if error is not None:
         return f"{type(error).__name__}: {error}"
     if isinstance(outcome, Run):
         return f"{outcome.id} {outcome.state}"
     if isinstance(outcome, list | tuple):
-        return "[" + ", ".join(_said(each, None) for each in outcome) + "]"  # pyright: ignore[reportUnknownVariableType]
+        return "[" + ", ".join(_described(each, None) for each in outcome) + "]"  # pyright: ignore[reportUnknownVariableType]
     run = getattr(outcome, "run", None)
     return f"{run.id}/{run.epoch}" if run is not None else str(outcome)

@@ -13,7 +13,7 @@ from signoff.engine.steps.attempt import Attempt, run_attempt
 from signoff.engine.steps.threads import StepThreads
 from signoff.engine.timers.timers import Duty
 from signoff.engine.worker.driver import Driver
-from signoff.engine.worker.open_calls import Doubt
+from signoff.engine.worker.open_calls import OutcomeQuestion
 from signoff.engine.worker.pace import Pace
 from signoff.engine.worker.worker import Programs, Worker
 from signoff.errors import StoreUnavailable
@@ -215,8 +215,8 @@ class _ObservedPrograms:
     def program(self, workflow: str, version: str | None) -> Program:
         return _ObservedProgram(self._programs.program(workflow, version), self._process)
 
-    def unclear_question(self, run: Run, call: StepCall, refused: str | None = None) -> Doubt:
-        return self._programs.unclear_question(run, call, refused)
+    def outcome_question(self, run: Run, call: StepCall, refused: str | None = None) -> OutcomeQuestion:
+        return self._programs.outcome_question(run, call, refused)
 
 
 def worker_of(programs: Programs, **options: Any) -> Main:
