@@ -14,8 +14,8 @@ from signoff.engine.run.replay import replay
 from signoff.engine.timers.timers import TimerService
 from signoff.engine.worker import driver
 from signoff.engine.worker.driver import Driver
-from signoff.engine.worker.journal_write import Draft
-from signoff.engine.worker.open_calls import Agenda
+from signoff.engine.worker.journal_write import PendingWrite
+from signoff.engine.worker.open_calls import OpenCalls
 from signoff.engine.worker.worker import Worker
 from signoff.errors import InvalidValue
 from signoff.records import Entry, EntryKind, PromiseKind, PromiseState, Run, RunState, Settlement
@@ -149,7 +149,7 @@ def starts_steps_without_looking_at_the_lease(patch: pytest.MonkeyPatch) -> None
 
 
 def does_not_journal_that_a_once_step_starts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Agenda, "announce_once_steps", lambda self: None)
+    patch.setattr(OpenCalls, "announce_once_steps", lambda self: None)
 
 
 def forgets_the_last_outcome_at_replay(patch: pytest.MonkeyPatch) -> None:
@@ -190,12 +190,13 @@ def serves_deadlines_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_takes_its_messages(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Draft, "take", _without_taking(Draft.take))
+    patch.setattr(PendingWrite, "take", _without_taking(PendingWrite.take))
 
 
 def _without_taking(take: Any) -> Any:
-    def taken(self: Draft, run: Run, first_seq: int | None = None) -> Write:
-        return replace(take(self, run, first_seq), taken=())
+    def taken(self: PendingWrite, run: Run, first_seq: int | None = None) -> tuple[Write, Any]:
+        write, cuts = take(self, run, first_seq)
+        return replace(write, taken=()), cuts
 
     return taken
 
