@@ -54,6 +54,34 @@ class OfClass:
         return a
 
 
+def with_bank(function: Any) -> Any:
+    """Give a function its first argument, as decorators do that provide connections."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function("bank", *args, **kwargs)
+
+    return wrapper
+
+
+def for_order(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(order: int) -> Any:
+        return function("bank", order)
+
+    return wrapper
+
+
+def charge(bank: str, order: int) -> str:
+    return f"{bank} {order}"
+
+
+class Chosen:
+    @functools.singledispatchmethod
+    def by_type(self, a: Any) -> Any:
+        return a
+
+
 FITS: list[tuple[Any, tuple[Any, ...]]] = [
     (fetch, (1,)),
     (Client().get, (1,)),
@@ -65,6 +93,10 @@ FITS: list[tuple[Any, tuple[Any, ...]]] = [
     (OfClass(), (1,)),
     (functools.partial(fetch, 1), ()),
     (lambda *args: args, (1, 2, 3)),
+    (with_bank(charge), (1,)),
+    (for_order(charge), (1,)),
+    (functools.partial(with_bank(charge), 1), ()),
+    (Chosen().by_type, (1,)),
     (print, (1,)),
     (len, ([],)),
     (dict, ()),
@@ -81,6 +113,7 @@ FAILS: list[tuple[Any, tuple[Any, ...], str]] = [
     (OfClass(), (), "missing a required argument"),
     (Client.made, (), "missing a required argument"),
     (functools.partial(fetch, 1), (2,), "too many positional"),
+    (for_order(charge), (1, 2, 3), "too many positional"),
     (lambda *, key: key, (), "missing a required.* argument: 'key'"),
 ]
 

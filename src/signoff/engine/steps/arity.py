@@ -10,6 +10,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from signoff import codec
+from signoff.codec.type_hints import called
 from signoff.errors import RegistrationError
 
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
@@ -42,8 +43,19 @@ def check_step(
     try:
         shape.bind(*args, **(kwargs or {}))
     except TypeError as error:
+        if _takes(function, args, kwargs or {}):
+            return
         shown = getattr(function, "__qualname__", None) or type(function).__name__
         raise RegistrationError(f"step {name!r} cannot call {shown}{shape}: {error}") from None
+
+
+def _takes(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the wrapper that a decorator has made accepts arguments: it may add or drop some for its function."""
+    try:
+        inspect.signature(called(function), follow_wrapped=False).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _fits(function: Callable[..., Any], count: int) -> bool:
