@@ -28,6 +28,7 @@ from signoff.redaction.hidden_values import Hidden
 from signoff.server import Server
 from signoff.stores.sqlite.store import SqliteStore
 from tests.agents.chats import Chats
+from tests.examples.servers import until
 from tests.server.conftest import ended, events, kind, path_of, serving, start
 from tests.server.test_redaction import Told
 from tests.support import OnThread, in_asyncio, new_app
@@ -227,13 +228,8 @@ def test_a_refusal_does_not_list_the_values_that_could_be_chosen(place: Place) -
 def test_messages_to_people_have_none_of_it_either(place: Place) -> None:
     run = place.start()
     question = place.asked(run)
-    for _ in range(600):
-        said = [each for each in place.told.notices if each.delivery.question_id == question["id"]]
-        if said:
-            break
-        place.http.get(f"/v1/runs/{run}")
-    assert said
-    for notice in said:
+    notices = place.told.notices
+    for notice in until(lambda: [each for each in notices if each.delivery.question_id == question["id"]]):
         assert leaks(json.dumps([notice.title, notice.parts, notice.data, notice.details])) == []
 
 

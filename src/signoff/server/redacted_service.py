@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import partial, wraps
-from inspect import iscoroutinefunction
+from functools import partial
 from typing import Any, Self
 
 from signoff.errors import NotFound, SnapshotRefused
@@ -28,7 +27,7 @@ from signoff.stores.contract.store import Store
 class RedactedBackend(LocalBackend):
     """Backend that performs a client's operations and redacts the results.
 
-    It wraps every method of ``LocalBackend``, including methods added later.
+    Every method of ``LocalBackend`` that is an ``operation`` shows its result redacted; the others are overridden here.
 
     Args:
         store: A store.
@@ -43,6 +42,9 @@ class RedactedBackend(LocalBackend):
         backend = super().on(store)
         backend.redactor = Redactor(backend._store, self.redactor.redaction)
         return backend
+
+    async def shown(self, result: Any) -> Any:
+        return await self.redactor.shown_in(result)
 
     async def read_journal(
         self, run_id: str, *, after: int = -1, limit: int | None = None
@@ -81,8 +83,7 @@ class RedactedBackend(LocalBackend):
         question = await get_question(self._store, question_id)
         responder = Responder.of(said.get("user_id"), said.get("groups", ()), said.get("roles", ()))
         async with meaning(self.redactor, self._store, question, value, responder) as meant:
-            settled = await super().answer(question_id, meant, **said)
-        return await self.redactor.shown(settled)
+            return await super().answer(question_id, meant, **said)
 
     async def check_responses(
         self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
@@ -167,16 +168,3 @@ class _Journal:
 def backend_of(store: Store, redaction: Redaction) -> LocalBackend:
     """Return the backend for a store: the plain one, without overhead, if there are no redaction rules."""
     return LocalBackend(store) if redaction.is_empty else RedactedBackend(store, redaction)
-
-
-def _shown_by(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
-    @wraps(method)
-    async def shown(self: RedactedBackend, *args: Any, **options: Any) -> Any:
-        return await self.redactor.shown_in(await method(self, *args, **options))
-
-    return shown
-
-
-for _name, _method in vars(LocalBackend).items():
-    if iscoroutinefunction(_method) and _name not in vars(RedactedBackend):
-        setattr(RedactedBackend, _name, _shown_by(_method))

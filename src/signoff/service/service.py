@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
-import reprlib
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from signoff.engine.timers.cron import next_time
 from signoff.engine.timers.retention import unannounced_seconds
@@ -72,6 +69,7 @@ from signoff.records.start_options import check_delay, check_timeout, seconds_of
 from signoff.service import interventions
 from signoff.service.change_watcher import Watching
 from signoff.service.follow_limit import LARGE_PAGE_BYTES, FollowRoom
+from signoff.service.operation import operation
 from signoff.service.snapshots import Snapshot, load, save
 from signoff.stores.contract.store import Store
 from signoff.stores.shared.listed_payloads import bytes_of, may_be_cut
@@ -81,32 +79,7 @@ from signoff.stores.wrappers.view import unwrapped
 
 _ENTRIES_AT_ONCE = 64
 
-B = TypeVar("B")
 
-
-def _with_text_ids(backend: type[B]) -> type[B]:
-    """Class decorator: methods refuse ids that are not strings, which databases would treat differently."""
-
-    def checked(method: Callable[..., Coroutine[Any, Any, Any]], path: str) -> Any:
-        @functools.wraps(method)
-        async def call(self: B, *args: Any, **kwargs: Any) -> Any:
-            id: object = args[0] if args else kwargs.get(path)
-            if not isinstance(id, str):
-                raise InvalidValue(path, f"expected a string, not {reprlib.repr(id)}")
-            check_by(kwargs.get("by"))
-            return await method(self, *args, **kwargs)
-
-        return call
-
-    for name, method in list(vars(backend).items()):
-        if inspect.iscoroutinefunction(method):
-            taken = list(inspect.signature(method).parameters)
-            if len(taken) > 1 and taken[1].endswith("_id"):
-                setattr(backend, name, checked(method, taken[1]))
-    return backend
-
-
-@_with_text_ids
 class LocalBackend:
     """Performs a client's operations on a store, which it can open."""
 
@@ -131,6 +104,10 @@ class LocalBackend:
         backend._room = room
         return backend
 
+    async def shown(self, result: Any) -> Any:
+        """Return the result of an operation as this service shows it."""
+        return result
+
     async def open(self) -> None:
         await self._store.open()
 
@@ -138,6 +115,7 @@ class LocalBackend:
         """Stop listening. The store belongs to the app and stays open."""
         self._watching.close()
 
+    @operation
     async def create_run(
         self, new: NewRun, *, timeout_seconds: float | None = None, delay_seconds: float | None = None
     ) -> tuple[Run, bool]:
@@ -153,15 +131,19 @@ class LocalBackend:
             new = replace(new, start_at=start_at, deadline_at=deadline_at)
         return await self._store.create_run(new)
 
+    @operation
     async def get_run(self, run_id: str) -> Run:
         return await self._store.get_run(run_id)
 
+    @operation
     async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
         return await save(self._store, run_id, by=by)
 
+    @operation
     async def load(self, snapshot: Snapshot, *, by: str | None = None) -> Run:
         return await load(self._store, snapshot, by=by)
 
+    @operation
     async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
         check_page(after, limit)
         which.check()
@@ -171,6 +153,7 @@ class LocalBackend:
         self, run_id: str, *, after: int = -1, limit: int | None = None
     ) -> Sequence[Entry]:
         """Return journal entries from ``after`` on. Raises NotFound."""
+        check_text("run_id", run_id)
         entries = await showing(self._store).read_journal(run_id, after=after, limit=limit)
         if not entries:
             await showing(self._store).get_run(run_id)
@@ -259,6 +242,7 @@ class LocalBackend:
                     return
                 await wait_for_change()
 
+    @operation
     async def wait(self, run_id: str) -> Run:
         """Return the run once it has ended."""
         while True:
@@ -269,28 +253,34 @@ class LocalBackend:
                 del run  # saves memory: thousands of callers may wait
                 await ended
 
+    @operation
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         check_text("run_id", run_id)
         check_texts(reason=reason)
         return await self._store.cancel(run_id, reason=reason, by=by)
 
+    @operation
     async def suspend_run(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         check_texts(reason=reason)
         return await interventions.suspend(self._store, run_id, by=by, reason=reason)
 
+    @operation
     async def resume_run(self, run_id: str, *, by: str | None = None) -> Run:
         return await interventions.resume(self._store, run_id, by=by)
 
+    @operation
     async def terminate(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         check_texts(reason=reason)
         return await interventions.terminate(self._store, run_id, by=by, reason=reason)
 
+    @operation
     async def retry(
         self, run_id: str, *, reason: str | None = None, by: str | None = None, token: str | None = None
     ) -> Run:
         check_texts(reason=reason)
         return await interventions.retry(self._store, run_id, by=by, reason=reason, token=token)
 
+    @operation
     async def signal(
         self, run_id: str, name: str, value: str, *, by: str | None = None, request_id: str | None = None
     ) -> bool:
@@ -300,6 +290,7 @@ class LocalBackend:
             raise InvalidValue("name", "the signal's name is empty")
         return await self._store.signal(run_id, name, value, by=by, request_id=request_id)
 
+    @operation
     async def create_promise(
         self, new: NewPromise, *, timeout_seconds: float | None = None
     ) -> tuple[Promise, bool]:
@@ -309,9 +300,11 @@ class LocalBackend:
             )
         )
 
+    @operation
     async def get_promise(self, promise_id: str) -> Promise:
         return await self._store.get_promise(promise_id)
 
+    @operation
     async def list_promises(
         self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]:
@@ -324,6 +317,7 @@ class LocalBackend:
         check_page(after, limit)
         return await look_for(search, self.list_promises, after=after, limit=limit)
 
+    @operation
     async def settle(self, promise_id: str, settlement: Settlement) -> Promise:
         """Settle a promise. Raises NotFound for a question: use ``answer``, which validates the answer."""
         check_texts(note=settlement.note)
@@ -334,6 +328,7 @@ class LocalBackend:
             await check_value(promise, settlement)
         return (await self._store.settle(promise_id, PromiseKind.PROMISE, settlement))[0]
 
+    @operation
     async def answer(
         self,
         question_id: str,
@@ -361,11 +356,13 @@ class LocalBackend:
             alike=alike,
         )
 
+    @operation
     async def answer_all(
         self, given: Sequence[GivenAnswer], responder: Responder
     ) -> Sequence[Promise | SignoffError]:
         return await answer_each(given, lambda each: self.answer_one(each, responder))
 
+    @operation
     async def answer_one(self, given: GivenAnswer, responder: Responder) -> Promise:
         """Give one of several answers, as ``answer`` does."""
         return await self.answer(
@@ -379,57 +376,70 @@ class LocalBackend:
             digest=given.digest,
         )
 
+    @operation
     async def view_question(self, question_id: str, responder: Responder) -> Promise:
         return await changes.view(self._store, question_id, responder)
 
+    @operation
     async def comment_on_question(
         self, question_id: str, responder: Responder, text: str, request_id: str | None = None
     ) -> AuditEvent:
         return await comments.comment(self._store, question_id, responder, text, request_id)
 
+    @operation
     async def claim_question(self, question_id: str, responder: Responder) -> Promise:
         return await changes.claim(self._store, question_id, responder)
 
+    @operation
     async def release_question(self, question_id: str, responder: Responder) -> Promise:
         return await changes.release(self._store, question_id, responder)
 
+    @operation
     async def delegate_question(
         self, question_id: str, responder: Responder, to: Sequence[str], note: str | None = None
     ) -> Promise:
         return await changes.delegate(self._store, question_id, responder, to, note)
 
+    @operation
     async def cancel_question(
         self, question_id: str, *, by: str | None, reason: str | None, request_id: str | None
     ) -> Promise:
         check_free(request_id)
         return await changes.cancel(self._store, question_id, by, reason, request_id)
 
+    @operation
     async def reassign_question(
         self, question_id: str, to: Sequence[str], *, by: str | None, reason: str | None
     ) -> Promise:
         return await changes.reassign(self._store, question_id, to, by, reason)
 
+    @operation
     async def move_deadline(
         self, question_id: str, timeout_seconds: float, *, by: str | None, reason: str | None
     ) -> Promise:
         return await changes.move_deadline(self._store, question_id, timeout_seconds, by, reason)
 
+    @operation
     async def get_session(self, session_id: str) -> Session:
         return await self._store.get_session(session_id)
 
+    @operation
     async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
         check_page(after, limit)
         return await self._store.list_sessions(after=after, limit=limit)
 
+    @operation
     async def list_rules(
         self, which: RuleFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Rule]:
         check_page(after, limit)
         return await self._store.list_rules(which, after=after, limit=limit)
 
+    @operation
     async def revoke_rule(self, rule_id: str, *, by: str | None, reason: str | None) -> Rule:
         return await standing_approvals.revoke(self._store, rule_id, by, reason)
 
+    @operation
     async def create_link(
         self, question_id: str, responder: Responder, *, lifetime_seconds: float, by: str | None = None
     ) -> NewLink:
@@ -444,6 +454,7 @@ class LocalBackend:
             by=by,
         )
 
+    @operation
     async def list_links(
         self, question_id: str, *, after: str | None = None, limit: int = 100
     ) -> Page[Token]:
@@ -452,9 +463,11 @@ class LocalBackend:
         which = TokenFilter(TokenKind.LINK, question_id=question_id)
         return await self._store.list_tokens(which, after=after, limit=limit)
 
+    @operation
     async def revoke_link(self, link_id: str, *, by: str | None = None) -> Token:
         return await answer_links.revoke_link(self._store, link_id, by=by)
 
+    @operation
     async def create_resumption(
         self, session_id: str, run_id: str, questions: Collection[Promise], *, lifetime_seconds: float
     ) -> str:
@@ -462,14 +475,17 @@ class LocalBackend:
             self._store, session_id, run_id, questions, lifetime_seconds=lifetime_seconds
         )
 
+    @operation
     async def find_resumption(self, session_id: str, secret: str) -> Resumption:
         return await resume_tokens.find_resumption(self._store, session_id, secret)
 
+    @operation
     async def check_responses(
         self, session_id: str, secret: str, responses: Mapping[str, Response], responder: Responder
     ) -> None:
         await resume_tokens.check_responses(self._store, session_id, secret, responses, responder)
 
+    @operation
     async def resume(
         self,
         session_id: str,
@@ -480,12 +496,14 @@ class LocalBackend:
     ) -> None:
         await resume_tokens.resume(self._store, session_id, secret, responses, responder, context)
 
+    @operation
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[AuditEvent]:
         check_page(after, limit)
         return await self._store.list_audit(which, after=after, limit=limit)
 
+    @operation
     async def read_chain(
         self, *, after: int = -1, limit: int = 100
     ) -> Sequence[tuple[Seal, AuditEvent | None]]:
@@ -493,15 +511,18 @@ class LocalBackend:
             after=after, limit=limit
         )  # events in their sealed form
 
+    @operation
     async def list_deliveries(
         self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Delivery]:
         check_page(after, limit)
         return await self._store.list_deliveries(which, after=after, limit=limit)
 
+    @operation
     async def redeliver(self, delivery_id: str) -> Delivery:
         return await self._store.redeliver(delivery_id)
 
+    @operation
     async def delete_ended(self, older_than_seconds: float, limit: int) -> Pruned:
         if not 0 <= older_than_seconds < math.inf:
             raise InvalidValue(
@@ -516,48 +537,60 @@ class LocalBackend:
             await self._store.delete_workflows(now - unannounced_seconds(older_than_seconds), limit),
         )
 
+    @operation
     async def put_schedule(self, new: NewSchedule) -> Schedule:
         check_named("workflow", new.workflow)
         check_named("group", new.group)
         next_at = next_time(new.cron, new.timezone, self._store.clock.now())
         return await self._store.put_schedule(replace(new, next_at=next_at))
 
+    @operation
     async def get_schedule(self, schedule_id: str) -> Schedule:
         return await self._store.get_schedule(schedule_id)
 
+    @operation
     async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
         check_page(after, limit)
         return await self._store.list_schedules(after=after, limit=limit)
 
+    @operation
     async def pause_schedule(self, schedule_id: str) -> Schedule:
         return await self._store.pause_schedule(schedule_id)
 
+    @operation
     async def resume_schedule(self, schedule_id: str) -> Schedule:
         schedule = await self._store.get_schedule(schedule_id)
         next_at = next_time(schedule.cron, schedule.timezone, self._store.clock.now())
         return await self._store.resume_schedule(schedule_id, next_at)
 
+    @operation
     async def delete_schedule(self, schedule_id: str) -> None:
         await self._store.delete_schedule(schedule_id)
 
+    @operation
     async def list_workers(self) -> Sequence[WorkerInfo]:
         return await self._store.list_workers()
 
+    @operation
     async def list_workflows(
         self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[WorkflowInfo]:
         check_page(after, limit)
         return await self._store.list_workflows(which, after=after, limit=limit)
 
+    @operation
     async def list_groups(self) -> Sequence[Group]:
         return await self._store.list_groups()
 
+    @operation
     async def pause_group(self, name: str) -> None:
         await self._store.pause_group(name)
 
+    @operation
     async def resume_group(self, name: str) -> None:
         await self._store.resume_group(name)
 
+    @operation
     async def limit_group(
         self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
     ) -> None:
