@@ -1,4 +1,4 @@
-"""The check for what a step has changed fails no step: it has done its work, and would do it again."""
+"""What the engine does after a step causes no retry: the step has done its work, and would do it again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 from signoff import Context, Signoff
 from signoff.testing import MemoryStore, environment
@@ -75,6 +76,35 @@ async def cannot_be_compared(ctx: Context) -> Any:
         return unequal.depth
 
     return await ctx.step("visit", visit, Unequal(3))
+
+
+class Receipt(BaseModel):
+    sum: int
+
+    @field_validator("sum")
+    @classmethod
+    def check(cls, value: int) -> int:
+        raise SystemExit(3)
+
+
+def pay() -> Receipt:
+    done.append("paid")
+    return Receipt.model_construct(sum=3)
+
+
+@in_asyncio
+async def test_a_result_whose_validator_would_end_the_process_is_not_made_again() -> None:
+    done.clear()
+    app = Signoff(MemoryStore())
+
+    @app.workflow
+    async def flow(ctx: Context) -> Any:
+        return await ctx.step(pay)
+
+    async with environment(app) as env:
+        with pytest.raises(RuntimeError, match="SystemExit"):
+            await env.run(flow)
+    assert done == ["paid"]
 
 
 @pytest.mark.parametrize(

@@ -253,6 +253,10 @@ def _attempt_with(call: StepCall, number: int, value: Any) -> Attempt:
         text, value = codec.normalize(value, options.returns, path=path, limit=limit)
     except Exception as error:
         return Attempt(call, number, error=error, is_final=True)
+    except BaseException as error:  # of a validator of the user's
+        if is_stop(error):
+            raise
+        return Attempt(call, number, error=as_failure(f"step {call.name!r}", error), is_final=True)
     return Attempt(call, number, text, value)
 
 
