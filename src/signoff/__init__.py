@@ -53,7 +53,8 @@ from signoff.records import (
 )
 from signoff.version import __version__ as __version__
 from signoff.workflow.concurrency import Concurrency
-from signoff.workflow.context import Context, current_context
+from signoff.workflow.context import Context
+from signoff.workflow.current_context import current_context
 
 __all__ = [
     "Action",

@@ -63,7 +63,8 @@ from signoff.records.responders import check_names
 from signoff.records.start_options import check_flag, check_seconds
 from signoff.runtime import private_names
 from signoff.runtime.loggers import own_logger
-from signoff.workflow.context import Context, current_context
+from signoff.workflow.context import Context
+from signoff.workflow.current_context import current_context
 
 log = own_logger("signoff.agents")
 

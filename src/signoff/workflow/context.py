@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import random
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +21,7 @@ from signoff.engine.steps.captured_values import note_variables
 from signoff.engine.steps.options import UNSAID, Effect, StepOptions, unknown_option
 from signoff.engine.steps.retry import RetryPolicy
 from signoff.engine.steps.step_function import step_function_of
-from signoff.errors import CannotRunHere, ContinueAsNew, OutsideWorkflow, RegistrationError
-from signoff.observability.current_run import current_attempt, refused
+from signoff.errors import CannotRunHere, ContinueAsNew, RegistrationError
 from signoff.observability.logs import RunLogger
 from signoff.people.questions.actions import Action
 from signoff.people.questions.answer_checks import checked_default
@@ -45,9 +43,6 @@ from signoff.workflow.questions import QuestionCall
 
 TChild = TypeVar("TChild", bound=ChildCall)
 Function = Callable[..., Any]
-
-
-_running: contextvars.ContextVar[Context] = contextvars.ContextVar("signoff_context")
 
 
 class Names(Protocol):
@@ -674,45 +669,6 @@ class Context:
         """
         function = self._execution.program.function
         raise ContinueAsNew(codec.encode_arguments(function, args, kwargs, limit=codec.MAX_CARRIED))
-
-
-def current_context() -> Context:
-    """Return the context of the running workflow, for code that does not receive it as an argument.
-
-    Returns:
-        The context.
-
-    Raises:
-        OutsideWorkflow: No workflow code is running here, for example inside a step.
-
-    Example::
-
-        async def audited(name: str) -> None:
-            await signoff.current_context().step("audit", write_audit_line, name)
-    """
-    context = _running.get(None)
-    if context is None or current_attempt.get(None) is not None:
-        raise OutsideWorkflow("current_context()", why="no workflow code is running here")
-    return context
-
-
-def run_as(context: Context) -> None:
-    """Make ``context`` the current context of the calling code."""
-    _running.set(context)
-
-
-def refuse_here(error: OutsideWorkflow) -> OutsideWorkflow:
-    """Note that code asks people where nobody can be asked, and return the error that it is about to get.
-
-    A step then fails, and a run stops retryably, even if the code catches the error.
-    """
-    context = _running.get(None)
-    if context is None or current_attempt.get(None) is not None:
-        return refused(error)
-    execution = context._execution  # pyright: ignore[reportPrivateUsage]
-    if execution.loop.is_running_here():
-        execution.refuse(error)
-    return error
 
 
 def own_step(context: Context, name: str, function: Callable[[], Any], options: StepOptions) -> OwnStepCall:

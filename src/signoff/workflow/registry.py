@@ -26,7 +26,8 @@ from signoff.records.responders import check_names
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.validation import LONGEST_DESCRIPTION, LONGEST_SCHEMA, check_workflows
 from signoff.workflow.concurrency import Concurrency, declare
-from signoff.workflow.context import Context, Names, run_as
+from signoff.workflow.context import Context, Names
+from signoff.workflow.current_context import run_as
 from signoff.workflow.functions import can_be_workflow, function_name, run_body, without_arguments
 
 log = own_logger("signoff.worker")

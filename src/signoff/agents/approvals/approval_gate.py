@@ -39,7 +39,8 @@ from signoff.agents.steps.tools import requires_approval
 from signoff.agents.steps.turn_record import note_call
 from signoff.people.questions.edits import is_kept, is_same
 from signoff.people.schemas.shown_values import show
-from signoff.workflow.context import Context, current_context
+from signoff.workflow.context import Context
+from signoff.workflow.current_context import current_context
 
 if TYPE_CHECKING:
     from signoff.agents.durable import Durable

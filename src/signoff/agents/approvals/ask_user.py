@@ -15,7 +15,8 @@ from signoff.people.questions.business_hours import BusinessHours
 from signoff.people.questions.policies import Escalation
 from signoff.people.questions.policy_options import PolicyOptions, check_policy_options
 from signoff.records.responders import check_names
-from signoff.workflow.context import Context, current_context, refuse_here
+from signoff.workflow.context import Context
+from signoff.workflow.current_context import current_context, refuse_here
 
 _TYPES: dict[str, dict[str, Any]] = {
     "text": {"type": "string", "minLength": 1},

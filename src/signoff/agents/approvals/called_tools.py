@@ -13,7 +13,7 @@ from signoff.agents.approvals.argument_validation import Outcome, key_of, valida
 from signoff.agents.approvals.call_state import held
 from signoff.agents.approvals.stand_ins import stand_in, tools_now
 from signoff.agents.approvals.tool_changes import Known, known_of
-from signoff.workflow.context import current_context
+from signoff.workflow.current_context import current_context
 
 if TYPE_CHECKING:
     from signoff.agents.durable import Durable

@@ -28,7 +28,7 @@ from signoff.agents.steps.in_workflow import is_inline
 from signoff.agents.steps.step_backend import outcome_of
 from signoff.agents.steps.tools import step_options_of
 from signoff.agents.steps.turn_record import note_work
-from signoff.workflow.context import current_context
+from signoff.workflow.current_context import current_context
 
 if TYPE_CHECKING:
     from signoff.agents.durable import Durable

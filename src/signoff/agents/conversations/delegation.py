@@ -10,7 +10,7 @@ from pydantic_ai.tools import Tool
 
 from signoff.agents.steps.in_workflow import in_workflow
 from signoff.errors import RegistrationError
-from signoff.workflow.context import current_context
+from signoff.workflow.current_context import current_context
 
 
 def agent_tool(agent: str, *, name: str | None = None, description: str | None = None) -> Tool[Any]:

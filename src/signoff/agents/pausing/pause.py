@@ -30,7 +30,8 @@ from signoff.people.questions.proposals import written_in_full
 from signoff.people.questions.question import Question
 from signoff.records.responders import check_names
 from signoff.runtime.private_names import agent_run_here
-from signoff.workflow.context import Context, refuse_here
+from signoff.workflow.context import Context
+from signoff.workflow.current_context import refuse_here
 
 Reason = Literal["approval_required", "await_input", "external_event", "constraints_conflict"]
 Then = Literal["tool", "model"]

@@ -43,7 +43,7 @@ from signoff.agents.steps.tools import KEY, step_options_of
 from signoff.agents.steps.turn_record import note_work
 from signoff.codec import digest
 from signoff.engine.steps.retry import RetryPolicy
-from signoff.workflow.context import current_context
+from signoff.workflow.current_context import current_context
 
 Config = Mapping[str, Any]
 Unit = Callable[[Callable[[], Awaitable[object]], Copy], Awaitable[object]]

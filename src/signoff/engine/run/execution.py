@@ -15,7 +15,6 @@ import math
 import random
 import warnings
 import weakref
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import CodeType
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -32,6 +31,7 @@ from signoff.engine.run.loop_callbacks import TimerCallback
 from signoff.engine.run.memory_weight import PLAIN_BYTES, bytes_of, runs_weighed
 from signoff.engine.run.replay_check import ReplayCheck, diverged
 from signoff.engine.run.replay_index import ReplayIndex, inputs_in
+from signoff.engine.run.signals import Signals
 from signoff.engine.run.unawaited_context_calls import Built, report_left
 from signoff.engine.run.user_code_lines import (
     UNKNOWN_LINE,
@@ -116,6 +116,7 @@ class Execution:
 
     Attributes:
         open: Calls that are issued and not settled, by number.
+        signals: The run's signals, and the calls that wait for one.
         issued: Calls issued since the driver last collected them.
         abandoned: Calls cancelled by the code since the driver last collected them.
         left_open: Openings left by skipped branches, to be closed, since the driver last collected them.
@@ -163,9 +164,7 @@ class Execution:
         )
         self.loop = WorkflowLoop(self, begin.at, first_future_of(run.id))
         self._timers: dict[int, TimerCall] = {}
-        self._signals: dict[str, deque[Entry]] = {}
-        self._listeners: dict[str, deque[SignalCall]] = {}
-        self._passed_over: set[int] = set()  # signals that no call receives
+        self.signals = Signals()
         self._patches: dict[str, bool] = {}
         self._children: list[Call[Any] | asyncio.Task[Any]] = []
         self._stopped_by: EntryKind | None = None
@@ -188,7 +187,7 @@ class Execution:
         for carried in self._begin.fact("signals") or ():
             signal = Entry(self._begin.seq, self._begin.at, EntryKind.SIGNALLED, **carried)
             self.large_bytes += bytes_of(signal.value)
-            self._keep_signal(signal)
+            self.signals.keep(signal)
         self._main = self.loop.create_task(self._run_to_end(arguments))
         _alive.add(self)
         self._drive()
@@ -264,12 +263,7 @@ class Execution:
     def pass_over_signals(self, branch: Branch) -> None:
         """Withhold the signals that a skipped branch has received."""
         for seq, name in (each for n, each in self.past.received.items() if self.numbers.is_of(n, branch)):
-            kept = self._signals.get(name, deque())
-            found = next((entry for entry in kept if entry.seq == seq), None)
-            if found is None:
-                self._passed_over.add(seq)
-            else:
-                kept.remove(found)
+            self.signals.withhold(seq, name)
 
     def check_replayed(self) -> None:
         """After the last entry, check that the code has issued every journaled call."""
@@ -319,17 +313,6 @@ class Execution:
     def ended(self) -> bool:
         """Whether the run accepts no more deliveries."""
         return self.outcome is not None or self.continuation is not None or self.failure is not None
-
-    def listener(self, signal: str) -> SignalCall | None:
-        """Return the call that receives the next signal of a name, if one is waiting."""
-        waiting = self._listeners.get(signal, ())
-        return next((call for call in waiting if call.n in self.open), None)
-
-    def unread_signals(self) -> list[dict[str, Any]]:
-        """Return the signals that no call has received, for the next generation."""
-        return [
-            {"name": entry.name, "value": entry.value} for queue in self._signals.values() for entry in queue
-        ]
 
     # Used by calls and the context
 
@@ -661,30 +644,26 @@ class Execution:
         # Otherwise the code had cancelled the call before its outcome was journaled.
         self.past.ends.pop(entry.n, None)
 
-    def _receive(self, entry: Entry) -> None:
-        if entry.seq in self._passed_over:
+    def _receive(self, signal: Entry) -> None:
+        if self.signals.is_withheld(signal):
             return
-        listeners = self._listeners.get(entry.name or "")
-        while listeners:
-            call = listeners.popleft()
-            if self.open.pop(call.n, None) is not None:
-                call.settle(entry)
-                return
-        self._keep_signal(entry)
-
-    def _keep_signal(self, entry: Entry) -> None:
-        self._signals.setdefault(entry.name or "", deque()).append(entry)
+        call = self.signals.take_listener(signal.name or "", self.open)
+        if call is None:
+            self.signals.keep(signal)
+        else:
+            del self.open[call.n]
+            call.settle(signal)
 
     def _listen(self, call: SignalCall) -> None:
-        waiting = self._signals.get(call.name)
-        if waiting:
+        kept = self.signals.take_kept(call.name)
+        if kept is not None:
             del self.open[call.n]
-            call.kept = waiting.popleft()
-            call.settle(call.kept)
+            call.kept = kept
+            call.settle(kept)
             return
         if call.timeout is not None:
             call.due_at = self.loop.time() + call.timeout
-        self._listeners.setdefault(call.name, deque()).append(call)
+        self.signals.listen(call)
 
     def _diverge(
         self, recorded: Entry, issued: str, where: str | None, otherwise: CallKind = CallKind.STEP

@@ -1,7 +1,7 @@
-"""Coroutines of a user's own that run code drops without an await, however the code came to call their function.
+"""Reports coroutines of user code that are dropped without an await, however their function was called.
 
-CPython reports them as a ``RuntimeWarning`` at the very line that drops them: ``if HELPERS["ask"](ctx):`` does so
-before its next line runs. ``warnings.showwarning`` is the public place to learn of warnings.
+CPython issues a ``RuntimeWarning`` at the line that drops a coroutine: ``if HELPERS["ask"](ctx):`` does so before its
+next line runs. ``warnings.showwarning`` is the public hook for warnings.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from signoff.engine.run.user_code_lines import is_installed, is_own_file
 from signoff.errors import NotAwaited
 
 _OURS: Final = "(coroutine '.*') was never awaited(?! )"
-"""The warning as CPython says it. The same with a space at its end is left to the filters of the process."""
+"""CPython's warning. The same text with a trailing space is left to the process's filters."""
 
 RETURNED: Final = "the return of the function that called it"
 
-_shown: dict[Any, Any] = {}  # the registry of warnings that are left to those filters
+_shown: dict[Any, Any] = {}  # the registry of warnings left to those filters
 
 
 def watch_coroutines() -> None:
-    """Report coroutines that run code drops without an await to their run, or to the step that runs."""
+    """Report coroutines that run code drops without an await to their run, or to the running step."""
     previous: Callable[..., object] = warnings.showwarning
     warnings.filterwarnings("always", _OURS, RuntimeWarning)
     if getattr(previous, "watches_coroutines", False):
@@ -56,12 +56,12 @@ def watch_coroutines() -> None:
 
 
 def _is_reported(what: str, filename: str, lineno: int) -> bool:
-    # what the collector finds may be of other code than that which runs; a library's own is the library's
-    is_own = is_own_file(filename)  # that code has returned to: what it still held is dropped then
+    # The collector may find coroutines of code other than the running one; a library's own are the library's affair.
+    is_own = is_own_file(filename)  # the code has returned to it, and drops its remaining coroutines there
     if is_collecting() or (is_installed(filename) and not is_own):
         return False
     loop: object = None
-    with contextlib.suppress(RuntimeError):  # there is none: a plain function of a step, in its thread
+    with contextlib.suppress(RuntimeError):  # without a task: a step with a plain function, in its thread
         loop = asyncio.get_running_loop()
     where = RETURNED if is_own else f"{filename}:{lineno} in {_function_at(filename, lineno)}"
     if isinstance(loop, WorkflowLoop):

@@ -495,7 +495,7 @@ class Driver:
         self._close_rest(execution)
         newest = self._host.program(self.run.workflow, None)
         numbers = execution.numbers
-        details: dict[str, Any] = {"signals": execution.unread_signals(), "version": newest.version}
+        details: dict[str, Any] = {"signals": execution.signals.unread(), "version": newest.version}
         if numbers.grown_to > GROWN_FROM:
             details["grown_from"] = numbers.grown_to
         begin = self._pending.add(EntryKind.CONTINUED, n=numbers.last_n + 1, value=arguments, details=details)

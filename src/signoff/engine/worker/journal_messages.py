@@ -59,7 +59,7 @@ class MessageJournal:
             case MessageKind.SETTLED:
                 self._take_settlement(execution, message, {"state": message.state, **details})
             case MessageKind.SIGNAL:
-                call = execution.listener(message.name or "")
+                call = execution.signals.listener(message.name or "", execution.open)
                 if call is not None and execution.numbers.is_in_branch(call.n):
                     details |= {"received_by": call.n}  # for replays that skip the branch
                 entry = self._pending.add(

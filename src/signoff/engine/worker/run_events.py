@@ -87,7 +87,7 @@ class RunEvents:
         """Note a signal, which may end a call's wait."""
         if not events.subscribers:
             return
-        call = execution.listener(message.name or "")
+        call = execution.signals.listener(message.name or "", execution.open)
         if call is not None:
             started_at = execution.past.opened.get(call.n, now)
             self._end_wait(call, call.name, PromiseState.RESOLVED, message.by, started_at, message.at, now)

@@ -1,0 +1,50 @@
+"""The context of the running workflow, for code that does not receive it as an argument."""
+
+from __future__ import annotations
+
+import contextvars
+
+from signoff.errors import OutsideWorkflow
+from signoff.observability.current_run import current_attempt, refused
+from signoff.workflow.context import Context
+
+_running: contextvars.ContextVar[Context] = contextvars.ContextVar("signoff_context")
+
+
+def current_context() -> Context:
+    """Return the context of the running workflow, for code that does not receive it as an argument.
+
+    Returns:
+        The context.
+
+    Raises:
+        OutsideWorkflow: No workflow code is running here, for example inside a step.
+
+    Example::
+
+        async def audited(name: str) -> None:
+            await signoff.current_context().step("audit", write_audit_line, name)
+    """
+    context = _running.get(None)
+    if context is None or current_attempt.get(None) is not None:
+        raise OutsideWorkflow("current_context()", why="no workflow code is running here")
+    return context
+
+
+def run_as(context: Context) -> None:
+    """Make ``context`` the current context of the calling code."""
+    _running.set(context)
+
+
+def refuse_here(error: OutsideWorkflow) -> OutsideWorkflow:
+    """Record that code asks people where this is not possible, and return the error for it to raise.
+
+    A step then fails, and a run stops retryably, even if the code catches the error.
+    """
+    context = _running.get(None)
+    if context is None or current_attempt.get(None) is not None:
+        return refused(error)
+    execution = context._execution  # pyright: ignore[reportPrivateUsage]
+    if execution.loop.is_running_here():
+        execution.refuse(error)
+    return error
