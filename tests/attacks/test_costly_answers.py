@@ -24,20 +24,10 @@ from signoff.server.store_api.worker_answers import check_settlement
 from signoff.service.service import LocalBackend
 from signoff.stores.contract.store import Store
 from signoff.stores.sqlite.store import SqliteStore
-from tests.attacks.test_schemas import ATTACKS, doubling
+from tests.attacks.costly import COSTLY, FRACTIONS, doubling
 from tests.support import in_asyncio
 
 MOST_HELD_SECONDS = 0.5  # of processor time, between two turns of the loop
-
-FRACTIONS = {"items": {"enum": [n + 0.5 for n in range(2_000)]}}, [1_999.5] * 9_000
-"""It costs more than its estimate: a minute and a half."""
-COSTLY: dict[str, tuple[dict[str, Any], Any]] = {
-    "fractions": FRACTIONS,
-    "all branches": (doubling(14, "allOf"), 1),
-    "any branch": (doubling(14, "anyOf"), 1),
-    "bounds": ({"items": {"allOf": [{"minimum": 0}] * 500}}, list(range(30_000))),
-    "dependent names": ATTACKS["dependent names"],
-}
 
 
 @asynccontextmanager

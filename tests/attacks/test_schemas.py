@@ -20,6 +20,7 @@ import pytest
 
 from signoff.people.schemas.pattern_cost import open_size, pattern_size, pattern_states
 from signoff.people.schemas.validation import problems, schema_problem
+from tests.attacks.costly import COSTLY, Schema, doubling
 
 MOST_SECONDS = 10  # of processor time, a slow machine included; the attacks took hours
 MOST_KIB = 128 * 1024  # imports are 60 MB of it; the attacks took 23 GB
@@ -38,14 +39,6 @@ for line in sys.stdin:
     if os.waitpid(forked, 0)[1] != signal.SIGKILL:
         print("null", flush=True)
 """
-
-Schema = dict[str, Any]
-
-
-def doubling(levels: int, keyword: str) -> Schema:
-    """Each part has two branches, which are both the next part."""
-    parts: Schema = {f"a{n}": {keyword: [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(levels)}
-    return {"$defs": {**parts, f"a{levels}": {"type": "string"}}, "$ref": "#/$defs/a0"}
 
 
 def below(name: str, keyword: str, schema: Schema) -> Schema:
@@ -121,10 +114,7 @@ ATTACKS: dict[str, tuple[Schema, Any]] = {
         [10**300 + 2_999] * 3_000,
     ),
     "large options": ({"items": {"enum": [2**64 + n for n in range(20_000)]}}, [2**64 + 19_999] * 40_000),
-    "dependent names": (
-        {"items": {"dependentRequired": {f"{n}": ["x"] for n in range(50_000)}}},
-        [{}] * 250_000,
-    ),
+    "dependent names": COSTLY["dependent names"],
     "a pattern of many states": ({"items": {"pattern": "[ab]*a[ab]{5000}c"}}, ["ab" * 4_900] * 100),
     "a pattern of a long text": (
         {"maxLength": 1_000_000, "pattern": "[ab]*a[ab]{5000}c"},

@@ -11,6 +11,9 @@ from typing import Any
 
 import httpx
 
+from signoff.people.questions.question import Question
+from tests.attacks.costly import COSTLY
+
 MOST_LARGE_RUNS = 40
 """Runs of 1 MiB that it starts: what it writes is kept, and the soak's disk is small."""
 
@@ -44,7 +47,8 @@ class Hostile:
             self._large_run,
             self._all_runs,
             self._deep_body,
-            self._costly_schema,
+            self._refused_schema,
+            self._costly_answer,
             self._long_names,
             self._bad_row,
             self._wrong_key,
@@ -84,11 +88,19 @@ class Hostile:
         body = b"[" * 200_000
         return await self._http.post("/v1/runs", content=body, headers={"content-type": "application/json"})
 
-    async def _costly_schema(self) -> httpx.Response:
+    async def _refused_schema(self) -> httpx.Response:
         levels = {f"l{n}": {"anyOf": [{"$ref": f"#/$defs/l{n + 1}"}] * 8} for n in range(40)}
         schema = {"$ref": "#/$defs/l0", "$defs": {**levels, "l40": {"type": "integer"}}}
         question = json.dumps({"text": "Go?", "input_type": "form", "answer_schema": schema})
         return await self._store("create_promise", {"new": {"id": "q", "kind": "question", "data": question}})
+
+    async def _costly_answer(self) -> httpx.Response:
+        """Answer a question whose schema passes, but whose answer takes more than may be spent on it."""
+        name, (schema, answer) = self._chance.choice([*COSTLY.items()])
+        id = f"costly-{name}"
+        data = Question.make("Go?", input_type="form", answer_type=schema).to_json()
+        await self._store("create_promise", {"new": {"id": id, "kind": "question", "data": data}})
+        return await self._post(f"/v1/questions/{id}/answer", {"user_id": "eve", "value": answer})
 
     async def _long_names(self) -> httpx.Response:
         return await self._post("/v1/runs", {"workflow": "w" * 5000, "id": "i" * 5000})

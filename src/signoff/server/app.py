@@ -42,6 +42,7 @@ from signoff.server.http.request_bodies import BodyLimit
 from signoff.server.http.response_headers import SafeHeaders
 from signoff.server.http.root_path import RootPath, below_root, checked_root_path
 from signoff.server.limits.headers import HeaderLimit
+from signoff.server.limits.requests import RequestLimit
 from signoff.server.limits.streams import Streams
 from signoff.server.limits.wrong_secrets import WrongSecretLimit
 from signoff.server.openapi.document import DescribedAPI
@@ -268,6 +269,7 @@ def create_server_app(
                 allowed_origins=origins,
                 forms=(*forms, *hooks),
             ),
+            Middleware(RequestLimit),
             Middleware(BodyLimit, unread=(PATH,), long=(snapshots.LOAD,)),
             Middleware(ETags),
             Middleware(CallbackSecrets),

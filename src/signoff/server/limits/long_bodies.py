@@ -6,6 +6,10 @@ import asyncio
 from collections import deque
 from typing import Final
 
+from signoff.errors import TooManyRequests
+
+RETRY_AFTER_SECONDS: Final = 1
+
 LONG_BYTES: Final = 256 * 1024
 """Shorter bodies do not count."""
 
@@ -14,16 +18,29 @@ MOST_BYTES: Final = 8 * 1024 * 1024
 
 
 class LongBodies:
-    """The memory budget for long bodies, per caller."""
+    """The memory budget for bodies, per caller.
 
-    def __init__(self) -> None:
+    Args:
+        most_bytes: The budget of one caller.
+        most_waiting: How many bodies of one caller may wait; None: any number.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES, most_waiting: int | None = None) -> None:
+        self._most_bytes = most_bytes
+        self._most_waiting = most_waiting
         self._callers: dict[str, _Room] = {}
 
     async def enter(self, caller: str, size: int) -> Place:
-        """Wait until a body of ``size`` bytes fits the caller's budget, and reserve it until the place is left."""
+        """Wait until a body of ``size`` bytes fits the caller's budget, and reserve it until the place is left.
+
+        Raises:
+            TooManyRequests: As many bodies of the caller wait as may.
+        """
         room = self._callers.setdefault(caller, _Room())
-        place = Place(self, caller, min(size, MOST_BYTES))
-        if room.waiting or room.taken + place.size > MOST_BYTES:
+        place = Place(self, caller, min(size, self._most_bytes))
+        if room.waiting or room.taken + place.size > self._most_bytes:
+            if self._most_waiting is not None and len(room.waiting) >= self._most_waiting:
+                raise TooManyRequests(RETRY_AFTER_SECONDS)
             turn = asyncio.get_running_loop().create_future()
             room.waiting.append((place, turn))
             try:
@@ -46,7 +63,7 @@ class LongBodies:
 
     def _admit(self, caller: str) -> None:
         room = self._callers[caller]
-        while room.waiting and room.taken + room.waiting[0][0].size <= MOST_BYTES:
+        while room.waiting and room.taken + room.waiting[0][0].size <= self._most_bytes:
             place, turn = room.waiting.popleft()
             if not turn.done():
                 room.taken += place.size
