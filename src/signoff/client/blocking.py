@@ -1035,7 +1035,7 @@ class Schedules:
     ) -> Schedule:
         """Create a schedule, or change the schedule with this id. A paused schedule stays paused.
 
-        At each of its times a run is started, once, with the id ``{id}:2026-01-01T09:00+01:00``.
+        Each of its times starts one run with the id ``{id}:2026-01-01T09:00+01:00``.
 
         Args:
             id: Its id.
@@ -1043,8 +1043,8 @@ class Schedules:
             args: The arguments of each run.
             cron: Minute, hour, day, month, weekday: ``0 9 * * MON-FRI``.
             timezone: The time zone of the expression, such as ``Europe/Berlin``.
-            catch_up: The treatment of times that passed while no worker was up: ``latest`` starts one run for the last
-                of them, ``all`` one for each of the last 100, ``skip`` none.
+            catch_up: The treatment of times missed while no worker was up: ``latest`` starts one run for the last of
+                them, ``all`` one for each of the last 100, ``skip`` none.
             group: The group whose workers run them.
             priority: As in ``start``.
             kwargs: Further arguments of each run.
@@ -1080,7 +1080,7 @@ class Schedules:
         return self._background.call(self._async.pause(id), "schedules.pause")
 
     def resume(self, id: str) -> Schedule:
-        """Resume a paused schedule with its next time; times that passed meanwhile are skipped. Raises NotFound."""
+        """Resume a paused schedule at its next time. Times missed while it was paused are skipped. Raises NotFound."""
         return self._background.call(self._async.resume(id), "schedules.resume")
 
     def delete(self, id: str) -> None:

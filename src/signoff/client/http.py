@@ -1,4 +1,4 @@
-"""A client's way to a ``signoff server``."""
+"""The client's HTTP connection to a ``signoff server``."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0
 POLL_SECONDS = 30.0
-PAGE = 1000  # what a server gives at once
+PAGE = 1000  # the server's page size
 
 NEVER: Sequence[float] = ()
 QUICK: Sequence[float] = (0.1, 0.3, 0.9)
-"""Pauses in seconds before a call is sent again that can be sent again."""
+"""Pauses in seconds between attempts at a repeatable call."""
 PATIENT: Sequence[float] = (*QUICK, 2.0, 4.0, 8.0, 15.0)
 """The same, for callers that wait for a run and have reached the server before."""
 
@@ -109,7 +109,7 @@ _SETTLE = {
 
 
 class HttpBackend:
-    """Does what a client asks at a server. Calls that a repetition cannot harm are repeated when a connection breaks.
+    """Performs a client's operations on a server. Repeatable calls are retried when a connection breaks.
 
     Args:
         url: The server, such as ``http://127.0.0.1:8000``.
@@ -127,12 +127,12 @@ class HttpBackend:
         forks.in_child(self)
 
     def forked(self) -> None:
-        """Leave the parent's connections alone."""
+        """Drop the parent's connections in a forked child without closing them."""
         forks.keep(self._opened)
         self._opened = None
 
     async def open(self) -> None:
-        """Do nothing yet: the server need not be there before the first call."""
+        """Do nothing: the server may start after the client."""
 
     async def close(self) -> None:
         opened, self._opened = self._opened, None
@@ -199,7 +199,7 @@ class HttpBackend:
                     yield event
 
     async def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText, None]:
-        """As ``follow``, and what running steps say in between, which begins anew with each connection."""
+        """Yield entries as ``follow`` does, with the live text of running steps, anew at each connection."""
         async with aclosing(self._follow(run_id, after, {"live": "true"})) as events:
             async for event in events:
                 yield event
@@ -217,7 +217,8 @@ class HttpBackend:
                 ) as chunks:
                     async for event in read_events(chunks):
                         if event.name == "end":
-                            ended = True  # read on: a stream read to its end has nothing left to close
+                            # Continue: a stream read to its end has nothing left to close.
+                            ended = True
                             continue
                         broken = 0
                         if event.name == "live":
@@ -533,7 +534,7 @@ class HttpBackend:
     async def limit_group(
         self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
     ) -> None:
-        check_limits(max_running, starts_per)  # what is not finite is no JSON
+        check_limits(max_running, starts_per)  # numbers that are not finite are not JSON
         body = {"max_running": max_running, "starts_per": starts_per and asdict(starts_per)}
         await self._post(_path("groups", name, "limit"), body, pauses=QUICK)
 
@@ -647,24 +648,26 @@ class HttpBackend:
         try:
             return read(from_json(response.content))
         except (ValueError, KeyError, TypeError):
-            raise StoreUnavailable(self.url, "what answers there is no signoff server") from None
+            raise StoreUnavailable(self.url, "the response is not from a signoff server") from None
 
     def _result(self, item: Any) -> Promise | SignoffError:
-        """Read what came of one of several answers."""
+        """Return the result of one of several answers."""
         if "question" in item:
             return from_wire(Promise, item["question"])
         problem = item["problem"]
-        return from_problem(problem) or StoreUnavailable(self.url, f"it says: {problem.get('detail')}")
+        return from_problem(problem) or StoreUnavailable(
+            self.url, f"the server reported: {problem.get('detail')}"
+        )
 
     def _refused(self, response: httpx.Response) -> SignoffError:
-        """Make the error of a response again."""
+        """Return the error that a response describes."""
         try:
             problem = from_json(response.content)
             error = from_problem(problem)
         except (ValueError, KeyError, TypeError, AttributeError):
             return StoreUnavailable(
                 self.url,
-                f"it answered {response.status_code} {response.reason_phrase}, not as a signoff server does",
+                f"it answered {response.status_code} {response.reason_phrase}, in a form that no signoff server uses",
             )
         return error or StoreUnavailable(
             self.url, f"it answered {response.status_code} {response.reason_phrase}: {problem.get('detail')}"
@@ -677,12 +680,18 @@ class HttpBackend:
             )
         reason = f"the connection broke ({str(error) or type(error).__name__})"
         if method == "POST":
-            reason += ", so it may have been done or not; with a request id it can be repeated safely"
+            reason += (
+                ", so the call may or may not have taken effect; with a request id it can be repeated safely"
+            )
         return StoreUnavailable(self.url, reason)
 
 
 def _json(body: object) -> bytes:
-    """Return a body as JSON. Raises InvalidValue if a text in it is not Unicode."""
+    """Return a body as JSON.
+
+    Raises:
+        InvalidValue: A text in it is not Unicode.
+    """
     try:
         return to_json(body)
     except PydanticSerializationError as error:
@@ -690,7 +699,7 @@ def _json(body: object) -> bytes:
 
 
 def _path(noun: str, id: str, verb: str | None = None) -> str:
-    """Return a path with any id in it. ``.`` and ``..`` would otherwise walk the tree."""
+    """Return a path for any id. ``.`` and ``..`` are quoted, or they would change the path."""
     check_text("id", id)
     quoted = quote(id, safe="").replace(".", "%2E") if id in (".", "..") else quote(id, safe="")
     return f"/v1/{noun}/{quoted}" + (f"/{verb}" if verb else "")
@@ -707,9 +716,9 @@ def _links(answer: Any) -> list[tuple[Seal, AuditEvent | None]]:
 
 
 def _given_answer(given: GivenAnswer) -> dict[str, Any]:
-    said = {"note": given.note, "request_id": given.request_id, "digest": given.digest}
+    details = {"note": given.note, "request_id": given.request_id, "digest": given.digest}
     value = from_json(written_answer(given.value))
-    return {"question_id": given.question_id, "value": value, **_given(said)}
+    return {"question_id": given.question_id, "value": value, **_given(details)}
 
 
 def _responses(
@@ -734,12 +743,12 @@ def _responses(
 
 
 def _responder(responder: Responder) -> dict[str, Any]:
-    said: dict[str, Any] = {"user_id": responder.user_id}
+    user: dict[str, Any] = {"user_id": responder.user_id}
     if responder.groups:
-        said["groups"] = sorted(responder.groups)
+        user["groups"] = sorted(responder.groups)
     if responder.roles:
-        said["roles"] = sorted(responder.roles)
-    return said
+        user["roles"] = sorted(responder.roles)
+    return user
 
 
 def _repeatable(request_id: str | None) -> Sequence[float]:

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, for callers that may block."""
+"""An event loop on a separate thread, for blocking callers."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from signoff.runtime import forks
 
 T = TypeVar("T")
 
-GRACE_SECONDS = 1.0  # to end what was cancelled when a client is closed
-QUIET_TURNS = 3  # a generator that is freed is closed by a task, which begins two turns later
+GRACE_SECONDS = 1.0  # for cancelled tasks to end when a client is closed
+QUIET_TURNS = 3  # a freed generator is closed by a task that begins two turns later
 
 
 class _Call(Generic[T]):
-    """A coroutine on the loop's thread, for which another thread waits.
+    """A coroutine on the loop's thread, for whose result another thread waits.
 
-    A signal's handler may make a call while the code that it interrupts makes another. A future of
-    ``concurrent.futures`` has a lock that the interrupted code may hold: the loop's thread would wait for that code,
-    and the handler for the loop's thread. Here the waiting thread takes one lock, which only the call's end releases.
+    A signal handler may make a call while the code it interrupts makes another. A ``concurrent.futures`` future has a
+    lock that the interrupted code may hold: the loop's thread would wait for that code, and the handler for the loop's
+    thread. Here the waiting thread acquires one lock, which only the end of the call releases.
     """
 
     def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
@@ -37,7 +37,7 @@ class _Call(Generic[T]):
         loop.call_soon_threadsafe(self._begin, work)
 
     def result(self) -> T:
-        """Wait for the coroutine's end, and return or raise what it did.
+        """Wait for the coroutine, and return its result or raise its error.
 
         Raises:
             CancelledError: It was cancelled.
@@ -48,11 +48,11 @@ class _Call(Generic[T]):
             try:
                 raise self._error
             finally:
-                self._error = None  # which holds this frame
+                self._error = None  # it refers to this frame
         return cast("T", self._result)
 
     def cancel(self) -> None:
-        """Cancel the coroutine, from any thread."""
+        """Cancel the coroutine. Thread-safe."""
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._cancel)
 
@@ -75,19 +75,19 @@ class _Call(Generic[T]):
 
 
 class Background:
-    """An event loop on a thread of its own, for blocking callers.
+    """An event loop on a separate thread, for blocking callers.
 
-    A forked child has no such thread: it begins another one with its first call.
+    A forked child starts its own thread at its first call.
 
     Args:
-        reopen: Opens in a forked child what was open in its parent.
+        reopen: Reopens the parent's resources in a forked child.
     """
 
     def __init__(self, reopen: Callable[[], Awaitable[None]]) -> None:
         self._reopen = reopen
         self._stopping = False
-        self._forks = 0  # between the process that made this and the present one
-        # around what must not happen while it stops, or is forked; a signal's handler may interrupt its holder
+        self._forks = 0  # between the creating process and the current one
+        # Held while it stops or is forked. A signal handler may interrupt its holder.
         self._lock = threading.RLock()
         self._is_open = True
         self._begin()
@@ -103,7 +103,7 @@ class Background:
         self._thread.start()
 
     def forked(self) -> None:
-        """Leave the parent's loop and thread alone."""
+        """Drop the parent's loop and thread in a forked child without stopping them."""
         forks.keep(self._loop, self._thread, self._calls, self._streams)
         self._lock = threading.RLock()
         self._thread = None
@@ -111,10 +111,10 @@ class Background:
         self._is_open = False
 
     def call(self, work: Coroutine[Any, Any, T], method: str) -> T:
-        """Run ``work`` and return what it returns.
+        """Run ``work`` and return its result.
 
         Raises:
-            BlockingCall: An event loop runs on this thread.
+            BlockingCall: An event loop is running on this thread.
             ClientClosed: The loop was stopped before the work was done.
         """
         _refuse_to_block(work, method)
@@ -146,10 +146,10 @@ class Background:
             self._calls.discard(call)
 
     def iterate(self, stream: AsyncGenerator[T], method: str) -> Iterator[T]:
-        """Yield what ``stream`` yields.
+        """Yield the items of ``stream``.
 
         Raises:
-            BegunBeforeFork: The iteration was begun in the parent of this process.
+            BegunBeforeFork: The iteration began in the parent of this process.
         """
         forks_before = self._forks
         self._streams.add(stream)
@@ -163,18 +163,18 @@ class Background:
             return
         finally:
             try:
-                # else the loop's thread is gone
+                # otherwise the loop's thread is gone
                 if not sys.is_finalizing() and self._forks == forks_before:
-                    with suppress(ClientClosed):  # then stop() closed the stream
+                    with suppress(ClientClosed):  # stop() has already closed the stream
                         self.call(stream.aclose(), method)
             finally:
                 self._streams.discard(stream)
 
     def stop(self, last: Coroutine[Any, Any, None], method: str) -> None:
-        """End the calls of other threads, do ``last``, end the loop and its thread. The second time, do nothing.
+        """Cancel the calls of other threads, run ``last``, and end the loop and its thread. Later calls do nothing.
 
         Raises:
-            BlockingCall: An event loop runs on this thread.
+            BlockingCall: An event loop is running on this thread.
         """
         _refuse_to_block(last, method)
         with self._lock:
@@ -182,7 +182,7 @@ class Background:
                 last.close()
                 return
             self._stopping = True
-            if self._thread is None:  # it was made in the parent, and not used here
+            if self._thread is None:  # it was created in the parent, and not used here
                 last.close()
                 return
             thread = self._thread
@@ -198,16 +198,20 @@ class Background:
 
     async def _wind_up(self, last: Coroutine[Any, Any, None]) -> None:
         try:
-            await _others_end()  # the calls that were cancelled
+            await _others_end()  # the cancelled calls
             for stream in self._streams.copy():
                 await stream.aclose()
-            await _others_end()  # httpx leaves the inside of a stream to the garbage collector
+            await _others_end()  # httpx leaves the inner parts of a stream to the garbage collector
         finally:
             await last
 
 
 def _refuse_to_block(work: Coroutine[Any, Any, Any], method: str) -> None:
-    """Raise BlockingCall, and drop the work, where an event loop runs on this thread."""
+    """Close the coroutine if this thread must not block.
+
+    Raises:
+        BlockingCall: An event loop is running on this thread.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -217,7 +221,7 @@ def _refuse_to_block(work: Coroutine[Any, Any, Any], method: str) -> None:
 
 
 async def _others_end() -> None:
-    """Wait for all other tasks of the loop; cancel them when it takes too long."""
+    """Wait for all other tasks of the loop, and cancel them if that takes too long."""
     loop = asyncio.get_running_loop()
     late = loop.time() + GRACE_SECONDS
     quiet = 0
@@ -230,7 +234,7 @@ async def _others_end() -> None:
             if loop.time() > late:
                 for task in others:
                     task.cancel()
-            del others  # which hold generators, whose end begins another task
+            del others  # they hold generators, whose end starts another task
 
 
 async def _done(work: Awaitable[None]) -> None:

@@ -1,4 +1,4 @@
-"""Notifications from outside: what was sent, waits, or was given up."""
+"""Client operations on notifications."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from signoff.records.paging import DeliveryFilter, Page
 
 
 class DeliveryBackend(Protocol):
-    """What it talks to: a store in this process, or a server."""
+    """Operations of the backend: a store in this process, or a server."""
 
     async def list_deliveries(
         self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100

@@ -1,4 +1,4 @@
-"""Schedules: workflows that are started again and again, from outside."""
+"""Client operations on schedules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Workflow = Callable[..., Any] | str
 
 
 class ScheduleBackend(Protocol):
-    """What it talks to: a store in this process, or a server."""
+    """Operations of the backend: a store in this process, or a server."""
 
     async def put_schedule(self, new: NewSchedule) -> Schedule: ...
     async def get_schedule(self, schedule_id: str) -> Schedule: ...
@@ -62,7 +62,7 @@ class AsyncSchedules:
     ) -> Schedule:
         """Create a schedule, or change the schedule with this id. A paused schedule stays paused.
 
-        At each of its times a run is started, once, with the id ``{id}:2026-01-01T09:00+01:00``.
+        Each of its times starts one run with the id ``{id}:2026-01-01T09:00+01:00``.
 
         Args:
             id: Its id.
@@ -70,8 +70,8 @@ class AsyncSchedules:
             args: The arguments of each run.
             cron: Minute, hour, day, month, weekday: ``0 9 * * MON-FRI``.
             timezone: The time zone of the expression, such as ``Europe/Berlin``.
-            catch_up: The treatment of times that passed while no worker was up: ``latest`` starts one run for the last
-                of them, ``all`` one for each of the last 100, ``skip`` none.
+            catch_up: The treatment of times missed while no worker was up: ``latest`` starts one run for the last of
+                them, ``all`` one for each of the last 100, ``skip`` none.
             group: The group whose workers run them.
             priority: As in ``start``.
             kwargs: Further arguments of each run.
@@ -111,7 +111,7 @@ class AsyncSchedules:
         return await self._backend.pause_schedule(id)
 
     async def resume(self, id: str) -> Schedule:
-        """Resume a paused schedule with its next time; times that passed meanwhile are skipped. Raises NotFound."""
+        """Resume a paused schedule at its next time. Times missed while it was paused are skipped. Raises NotFound."""
         return await self._backend.resume_schedule(id)
 
     async def delete(self, id: str) -> None:
@@ -123,4 +123,4 @@ def _check_catch_up(policy: str) -> CatchUp:
     try:
         return CatchUp(policy)
     except ValueError:
-        raise InvalidValue("catch_up", f"{policy!r} is none of latest, all and skip") from None
+        raise InvalidValue("catch_up", f"{policy!r} is not latest, all or skip") from None

@@ -122,4 +122,4 @@ class RemoteServer:
             self.clock.learn(float(terms["now"]), sent_at, time.monotonic())
             self.lease_seconds = float(terms["lease_seconds"])
         except (ValueError, KeyError, TypeError):
-            raise StoreUnavailable(self.url, "what answers there is no signoff server") from None
+            raise StoreUnavailable(self.url, "the response is not from a signoff server") from None
