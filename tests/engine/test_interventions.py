@@ -11,7 +11,7 @@ import pytest
 
 from signoff import AsyncClient, Context, RunState, RunTerminated, Signoff, current_step
 from signoff.engine.steps.retry import NO_RETRY
-from signoff.errors import InvalidState
+from signoff.errors import InvalidState, QuestionCancelled, SignalTimeout
 from signoff.records import EntryKind, MessageKind, Run, WorkerInfo
 from signoff.service import interventions
 from tests.places import NewStore
@@ -213,6 +213,142 @@ async def test_a_run_that_failed_for_good_goes_on_from_where_it_failed(new_store
         assert [entry.seq for entry in entries] == list(range(len(entries)))
 
 
+SHORT = 3.0
+"""Seconds: a deadline that passes soon, and leaves a slow machine the time to do something before it."""
+
+
+async def answered(client: AsyncClient, run_id: str, user: str = "ana") -> None:
+    """Answer an open question of a run, once there is one."""
+
+    async def open_question() -> Any:
+        found = [each for each in (await client.questions()).items if each.run_id == run_id]
+        return found[0] if found else None
+
+    question = await comes(open_question)
+    await client.answer(question.id, True, user_id=f"user:{user}")
+
+
+@pytest.mark.parametrize("end", ["timeout", "cancelled", "another error"])
+@in_asyncio
+async def test_a_retry_asks_the_question_anew_that_nobody_answered(new_store: NewStore, end: str) -> None:
+    app, done = Signoff(new_store()), list[str]()
+
+    @app.workflow
+    async def flow(ctx: Context) -> bool:
+        await ctx.step("charge", done.append, "charge")
+        try:
+            answer = await ctx.wait_for_user("Pay?", timeout_seconds=0.2 if end != "cancelled" else None)
+        except SignalTimeout as error:
+            if end == "another error":
+                raise RuntimeError("too late") from error
+            raise
+        return answer.approved
+
+    async with working(app) as client:
+        run = await client.start(flow, id="r")
+        for _ in range(2):  # it may be retried again and again
+            if end == "cancelled":
+                question = await comes(lambda: first_question(client))
+                await client.backend.cancel_question(question.id, by=None, reason=None, request_id=None)
+            with pytest.raises((SignalTimeout, QuestionCancelled, RuntimeError)):
+                await run.result(60)
+            if _ == 0:
+                await interventions.retry(app.store, "r")
+        assert done == ["charge"]
+
+    slow = Signoff(app.store)  # the code that is deployed then waits for longer
+
+    @slow.workflow(name="flow")
+    async def patient(ctx: Context) -> bool:
+        await ctx.step("charge", done.append, "charge")
+        return (await ctx.wait_for_user("Pay?", timeout_seconds=600)).approved
+
+    async with working(slow) as client:
+        await interventions.retry(slow.store, "r")
+        await answered(client, "r")
+        assert await (await client.get("r")).result(60) is True
+    async with working(slow):  # and it replays
+        entries = await slow.store.read_journal("r")
+        assert [entry.seq for entry in entries] == list(range(len(entries)))
+    assert done == ["charge"]
+
+
+async def first_question(client: AsyncClient) -> Any:
+    return next(iter((await client.questions()).items), None)
+
+
+@in_asyncio
+async def test_a_retry_asks_again_what_its_failure_closed_and_keeps_an_answer(new_store: NewStore) -> None:
+    app, is_mended = Signoff(new_store()), False
+
+    @app.workflow
+    async def flow(ctx: Context) -> list[Any]:
+        signal = ctx.wait_for_signal("go", timeout_seconds=SHORT)
+        asked = [ctx.wait_for_user("Ship?"), ctx.wait_for_user("Pay?")]
+        shipped, went, *answers = await asyncio.gather(ctx.step("ship", ship, retry=NO_RETRY), signal, *asked)
+        return [shipped, went, *(each.user_id for each in answers)]
+
+    async def ship() -> str:
+        if not is_mended:
+            await is_answered.wait()
+            raise ValueError("no stock")
+        return "shipped"
+
+    async with working(app) as client:
+        run, is_answered = await client.start(flow, id="r"), asyncio.Event()
+        await answered(client, "r", "bob")
+        is_answered.set()
+        with pytest.raises(ValueError, match="no stock"):
+            await run.result(60)
+        is_mended = True
+        await asyncio.sleep(SHORT)
+        await interventions.retry(app.store, "r")
+        await run.signal("go", 1)
+        await answered(client, "r", "ana")
+        shipped, went, *users = await run.result(60)
+        assert (shipped, went, sorted(users)) == ("shipped", 1, ["user:ana", "user:bob"])
+
+
+@in_asyncio
+async def test_a_retry_waits_anew_for_a_signal_that_timed_out(new_store: NewStore) -> None:
+    app = Signoff(new_store())
+
+    @app.workflow
+    async def flow(ctx: Context) -> Any:
+        return await ctx.wait_for_signal("go", timeout_seconds=SHORT, returns=int)
+
+    async with working(app) as client:
+        run = await client.start(flow, id="r")
+        with pytest.raises(SignalTimeout):
+            await run.result(60)
+        await interventions.retry(app.store, "r")
+        await run.signal("go", 7)
+        assert await run.result(60) == 7
+
+
+@pytest.mark.parametrize("way", ["promise", "callback"])
+@in_asyncio
+async def test_a_retry_replaces_no_promise_whose_id_was_passed_on(new_store: NewStore, way: str) -> None:
+    app, sent = Signoff(new_store(), public_url="https://signoff.example.com"), list[str]()
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        if way == "promise":
+            promise = await ctx.promise(timeout_seconds=0.1)
+            await ctx.step("send", sent.append, promise.id)
+            await promise
+        else:
+            await (await ctx.callback("paid?", timeout_seconds=0.1))
+
+    async with working(app) as client:
+        run = await client.start(flow, id="r")
+        with pytest.raises(TimeoutError):
+            await run.result(60)
+        await interventions.retry(app.store, "r")
+        with pytest.raises(TimeoutError, match=r"timed out|nothing arrived"):
+            await run.result(60)
+
+
 @pytest.mark.parametrize("how", ["another error", "a task group"])
 @in_asyncio
 async def test_a_run_goes_on_from_the_call_that_its_error_was_made_of(new_store: NewStore, how: str) -> None:
@@ -375,5 +511,5 @@ async def test_a_parent_goes_on_once_its_child_was_retried(new_store: NewStore) 
         await interventions.retry(app.store, "c")
         assert (await reaches(app, "c", RunState.SUCCEEDED)).result == '"done"'
         await interventions.retry(app.store, "p")
-        with pytest.raises(Exception, match="cancelled"):  # the promise that was closed when it failed
-            await run.result(60)
+        await answered(client, "p")  # the question that was closed when it failed is asked anew
+        assert await run.result(60) == "done True"

@@ -27,7 +27,7 @@ from tests.support import in_asyncio
 
 SOURCE = resources.files("signoff.stores") / "schema" / "postgres"
 
-DIGEST = (1, "c213032cdfe1a2b42e2e084dd2e5899428e015f18dc869c0a29bd0a6342855ee")
+DIGEST = (2, "79c12fc97056815b1c42c415b0ce1a7420bf4814d5a058e64ad70f2ea76a4001")
 """The version of the functions, and the digest of its source."""
 
 ADDED = """

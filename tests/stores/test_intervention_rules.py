@@ -21,6 +21,7 @@ from signoff.records import (
     PromiseState,
     Run,
     RunState,
+    WorkerInfo,
 )
 from signoff.records.paging import AuditFilter
 from signoff.stores.contract.leases import Write
@@ -305,9 +306,56 @@ async def test_a_run_that_has_begun_is_told_of_its_deadline(scene: Scene) -> Non
     run = await scene.run(deadline_at=scene.clock.now() + 10)
     await scene.append(run, entry(0))
     await scene.store.release("w")
+    await scene.store.enlist(WorkerInfo("other", "host", 1, 0.0, "default"))
     scene.clock.advance(11)
     await scene.store.due()
     assert await scene.state() is RunState.READY
+    assert [message.kind for message in await scene.messages()] == [MessageKind.DEADLINE]
+
+
+@rule
+@pytest.mark.parametrize("waits", ["ready", "paused"])
+async def test_the_deadline_ends_a_begun_run_of_a_group_without_workers(scene: Scene, waits: str) -> None:
+    """Nobody may ever come for it: its parent would wait for ever."""
+    parent = await scene.run("parent")
+    child = NewRun(
+        "r", "refund", "gpu", "{}", parent_id="parent", parent_n=3, deadline_at=scene.clock.now() + 10
+    )
+    await scene.append(parent, starts=[child])
+    [claim] = await scene.claim(group="gpu", worker="x")
+    own = [
+        NewRun(id, "refund", "gpu", "{}", parent_id="r", parent_n=n) for n, id in ((2, "begun"), (3, "new"))
+    ]
+    await scene.append(claim.run, entry(0), opens=[question("r", 1)], starts=own)
+    [begun] = await scene.claim(group="gpu", worker="x", limit=1)
+    await scene.append(begun.run, entry(0))
+    if waits == "paused":
+        assert await scene.pause(claim.run)
+    await scene.store.release("x", dead=True)
+    await scene.store.enlist(WorkerInfo("elsewhere", "host", 1, 0.0, "default"))
+    scene.clock.advance(11)
+    await scene.store.due()
+    run = await scene.store.get_run("r")
+    assert (run.state, run.worker_id) == (RunState.FAILED, None)
+    assert isinstance(codec.decode_error(run.error or ""), RunTimeout)
+    [message] = await scene.messages("parent")
+    assert (message.n, message.state, message.error) == (3, "failed", run.error)
+    assert (await scene.journal("r"))[-1] is EntryKind.FAILED
+    assert (await scene.store.get_promise("r.1")).state is PromiseState.CANCELLED
+    assert await scene.state("new") is RunState.CANCELLED
+    assert [message.kind for message in await scene.messages("begun")] == [MessageKind.CANCEL]
+    assert await scene.listed(states=frozenset({RunState.FAILED})) == ["r"]
+
+
+@rule
+async def test_the_deadline_of_a_suspended_run_waits_for_its_operator(scene: Scene) -> None:
+    run = await scene.run(deadline_at=scene.clock.now() + 10)
+    await scene.append(run, entry(0))
+    await scene.store.release("w")
+    await scene.store.suspend("r", event())
+    scene.clock.advance(11)
+    await scene.store.due()
+    assert await scene.state() is RunState.PAUSED
     assert [message.kind for message in await scene.messages()] == [MessageKind.DEADLINE]
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from signoff.errors import InvalidState
-from signoff.records import AuditKind, Entry, NewAuditEvent, Run, RunState
+from signoff.errors import InvalidState, NotFound
+from signoff.people.questions.question import Question
+from signoff.records import AuditKind, Entry, NewAuditEvent, PromiseState, Run, RunState
 from signoff.stores.contract import retries
 from signoff.stores.contract.store import Store
 
@@ -94,7 +96,8 @@ async def retry(
     how: retries.Retry | None = None
     run = await store.get_run(run_id)
     if run.state is RunState.FAILED and not run.retryable:
-        how = retries.plan(run, await _outline(store, run))
+        outline = await _outline(store, run)
+        how = retries.plan(run, outline, await _closed(store, outline))
     event = _event(AuditKind.RETRIED, run_id, by, reason, token)
     try:
         return await store.retry(run_id, how=how, event=event, token=token)
@@ -110,6 +113,18 @@ def _event(
     details = None if reason is None else json.dumps({"reason": reason}, ensure_ascii=False)
     id = uuid.uuid4().hex if token is None else f"{kind}/{run_id}/{token}"
     return NewAuditEvent(id, kind, "", run_id, by, details)
+
+
+async def _closed(store: Store, outline: Sequence[Entry]) -> list[int]:
+    """Return the questions that nobody can answer any more, but for those whose id the code has passed on."""
+    closed: list[int] = []
+    for n, id in retries.unanswered(outline).items():
+        with suppress(NotFound):
+            question = await store.get_promise(id)
+            is_over = question.state in (PromiseState.CANCELLED, PromiseState.TIMED_OUT)
+            if is_over and Question.of(question).input_type != "external":
+                closed.append(n)
+    return closed
 
 
 async def _outline(store: Store, run: Run) -> Sequence[Entry]:

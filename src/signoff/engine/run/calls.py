@@ -203,7 +203,10 @@ class PromiseCall(Call[Any]):
     @property
     def id(self) -> str:
         """The promise's id."""
-        return self.chosen_id or f"{self.run.id}.{self.n}"
+        if self.chosen_id is not None:
+            return self.chosen_id
+        retried = self._execution.past.anew.get(self.n)  # the promise that the call had before is settled
+        return f"{self.run.id}.{self.n}" + ("" if retried is None else f"~{retried}")
 
     def inputs_now(self) -> str | None:
         parts = dict[str, str]()

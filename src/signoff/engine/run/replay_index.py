@@ -8,6 +8,7 @@ from typing import Any
 
 from signoff.engine.run.call_inputs import KEY as INPUTS
 from signoff.records import CallKind, Entry, EntryKind
+from signoff.stores.contract.retries import ANEW
 
 _ENDS_OF_ATTEMPTS = (EntryKind.COMPLETED, EntryKind.ATTEMPT_FAILED)
 _OF_SIGNALS = (EntryKind.SIGNALLED, EntryKind.OPENED)
@@ -35,6 +36,8 @@ class ReplayIndex:
     """The ends of attempts, each with the previous entry's time: the attempt's start, unless its entry has one."""
     received: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
     """The ``seq`` and name of the signals that calls in branches have received."""
+    anew: dict[int, int] = field(default_factory=dict[int, int])
+    """The calls that an operator's retry opened anew, with the ``seq`` of the retry."""
     journal: Sequence[Entry] = ()  # during replay
 
     def expect(self, entries: Iterable[Entry]) -> None:
@@ -55,7 +58,9 @@ class ReplayIndex:
                         else:
                             self.ends[n] = [(before.at, entry)]
             before = entry
-            if entry.kind in _OF_SIGNALS:
+            if entry.kind is EntryKind.RETRIED:
+                self.anew.update(dict.fromkeys(entry.fact(ANEW) or (), entry.seq))
+            elif entry.kind in _OF_SIGNALS:
                 self._note_received(entry)
         self.learn(entries)
 

@@ -13,6 +13,7 @@ from signoff.engine.run.execution import Execution
 from signoff.engine.run.step_call import StepCall
 from signoff.engine.worker.journal_write import PendingWrite
 from signoff.records import CallKind, Entry, EntryKind, NewPromise, PromiseKind, Run
+from signoff.stores.contract.retries import is_own_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,5 +233,5 @@ class OpenCalls:
         id = opened.fact("id")
         if opened.call is CallKind.CHILD:
             self._pending.cancels.append(id)
-        elif opened.call is CallKind.STEP or id == f"{self._run.id}.{opened.n}":  # not a chosen id
+        elif opened.call is CallKind.STEP or is_own_id(self._run.id, opened.n, id):
             self._pending.closes.append(id)

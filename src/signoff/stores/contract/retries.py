@@ -1,26 +1,39 @@
 """From where a run that failed for good goes on when an operator retries it.
 
 Its journal is kept. The ``RETRIED`` entry says which entries do not count any more: what came of the call that failed,
-and everything after that, but for the results of steps that ran beside it.
+and everything after that, but for the results of steps that ran beside it. Questions and waits for signals that
+nobody answered in time, or that the failure closed, are opened anew. A question is settled once: it gets a new id. A
+promise whose id the code may have passed on is not replaced.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from signoff.codec.strict_json import read_object
-from signoff.errors import InvalidState
-from signoff.records import CallKind, Entry, EntryKind, Run, RunState
+from signoff.errors import InvalidState, QuestionCancelled, SignalTimeout
+from signoff.records import CallKind, Entry, EntryKind, PromiseState, Run, RunState
 
 ISSUED: Final = "issued"
 """The name under which the details of a failed step have the last number that the code had given to a call by then."""
 
+ANEW: Final = "anew"
+"""The name under which the details of a ``RETRIED`` entry have the numbers of the calls that are opened anew."""
+
 _KEPT = frozenset({EntryKind.SIGNALLED, EntryKind.RETRIED})
 _Gist = tuple[str, ...]
 _LASTING = frozenset({CallKind.QUESTION, CallKind.PROMISE, CallKind.CHILD, CallKind.DETACHED})
+_AWAITED = frozenset({CallKind.QUESTION, CallKind.SIGNAL})
+_UNANSWERED = frozenset({PromiseState.TIMED_OUT, PromiseState.CANCELLED})
+_ERRORS: Final = {
+    (CallKind.QUESTION, PromiseState.TIMED_OUT): SignalTimeout,
+    (CallKind.QUESTION, PromiseState.CANCELLED): QuestionCancelled,
+    (CallKind.SIGNAL, PromiseState.TIMED_OUT): SignalTimeout,
+}
+"""The error that a call raises if nobody answers it. Its entry has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,7 @@ class Retry:
         open: The numbers of the calls that are open, besides steps.
         issued: The last number that the code had given to a call when that one failed. Steps up to it that succeeded
             after the failure keep their results. None: unknown.
+        anew: The numbers of the calls that are opened anew.
     """
 
     epoch: int
@@ -41,20 +55,47 @@ class Retry:
     n: int | None = None
     open: tuple[int, ...] = ()
     issued: int | None = None
+    anew: tuple[int, ...] = ()
 
     @property
     def facts(self) -> dict[str, Any]:
         """What the ``RETRIED`` entry says of it."""
-        facts = {"from": self.from_seq, "n": self.n, "issued": self.issued}
+        anew = list(self.anew) or None
+        facts = {"from": self.from_seq, "n": self.n, "issued": self.issued, ANEW: anew}
         return {name: value for name, value in facts.items() if value is not None}
 
 
-def plan(run: Run, entries: Sequence[Entry]) -> Retry:
+def unanswered(entries: Sequence[Entry]) -> Mapping[int, str]:
+    """Return the ids of a failed run's questions that its journal has no answer to, by the numbers of their calls."""
+    counting = without_dropped(entries)
+    has_answer = {
+        entry.n
+        for entry in counting
+        if entry.kind is EntryKind.COMPLETED and entry.state not in _UNANSWERED and entry.n is not None
+    }
+    return {
+        entry.n: entry.fact("id")
+        for entry in counting
+        if entry.kind is EntryKind.OPENED
+        and entry.call is CallKind.QUESTION
+        and entry.n is not None
+        and entry.n not in has_answer
+    }
+
+
+def is_own_id(run_id: str, n: int | None, id: str | None) -> bool:
+    """Whether a promise's id is made of its run and its call, and not chosen."""
+    own = f"{run_id}.{n}"
+    return id == own or (id is not None and id.startswith(f"{own}~"))
+
+
+def plan(run: Run, entries: Sequence[Entry], closed: Collection[int] = ()) -> Retry:
     """Find out from where a run that failed for good goes on.
 
     Args:
         run: The run.
         entries: The journal of its current generation.
+        closed: The calls of questions that nobody can answer any more, and that can be asked anew.
 
     Raises:
         InvalidState: It asked people, started child runs, or began steps of ``effect="once"`` after the failure, which
@@ -75,7 +116,11 @@ def plan(run: Run, entries: Sequence[Entry]) -> Retry:
     kept = [entry for entry in counting if entry.seq < from_seq]
     opened = {entry.n for entry in kept if entry.kind is EntryKind.OPENED and entry.n is not None}
     ended = {entry.n for entry in kept if entry.kind is EntryKind.COMPLETED}
-    return Retry(run.epoch, from_seq, n, tuple(sorted(opened - ended)), issued)
+    open = opened - ended
+    again = open if failed is None or failed.error is not None else {*open, failed.n}
+    signals = {entry.n for entry in kept if entry.kind is EntryKind.OPENED and entry.call is CallKind.SIGNAL}
+    anew = {each for each in again if each is not None and (each in closed or each in signals)}
+    return Retry(run.epoch, from_seq, n, tuple(sorted(open - anew)), issued, tuple(sorted(anew)))
 
 
 def may_retry(run: Run, how: Retry | None) -> bool:
@@ -95,9 +140,12 @@ def without_dropped(entries: Sequence[Entry]) -> Sequence[Entry]:
     kept = list(entries)
     for retried in dropping:
         from_seq, n = retried.fact("from"), retried.fact("n")
+        anew = frozenset(retried.fact(ANEW) or ())
         beside = _ended_beside(kept, from_seq, retried.seq, retried.fact(ISSUED))
         kept = [
-            entry for entry in kept if entry.n in beside or not _is_dropped(entry, retried.seq, from_seq, n)
+            entry
+            for entry in kept
+            if entry.n in beside or not _is_dropped(entry, retried.seq, from_seq, n, anew)
         ]
     return kept
 
@@ -124,9 +172,11 @@ def _ended_beside(entries: Sequence[Entry], from_seq: int, end: int, issued: int
     }
 
 
-def _is_dropped(entry: Entry, retried_at: int, from_seq: int, n: int | None) -> bool:
+def _is_dropped(entry: Entry, retried_at: int, from_seq: int, n: int | None, anew: Collection[int]) -> bool:
     if entry.seq >= retried_at or entry.kind in _KEPT:
         return False
+    if entry.n in anew:
+        return True
     of_failed_call = n is not None and entry.n == n and entry.kind is not EntryKind.OPENED
     return entry.seq >= from_seq or of_failed_call
 
@@ -142,18 +192,40 @@ def _lasting(entry: Entry) -> str | None:
 
 def _failed_call(entries: Sequence[Entry], run: Run) -> Entry | None:
     """Return the end of the call whose error ended the run: the first one, if the run ended with a group of errors."""
-    ends = [entry for entry in entries if entry.kind is EntryKind.COMPLETED and entry.error is not None]
+    ends = [entry for entry in entries if entry.kind is EntryKind.COMPLETED and _raised(entry)]
     if run.error is None or not ends:
         return None
-    gists = [(_gist(read_object(entry.error)), entry) for entry in reversed(ends)]
-    found = _origins(read_object(run.error), gists)
+    gists = [(_gist(read_object(entry.error)) if entry.error else None, entry) for entry in reversed(ends)]
+    found = _origins(read_object(run.error), gists, run.id)
     return min(found, key=lambda entry: entry.seq, default=None)
 
 
-def _origins(error: dict[str, Any], ends: Sequence[tuple[_Gist, Entry]]) -> Iterator[Entry]:
+def _raised(entry: Entry) -> bool:
+    return entry.error is not None or (entry.call in _AWAITED and entry.state in _UNANSWERED)
+
+
+def _is_unanswered(error: dict[str, Any], entry: Entry, run_id: str) -> bool:
+    """Whether an error is that of a call which nobody has answered."""
+    if entry.error is not None or entry.call is None or entry.state is None:
+        return False
+    kind = _ERRORS.get((entry.call, PromiseState(entry.state)))
+    if kind is None or error.get("type") != f"{kind.__module__}:{kind.__qualname__}":
+        return False
+    facts = error.get("attributes")
+    said = cast("dict[str, Any]", facts) if isinstance(facts, dict) else {}
+    if kind is SignalTimeout:
+        return said.get("what") in (f"an answer to {entry.name!r}", f"signal {entry.name!r}")
+    return is_own_id(run_id, entry.n, said.get("promise_id"))
+
+
+def _origins(
+    error: dict[str, Any], ends: Sequence[tuple[_Gist | None, Entry]], run_id: str
+) -> Iterator[Entry]:
     """Yield the calls, the last ones first, that ended with an error, or with one that it was made of."""
     gist = _gist(error)
-    same = next((entry for known, entry in ends if known == gist), None)
+    same = next(
+        (entry for known, entry in ends if known == gist or _is_unanswered(error, entry, run_id)), None
+    )
     if same is not None:
         yield same
         return
@@ -161,7 +233,7 @@ def _origins(error: dict[str, Any], ends: Sequence[tuple[_Gist, Entry]]) -> Iter
     for inner in (*(cast("list[Any]", members) if isinstance(members, list) else ()), error.get("cause")):
         value: Any = cast("dict[str, Any]", inner).get("value") if isinstance(inner, dict) else None
         if isinstance(value, dict):
-            yield from _origins(cast("dict[str, Any]", value), ends)
+            yield from _origins(cast("dict[str, Any]", value), ends, run_id)
 
 
 def _gist(error: dict[str, Any]) -> _Gist:

@@ -14,7 +14,7 @@ from typing import Any, Final, LiteralString, cast
 import psycopg
 from psycopg.sql import SQL
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The version of the functions. Each change of their source raises it by one, so that databases get it."""
 
 BEFORE_TABLES: Final = "triggers"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,7 +10,7 @@ from typing import Any, Final
 from pydantic_core import to_json
 
 from signoff.codec import encode_error
-from signoff.errors import RunTimeout
+from signoff.errors import RunCancelled, RunTimeout
 from signoff.records import WorkerInfo
 from signoff.records.failed_items import SetAsideItem
 from signoff.stores.contract.leases import Claim
@@ -77,7 +78,9 @@ AT_ONCE: Final = 50
 JOBS: Final = ("promise", "timer", "deadline", "lease", "rate", "worker")
 """Whose items ``due`` does."""
 
-TIMED_OUT = encode_error(RunTimeout("<run>"))
+TIMED_OUT = json.dumps(
+    {"run": encode_error(RunTimeout("<run>")), "child": encode_error(RunCancelled("<run>", None))}
+)
 
 CLAIM_EACH = "SELECT signoff.claim_each(%s::jsonb, %s, %s, %s::text[], %s::text[], %s, %s)"
 

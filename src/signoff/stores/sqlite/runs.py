@@ -270,11 +270,16 @@ def terminate(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent
             raise InvalidState(run_id, run.state.value, "terminate")
         return run
     _close(tx, namespace, run, EntryKind.CANCELLED, to_json({"by": event.by, "reason": reason}).decode())
+    _give_up(tx, namespace, run_id)
+    return _recorded(tx, namespace, run, event)
+
+
+def _give_up(tx: Transaction, namespace: str, run_id: str) -> None:
+    """Drop what a run has left that ended without its code, and cancel its children."""
     live.delete(tx, namespace, run_id)
     messages.unjoin_all(tx, namespace, run_id)
     for _, child_id in sorted(tx.db.execute(CHILDREN, (namespace, run_id)).fetchall()):
         _cancel_or_defer(tx, namespace, child_id, run_id)
-    return _recorded(tx, namespace, run, event)
 
 
 def _cancel_or_defer(tx: Transaction, namespace: str, run_id: str, parent_id: str) -> None:
@@ -310,7 +315,7 @@ def _recorded(tx: Transaction, namespace: str, run: Run | None, event: NewAuditE
 
 
 def pass_deadlines(tx: Transaction, limit: int) -> int:
-    """Tell runs that their deadline has passed, in every namespace; end those that were never begun.
+    """Tell runs that their deadline has passed, in every namespace; end those that no worker has begun or can run.
 
     Returns:
         How many were told or ended.
@@ -333,6 +338,7 @@ def _deadline_passed(tx: Transaction, namespace: str, run_id: str) -> None:
         messages.leave(tx, namespace, run_id, MessageKind.DEADLINE)
     else:
         _close(tx, namespace, run, EntryKind.FAILED)
+        _give_up(tx, namespace, run_id)
 
 
 def get_run(db: sqlite3.Connection, namespace: str, run_id: str) -> Run:

@@ -171,7 +171,12 @@ EXPIRE = f"""
 UPDATE runs
 SET state = 'failed', error = ?, ended_at = ?, wake_at = NULL, blocked = 0,
     suspended_at = NULL, suspended_by = NULL, suspended_reason = NULL
-WHERE namespace = ? AND id = ? AND ended_at IS NULL AND (epoch = 0 OR state = 'ready' AND {LENGTH} = 0)
+WHERE namespace = ? AND id = ? AND ended_at IS NULL AND (
+    epoch = 0 OR state = 'ready' AND {LENGTH} = 0
+    OR worker_id IS NULL AND suspended_at IS NULL AND NOT EXISTS (
+        SELECT 1 FROM workers WHERE workers.group_name = runs.group_name AND workers.namespace = runs.namespace
+    )
+)
 RETURNING {READ_RUN_COLUMNS}
 """
 
@@ -443,7 +448,7 @@ def cancel_at_once(tx: Transaction, namespace: str, run_id: str, error: str) -> 
 
 
 def expire(tx: Transaction, namespace: str, run_id: str, error: str) -> Run | None:
-    """End a run that was never begun, past its deadline; None for any other."""
+    """End a run past its deadline that was never begun, or waits in a group without workers; None for any other."""
     return _ended(tx, tx.db.execute(EXPIRE, (error, tx.now, namespace, run_id)).fetchone())
 
 

@@ -217,13 +217,18 @@ class Model:
                 return run
             raise InvalidState(run_id, run.state.value, "terminate")
         error = encode_error(RunTerminated(run_id, reason))
-        self.live.delete(namespace, run_id)
         self._end(
             run,
             RunState.CANCELLED,
             error,
             json.dumps({"by": event.by, "reason": reason}, separators=(",", ":")),
         )
+        self._give_up(namespace, run_id)
+        self.audit.record(namespace, [event])
+        return self.state.find_run(namespace, run_id)[0]
+
+    def _give_up(self, namespace: str, run_id: str) -> None:
+        self.live.delete(namespace, run_id)
         self._messages.unjoin_all(namespace, run_id)
         for child in list(self.tables.runs.values()):
             is_child = (child.namespace, child.parent_id) == (
@@ -232,8 +237,6 @@ class Model:
             ) and child.parent_n is not None
             if is_child and (child.ended_at is None or child.retryable):
                 self.cancel(namespace, child.id, None, f"run:{run_id}")
-        self.audit.record(namespace, [event])
-        return self.state.find_run(namespace, run_id)[0]
 
     def _is_recorded(self, namespace: str, event: NewAuditEvent) -> bool:
         return any((known.namespace, known.id) == (namespace, event.id) for known in self.tables.audit)
@@ -258,11 +261,14 @@ class Model:
         return self.state.find_run(run.namespace, run.id)[0]
 
     def _notify_again(self, run: Run, n: int) -> None:
-        for promise in list(self.tables.promises.values()):
-            if (promise.namespace, promise.run_id, promise.n) == (run.namespace, run.id, n) and (
-                promise.state is not PromiseState.PENDING
-            ):
-                self._messages.notify_of_promise(promise, run.id, n)
+        settled = [
+            promise
+            for promise in self.tables.promises.values()
+            if (promise.namespace, promise.run_id, promise.n) == (run.namespace, run.id, n)
+            and promise.state is not PromiseState.PENDING
+        ]
+        for promise in settled[-1:]:
+            self._messages.notify_of_promise(promise, run.id, n)
         for child in list(self.tables.runs.values()):
             if (child.namespace, child.parent_id, child.parent_n) == (run.namespace, run.id, n) and (
                 child.ended_at is not None and not child.retryable
@@ -272,6 +278,7 @@ class Model:
 
     def _expire(self, run: Run) -> None:
         self._end(run, RunState.FAILED, encode_error(RunTimeout(run.id)))
+        self._give_up(run.namespace, run.id)
 
     def _end(self, run: Run, state: RunState, error: str, details: str | None = None) -> None:
         """End a run without running its code."""

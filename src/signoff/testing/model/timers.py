@@ -36,7 +36,8 @@ class Timers:
         for run in self._first(limit, lambda run: run.deadline_at if self._has_deadline(run) else None, now):
             self._tables.facts[run.namespace, run.id].deadline_passed = True
             is_empty = not self._tables.journals[run.namespace, run.id]
-            if run.epoch == 0 or (run.state is RunState.READY and is_empty):
+            is_unserved = run.worker_id is None and run.suspended_at is None and not self._has_workers(run)
+            if run.epoch == 0 or (run.state is RunState.READY and is_empty) or is_unserved:
                 self._expire(run)
             else:
                 self._messages.leave(run.namespace, run.id, MessageKind.DEADLINE)
@@ -70,6 +71,10 @@ class Timers:
         times += [limits.opens_at for limits in self._tables.groups.values()]
         times += [run.deadline_at for run in runs if self._has_deadline(run)]
         return min((time for time in times if time is not None), default=None)
+
+    def _has_workers(self, run: Run) -> bool:
+        place = (run.namespace, run.group)
+        return any((each.namespace, each.group) == place for each in self._tables.workers.values())
 
     def _first(self, limit: int, time_of: Callable[[Run], float | None], now: float) -> list[Run]:
         """Return the due runs, the earliest first."""

@@ -264,10 +264,10 @@ BEGIN
         RETURN jsonb_build_object('run', to_jsonb(run), 'done', true);
     END IF;
     FOR promise IN
-        SELECT * FROM signoff.promises
+        SELECT DISTINCT ON (n) * FROM signoff.promises
         WHERE run_id = v_run_id AND namespace = v_namespace AND settled_at IS NOT NULL
             AND n IN (SELECT value::integer FROM jsonb_array_elements_text(p_op -> 'open'))
-        ORDER BY n
+        ORDER BY n, number DESC
     LOOP
         woken := woken || signoff.tell(promise, v_run_id, promise.n, p_now);
     END LOOP;

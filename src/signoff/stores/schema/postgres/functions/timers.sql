@@ -121,8 +121,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Tell one run that its deadline has passed: the body of the loop of signoff.pass_deadlines. `woken` is NULL where another
--- process has what it needs locked.
+-- Tell one run that its deadline has passed: the body of the loop of signoff.pass_deadlines. A run that no worker of its
+-- group can be told for, and that waits, ends without its code, as does one that was never begun. p_error has the error of
+-- the run as "run", and that of a child as "child". `woken` is NULL where another process has what it needs locked.
 CREATE OR REPLACE FUNCTION signoff.pass_deadline(
     p_namespace text, p_id text, p_now double precision, p_error text, OUT woken jsonb, OUT ended jsonb
 )
@@ -130,6 +131,8 @@ LANGUAGE plpgsql AS $$
 DECLARE
     run signoff.runs;
     told text[];
+    children jsonb;
+    cancelled record;
 BEGIN
     SELECT * INTO run FROM signoff.runs
     WHERE id = p_id AND namespace = p_namespace AND signoff.try_lock_slots(slots)
@@ -137,7 +140,10 @@ BEGIN
     IF NOT FOUND OR run.deadline_passed OR run.ended_at IS NOT NULL OR run.deadline_at > p_now THEN
         RETURN;
     END IF;
-    IF run.epoch = 0 OR run.state = 'ready' AND signoff.next_seq(run.namespace, run.id) = 0 THEN
+    IF run.epoch = 0 OR run.state = 'ready' AND signoff.next_seq(run.namespace, run.id) = 0
+        OR run.worker_id IS NULL AND run.suspended_at IS NULL AND NOT EXISTS (
+            SELECT FROM signoff.workers WHERE group_name = run.group_name AND namespace = run.namespace
+        ) THEN
         IF run.session_id IS NOT NULL
             AND NOT signoff.try_lock_slots(signoff.turns_of(run.namespace, run.session_id)) THEN
             RETURN;
@@ -151,13 +157,31 @@ BEGIN
                 RETURN;
             END IF;
         END IF;
-        run := signoff.expire_row(run.namespace, run.id, signoff.error_for(p_error, run.id), p_now);
+        run := signoff.expire_row(
+            run.namespace, run.id, signoff.error_for(p_error::jsonb ->> 'run', run.id), p_now
+        );
         IF run.id IS NULL THEN
             RAISE EXCEPTION 'the database has left its row as it was';
         END IF;
         PERFORM signoff.note(run, 'failed', run.error, NULL, p_now);
-        ended := jsonb_build_array(jsonb_build_array(run.namespace, run.id));
+        DELETE FROM signoff.live WHERE run_id = run.id AND namespace = run.namespace;
         told := signoff.finish(run, p_now);
+        DELETE FROM signoff.waiters WHERE run_id = run.id AND namespace = run.namespace;
+        SELECT coalesce(jsonb_agg(
+            jsonb_build_object('id', child.id, 'error', signoff.error_for(p_error::jsonb ->> 'child', child.id))
+            ORDER BY child.number
+        ), '[]') INTO children
+        FROM (
+            SELECT id, number FROM signoff.runs
+            WHERE parent_id = run.id AND namespace = run.namespace AND parent_n IS NOT NULL
+                AND (ended_at IS NULL OR retryable)
+        ) AS child;
+        SELECT * INTO cancelled FROM signoff.cancel_children(run.namespace, run.id, children, p_now);
+        told := told || cancelled.woken;
+        ended := (
+            SELECT jsonb_agg(jsonb_build_array(run.namespace, id))
+            FROM jsonb_array_elements_text(to_jsonb(ARRAY[run.id]) || cancelled.ended) AS id
+        );
     ELSE
         UPDATE signoff.runs SET deadline_passed = true WHERE id = run.id AND namespace = run.namespace;
         IF NOT FOUND THEN
@@ -169,8 +193,8 @@ BEGIN
     woken := (SELECT coalesce(jsonb_agg(jsonb_build_array(run.namespace, id)), '[]') FROM unnest(told) AS id);
 END $$;
 
--- Tell runs that their deadline has passed; `passed` is how many. A run that was never begun ends here; each run that is
--- told of it is locked first, or another time.
+-- Tell runs that their deadline has passed; `passed` is how many. A run that was never begun, or that no worker can run,
+-- ends here; each run that is told of it is locked first, or another time.
 CREATE OR REPLACE FUNCTION signoff.pass_deadlines(
     p_now double precision, p_limit integer, p_error text, OUT woken jsonb, OUT ended jsonb,
     OUT passed integer
