@@ -188,6 +188,38 @@ def test_what_is_suspended_is_freed_without_running_its_finally() -> None:
     assert ran == []
 
 
+def test_an_exception_is_raised_in_another_thread() -> None:
+    ended, began = list[type[BaseException]](), threading.Event()
+
+    def busy() -> None:
+        began.set()
+        try:
+            while True:
+                pass
+        except KeyError as error:
+            ended.append(type(error))
+
+    thread = threading.Thread(target=busy, daemon=True)
+    thread.start()
+    assert began.wait(60)
+    assert private_names.raise_in(thread.ident, KeyError) is None
+    thread.join(60)
+    assert ended == [KeyError], "workflow code that is busy for ever is not interrupted"
+
+
+def test_the_bytecode_tells_lambdas_of_the_same_names_apart() -> None:
+    def add() -> Any:
+        return lambda a, b: a + b
+
+    def made(source: str) -> bytes:
+        return private_names.bytecode_of(eval(source).__code__)
+
+    assert made("lambda a, b: a + b") == private_names.bytecode_of(add().__code__)
+    assert made("lambda a, b: a + b") != made("lambda a, b: a - b"), (
+        "a changed lambda is not noticed at replay"
+    )
+
+
 @in_asyncio
 async def test_pydantic_ai_calls_functions_in_place_or_in_threads() -> None:
     here = threading.get_ident()
@@ -250,10 +282,11 @@ def test_no_other_module_uses_private_names_of_python_or_libraries() -> None:
         r"|^\s*from (asyncio|pydantic|pydantic_ai|anyio|httpx|starlette)[\w.]* import .*\b_(?!_)\w+",
         re.MULTILINE,
     )
+    bytecode = re.compile(r"\b(co_code|f_lasti|tb_lasti|pythonapi)\b|^\s*import (dis|opcode)\b", re.MULTILINE)
     found = [
         f"{file.relative_to(package)}: {match[0].strip()}"
         for file in package.rglob("*.py")
         if file.name != "private_names.py"
-        for match in private.finditer(file.read_text())
+        for match in [*private.finditer(file.read_text()), *bytecode.finditer(file.read_text())]
     ]
     assert found == []

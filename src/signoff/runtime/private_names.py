@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Final, cast
 
 from pydantic_core import SchemaValidator
@@ -165,6 +165,23 @@ def set_finalized(suspended: object) -> None:
     """
     word = ctypes.sizeof(ctypes.c_size_t)
     ctypes.c_size_t.from_address(id(suspended) - word).value |= 1
+
+
+raise_in = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
+"""Raises an exception in another thread, given its identifier and the class: the only way to stop code that is busy.
+
+The function is documented, but only for C. It is declared to return None, as an ``__init__`` must.
+"""
+raise_in.argtypes = (ctypes.c_ulong, ctypes.py_object)
+raise_in.restype = None
+
+
+def bytecode_of(code: CodeType) -> bytes:
+    """Return what distinguishes the code of lambdas that have the same constants and names.
+
+    It differs from one version of Python to the next. The source of a lambda may be missing, or be shared with others.
+    """
+    return code.co_code
 
 
 # Pydantic

@@ -17,7 +17,6 @@ for a while: they return, or call code that is not spared. Handler locks are rel
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import os
 import sys
@@ -125,7 +124,7 @@ def use_up(thread: int) -> None:
     call, and a traced thread (coverage, debugger) checking endlessly.
     """
     try:
-        _raise_in(thread, Interrupted)  # in place of a pending one
+        private_names.raise_in(thread, Interrupted)  # in place of a pending one
         while True:
             pass
     except Interrupted:
@@ -167,11 +166,6 @@ def relent(thread: int) -> None:
 
 # By asynchronous exceptions
 
-# PyThreadState_SetAsyncExc, declared to return None, as `__init__` must.
-_raise_in = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
-_raise_in.argtypes = (ctypes.c_ulong, ctypes.py_object)
-_raise_in.restype = None
-
 _LEFT = object()
 
 
@@ -182,7 +176,7 @@ def _interruptions(target: Target, error: type[BaseException], times: int) -> It
     exception, which would otherwise hit unrelated code.
     """
     threads: Iterator[int] = iter(partial(getattr, target, "thread"), None)
-    return map(_raise_in, threads, repeat(error, times))
+    return map(private_names.raise_in, threads, repeat(error, times))
 
 
 def new_kind() -> type[Interrupted]:

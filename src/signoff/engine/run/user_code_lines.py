@@ -68,10 +68,9 @@ def is_installed(file: str) -> bool:
     return file.startswith((_PACKAGE, *_FOREIGN, "<frozen"))
 
 
-def line_in(code: CodeType, instruction: int) -> str:
-    """Return the line of an instruction."""
-    lines = (line for start, end, line in code.co_lines() if start <= instruction < end)
-    return _line(code.co_filename, next(lines, None), code.co_name)
+def line_at(code: CodeType, number: int) -> str:
+    """Return a line of a function, by its number."""
+    return _line(code.co_filename, number, code.co_name)
 
 
 def raising_line(traceback: TracebackType | None) -> str | None:

@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 
 from signoff.codec import error_attributes
 from signoff.engine.steps import process_wide_objects
+from signoff.runtime.private_names import bytecode_of
 
 FUNCTION: Final = "$function"
 """The key that marks a function in the inputs of a call."""
@@ -171,7 +172,7 @@ def _shape(value: object) -> object:
     if isinstance(value, CodeType):
         held = [_shape(each) for each in value.co_consts]
         return (
-            value.co_code,
+            bytecode_of(value),
             value.co_names,
             value.co_freevars,
             held,
