@@ -42,21 +42,21 @@ def _module_of_caller(frame: FrameType | None) -> str:
 
 
 class Signoff:
-    """Workflows and the store their runs live in.
+    """Workflows, and the store of their runs.
 
-    Its methods block, for scripts and plain functions; async code uses ``AsyncClient(app)``.
+    Its methods block, for scripts and plain functions. Async code uses ``AsyncClient(app)``.
 
     Args:
         store: ``sqlite:///file.db`` (relative to the working directory), ``postgresql://user@host/db``, or a store.
         group: The group that runs are started in and that workers poll.
         namespace: The tenant.
-        public_url: Where others reach the server, such as ``https://signoff.example.com``: callbacks begin with it. By
-            default SIGNOFF_PUBLIC_URL; None: there are no callbacks.
-        operators: Who is asked about steps of ``effect="once"`` that were interrupted, such as ``["group:ops"]``,
-            unless a step says otherwise; empty: anybody.
+        public_url: The server's public URL, such as ``https://signoff.example.com``, with which callback addresses
+            begin. By default SIGNOFF_PUBLIC_URL; without either there are no callbacks.
+        operators: The assignees of questions about interrupted ``effect="once"`` steps, such as ``["group:ops"]``,
+            unless a step sets others. Empty: anyone may answer.
 
     Raises:
-        InvalidValue: ``store`` or ``public_url`` is none, or an operator.
+        InvalidValue: ``store``, ``public_url`` or an operator is not valid.
 
     Example::
 
@@ -87,17 +87,16 @@ class Signoff:
             if not given.strip():
                 raise InvalidValue(name, "it is empty; leave it out for the default")
         self.group = group
-        self.client_in_tests: AsyncClient | None = (
-            None  # whose waiting lets time pass; see ``testing.environment``
-        )
+        # The test environment sets it, so that waiting advances the virtual clock. See ``testing.environment``.
+        self.client_in_tests: AsyncClient | None = None
         self.registry = Registry(group, public_url, operators)
-        self._making_client = threading.RLock()  # a signal's handler may interrupt its holder
+        self._making_client = threading.RLock()  # reentrant: a signal handler may interrupt its holder
         self._made_client: Client | None = None
         forks.in_child(self)
 
     @property
     def public_url(self) -> str | None:
-        """Where people and callbacks from elsewhere reach the server; None if nobody has said so."""
+        """The server's public URL, for links and callbacks; None if not set."""
         return self.registry.public_url
 
     @classmethod
@@ -111,24 +110,24 @@ class Signoff:
         public_url: str | None = None,
         operators: Sequence[str] = (),
     ) -> Signoff:
-        """Return an app whose store is kept by a ``signoff server``: no database credentials, no inbound port.
+        """Return an app that uses the store of a ``signoff server``. It needs no database credentials or inbound port.
 
         Args:
             url: The server, such as ``https://signoff.example.com``.
             key: A worker key, see ``signoff keys create``.
             group: The group that runs are started in and that workers poll.
-            namespace: The tenant; the key must be one of it.
-            public_url: Where others reach the server, which may be elsewhere than where the worker does.
-            operators: Who is asked about steps of ``effect="once"`` that were interrupted.
+            namespace: The tenant. The key must be valid for it.
+            public_url: The server's public URL, if it differs from ``url``.
+            operators: The assignees of questions about interrupted ``effect="once"`` steps.
 
         Raises:
-            InvalidValue: ``url`` is no such URL.
+            InvalidValue: ``url`` is not valid.
 
         Example::
 
             app = Signoff.remote("https://signoff.example.com", key=os.environ["SIGNOFF_WORKER_KEY"])
         """
-        from signoff.stores.remote.store import RemoteStore  # brings httpx, which takes a while
+        from signoff.stores.remote.store import RemoteStore  # imports httpx, which is slow
 
         store = RemoteStore(url, key=key, namespace=namespace)
         return cls(store, group=group, public_url=public_url, operators=operators)
@@ -154,16 +153,16 @@ class Signoff:
         Args:
             function: The function, when used without parentheses.
             name: Its name in the store; by default the function's.
-            version: Recorded in each run. Runs go on with their own version while it is registered, else with the one
-                registered last.
-            concurrency: How many of its runs may run at once, in each group: a number, or ``Concurrency`` with a key.
+            version: The version, recorded in each run. A run continues with its own version while that is registered,
+                else with the one registered last.
+            concurrency: How many of its runs may run at once in each group: a number, or ``Concurrency`` with a key.
 
         Returns:
             The function itself.
 
         Raises:
             RegistrationError: It cannot be a workflow, or its name and version are taken.
-            InvalidValue: A concurrency that is not above 0.
+            InvalidValue: The concurrency is not above 0.
         """
         limited = Concurrency(concurrency) if isinstance(concurrency, int) else concurrency
 
@@ -204,23 +203,23 @@ class Signoff:
         resources: Mapping[str, Any] | None = None,
         concurrency: Concurrency | int | None = None,
     ) -> None:
-        """Register an agent of Pydantic AI, or a flow: a workflow of its name.
+        """Register a Pydantic AI agent or a flow as a workflow of its name.
 
-        Each run of an agent is a turn of a conversation, each run of a flow an execution.
+        Each run of an agent is a turn of a conversation; each run of a flow is an execution.
 
         Args:
-            what: The agent, made with ``capabilities=[Durable(...)]``, or the flow.
+            what: The agent, created with ``capabilities=[Durable(...)]``, or the flow.
             name: An agent's name in the store; by default its own. It must never change.
-            version: Recorded in each run; see ``workflow``.
-            budget: What each turn may use up; by default 50 model requests.
-            on_message: What a new message does while a turn waits for people: ``queue`` has it wait for its turn,
-                ``cancel`` aborts the waiting turn, ``answer`` takes it as the answer if there is one open question.
-            resources: What this process provides of what a flow requires, for its chunks.
+            version: The version, recorded in each run. See ``workflow``.
+            budget: The limits of each turn; by default 50 model requests.
+            on_message: The effect of a new message while a turn waits for people: ``queue`` starts the next turn after
+                it, ``cancel`` aborts it, ``answer`` answers its question if exactly one is open.
+            resources: The resources that this process provides for a flow's chunks.
             concurrency: How many of its runs may run at once, as for ``workflow``.
 
         Raises:
-            RegistrationError: The agent has no name or is not durable, the flow is not complete, its name is taken, or
-                ``budget`` is no ``Budget`` or ``on_message`` none of these.
+            RegistrationError: The agent has no name or is not durable, the flow is not complete, the name is taken, or
+                ``budget`` or ``on_message`` is not valid.
 
         Example::
 
@@ -244,17 +243,17 @@ class Signoff:
                 "@app.workflow"
             )
         from signoff.agents.conversations.turn_workflow import register
-        from signoff.agents.steps import budgets  # brings Pydantic AI, which takes a while
+        from signoff.agents.steps import budgets  # imports Pydantic AI, which is slow
 
         given = cast("object", budget)
         if given is not None and not isinstance(given, budgets.Budget):
-            raise RegistrationError(f"budget: expected one such as Budget(requests=20), not {given!r}")
+            raise RegistrationError(f"budget: expected a Budget, such as Budget(requests=20), not {given!r}")
         workflow, chosen = register(self, what, name, budget, on_message)
         workflow.__module__ = caller
         self.workflow(name=chosen, version=version, concurrency=concurrency)(workflow)
 
     def conversation(self, agent: str, *, session_id: str) -> Conversation:
-        """Return a session of an agent that some process has registered; see ``signoff.agents.Conversation``.
+        """Return a session of an agent that any process has registered. See ``signoff.agents.Conversation``.
 
         Example::
 
@@ -267,10 +266,10 @@ class Signoff:
     # Working
 
     def worker(self, **options: Any) -> RunningWorker:
-        """Return a worker to be run as a context manager: ``with`` on a thread, ``async with`` on this loop.
+        """Return a worker as a context manager: ``with`` runs it on a thread, ``async with`` on this loop.
 
         Args:
-            options: What ``engine.worker.worker.Worker`` takes, such as ``concurrency``, ``threads`` and ``build``.
+            options: Arguments of ``engine.worker.worker.Worker``, such as ``concurrency``, ``threads`` and ``build``.
         """
         return RunningWorker(self.store, self.registry, {"group": self.group, **options})
 
@@ -293,31 +292,31 @@ class Signoff:
         return self._made_client
 
     def forked(self) -> None:
-        """Have a lock that no thread of the parent holds. See ``signoff.runtime.forks``."""
+        """Replace the lock, which a thread of the parent may hold. See ``signoff.runtime.forks``."""
         self._making_client = threading.RLock()
 
     @property
     def promises(self) -> Promises:
-        """Promises by their ids."""
+        """Promises, by id."""
         return self._client.promises
 
     @property
     def groups(self) -> Groups:
-        """Groups by their names: pausing and limiting them."""
+        """Groups, by name: pause and limit them."""
         return self._client.groups
 
     @property
     def inbox(self) -> Inbox:
-        """Claiming and delegating questions, and what happened to them."""
+        """Questions: claim and delegate them, and read their history."""
         return self._client.inbox
 
     @property
     def schedules(self) -> Schedules:
-        """Schedules by their ids."""
+        """Schedules, by id."""
         return self._client.schedules
 
     def schedule(self, id: str, workflow: Workflow, /, *args: Any, cron: str, **options: Any) -> Schedule:
-        """Have a workflow started at the times of a cron expression. See ``AsyncSchedules.put``.
+        """Start a workflow at the times of a cron expression. See ``AsyncSchedules.put``.
 
         Example::
 
@@ -346,7 +345,7 @@ class Signoff:
         self._client.cancel(run_id, reason=reason)
 
     def retry(self, run_id: str) -> None:
-        """Make a run go on that failed because of its code."""
+        """Retry a run that failed because of its code."""
         self._client.retry(run_id)
 
     def options(
@@ -360,16 +359,16 @@ class Signoff:
         started_by: str | None = None,
         session_id: str | None = None,
     ) -> Starter:
-        """Return a way to start runs elsewhere, or later.
+        """Return a starter of runs with options, such as another group or a later start.
 
         Args:
             target: ``poll://any@group``, or the group.
             timeout_seconds: The run's own deadline, counted from its start.
-            priority: Of the runs that are ready, workers take those of the highest priority first.
-            start_at: When to start it, with a time zone.
-            delay_seconds: After how long to start it, instead of ``start_at``.
-            started_by: Who asks for it, such as ``user:ana``.
-            session_id: The session it belongs to: it waits until the runs before it there have ended.
+            priority: Workers claim ready runs with the highest priority first.
+            start_at: When it starts, with a time zone.
+            delay_seconds: The delay of its start, instead of ``start_at``.
+            started_by: The requester, such as ``user:ana``.
+            session_id: Its session. The run waits until the session's earlier runs have ended.
 
         Example::
 
@@ -426,7 +425,7 @@ class Starter:
         started_by: str | None = None,
         session_id: str | None = None,
     ) -> Starter:
-        """Return one with these options changed. See ``Signoff.options``."""
+        """Return a copy with these options changed. See ``Signoff.options``."""
         return replace(
             self,
             group=group_of(target) if target else self.group,

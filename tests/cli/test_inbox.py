@@ -139,7 +139,7 @@ def test_others_like_it_in_its_session_are_approved_without_a_time(here: Here, o
 def test_a_question_is_withdrawn_in_the_login_name(here: Here, open_shop: Path) -> None:
     question = ask(here, open_shop, "gone-1", "refund", "--arg", '"o-1"')
     moved = signoff("reassign", question, "user:bob", "--reason", "ill", cwd=open_shop, LOGNAME="olga")
-    assert moved.out == f"question {question} is for user:bob now\n"
+    assert moved.out == f"question {question} is now assigned to user:bob\n"
     endless = here("move-deadline", question, "60", cwd=open_shop)
     assert (endless.code, "has no deadline" in endless.err) == (2, True)
     gone = signoff("cancel-question", question, "--reason", "a mistake", cwd=open_shop, LOGNAME="olga")
@@ -306,7 +306,7 @@ def test_a_question_is_claimed_released_and_delegated(here: Here, open_shop: Pat
         here("release", question, "--user", "ana", cwd=open_shop).out == f"question {question} is released\n"
     )
     delegated = here("delegate", question, "user:eva", "group:desk", "--user", "ana", cwd=open_shop)
-    assert delegated.out == f"question {question} is for user:eva, group:desk now\n"
+    assert delegated.out == f"question {question} is now assigned to user:eva, group:desk\n"
     assert here("delegate", question, "eva", "--user", "eva", cwd=open_shop).code == 2
     assert here("claim", "none", "--user", "ana", cwd=open_shop).code == 3
     as_json = here("answer", question, "--approve", "--user", "eva", "--json", cwd=open_shop).json

@@ -140,7 +140,7 @@ def test_changed_code_is_reported_with_both_sides(
     assert told.code == 1
     assert f"  journal: {line['recorded']}" in told.out
     assert f"  code:    {line['issued']}" in told.out
-    assert told.err == "signoff: 1 of 1 runs do not fit this code\n"
+    assert told.err == "signoff: 1 of 1 runs do not match this code\n"
 
 
 def test_the_line_of_the_code_that_differs_is_named(here: Here, build: Path) -> None:
@@ -186,7 +186,7 @@ def test_journals_of_another_place_are_checked(here: Here, recorded: Path, build
     ended = here("replay", "orders:app", "added", "asked", "--store", store, cwd=build)
     assert ended.code == 1
     assert "added  add  fits" in ended.out
-    assert ended.err == "signoff: 1 of 2 runs do not fit this code\n"
+    assert ended.err == "signoff: 1 of 2 runs do not match this code\n"
 
 
 def test_a_mended_run_is_retried(here: Here, shop: Path) -> None:

@@ -23,4 +23,4 @@ def test_workflows_are_listed(here: Here, open_shop: Path) -> None:
 
 def test_where_no_worker_has_begun_it_says_so(here: Here, shop: Path) -> None:
     here("start", "add", "--arg", "1", "--store", "sqlite:///signoff.db", cwd=shop)
-    assert here("workflows", cwd=shop).err == "no workflows: no worker has begun yet\n"
+    assert here("workflows", cwd=shop).err == "no workflows: no worker has started yet\n"

@@ -56,14 +56,14 @@ def _problem(taken: dict[str, Any], args: Sequence[Any], kwargs: Mapping[str, An
     given: dict[str, Any] = dict(zip(names, args, strict=False))
     rest = list(args[len(names) :])
     if rest and codec.REST not in taken:
-        return f"it takes {len(names)} arguments{_names(names)}, and {len(args)} are given"
+        return f"it takes {len(names)} arguments{_names(names)}, but {len(args)} are given"
     if rest:
         given[taken[codec.REST]] = rest
     for name in kwargs:
         if name in given:
             return f"{name!r} is given by position and by name"
         if name not in taken["properties"] and taken.get("additionalProperties") is False:
-            return f"it takes no {name!r}{_names(names)}"
+            return f"it has no parameter {name!r}{_names(names)}"
     missing = [name for name in taken["required"] if name not in given and name not in kwargs]
     if missing:
         return f"{' and '.join(map(repr, missing))} must be given"

@@ -98,7 +98,7 @@ async def connect(
         may_create: Whether to create a missing SQLite file. An existing schema is not migrated.
 
     Raises:
-        CommandFailed: There is no such database.
+        CommandFailed: The database does not exist.
         SchemaTooOld: The database is not migrated.
         StoreUnavailable: The database cannot be opened, or the server cannot be reached.
     """
@@ -123,7 +123,7 @@ async def database(address: str, *, may_create: bool = False) -> AsyncGenerator[
             migrated.
 
     Raises:
-        CommandFailed: There is no such database.
+        CommandFailed: The database does not exist.
         SchemaTooOld: The database is not migrated.
         StoreUnavailable: The database cannot be opened.
     """
@@ -133,7 +133,7 @@ async def database(address: str, *, may_create: bool = False) -> AsyncGenerator[
     database = unwrapped(store)
     if isinstance(database, SqliteStore) and database.path.exists():
         schema = schema_of(store)
-        is_new = may_create and not schema.found  # another process may be about to create it, too
+        is_new = may_create and not schema.found  # another process may be creating it as well
         if schema.state == "pending" and not is_new:
             raise SchemaTooOld(store.location, schema.found, schema.known, may_migrate=True)
     try:
@@ -151,7 +151,7 @@ def require_database(address: str) -> None:
     path = path_of(address)
     if not path.exists():
         raise CommandFailed(
-            ExitCode.UNAVAILABLE, f"there is no database {path}; check --store and the working directory"
+            ExitCode.UNAVAILABLE, f"database {path} does not exist; check --store and the working directory"
         )
 
 

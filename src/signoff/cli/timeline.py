@@ -214,7 +214,7 @@ class Timeline:
 
 
 def _text(entry: Entry, name: str) -> str | None:
-    """Return a text of an entry's details; None for anything else that a worker has written there."""
+    """Return a string from an entry's details; None for any other value, since a worker may have written anything."""
     value = entry.fact(name)
     return value if isinstance(value, str) else None
 
@@ -225,7 +225,7 @@ def _number(entry: Entry, name: str) -> float | None:
 
 
 def _state(state: str | None) -> str:
-    """Say how a promise or child run ended in the words of runs."""
+    """Return the final state of a promise or child run, as a state of a run."""
     if state is None or state == PromiseState.RESOLVED:
         return "succeeded"
     return "rejected" if state == PromiseState.REJECTED else str(state)

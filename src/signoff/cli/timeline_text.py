@@ -69,7 +69,7 @@ def _attempts(item: Item) -> Sequence[str]:
     return [
         f"attempt {attempt.number} failed: {_error(attempt.error)}"
         if attempt.error
-        else f"attempt {attempt.number} is unclear, a person had it made again"
+        else f"attempt {attempt.number} has an unknown outcome, a person chose to retry it"
         for attempt in item.attempts
     ]
 
@@ -110,7 +110,7 @@ def _timer(item: Item, now: float) -> Sequence[str]:
     if item.is_open:
         return [f"until {moment(item.due_at or now)} ({ago(item.due_at or now, now)})"]
     if item.state == "abandoned":
-        return ["given up"]
+        return ["abandoned"]
     return [f"waited {duration(item.seconds or 0.0)}"]
 
 
@@ -122,7 +122,7 @@ def _child(item: Item, now: float) -> Sequence[str]:
 
 
 def _detached(item: Item, now: float) -> Sequence[str]:
-    return [f"{item.name}  ({item.id})  goes its own way: signoff show {item.id}"]
+    return [f"{item.name}  ({item.id})  runs independently: signoff show {item.id}"]
 
 
 def _progress(item: Item, now: float) -> Sequence[str]:

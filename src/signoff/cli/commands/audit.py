@@ -182,7 +182,7 @@ def _report(out: Output, found: Examination, expect: tuple[int, str] | None, *, 
         for look in found.looks:
             for each in look.restarts:
                 out.line(
-                    f"since {moment(each.at)} the trail counts anew from event {each.seq}: {each.restart} "
+                    f"the trail was restarted at event {each.seq} on {moment(each.at)}: {each.restart} "
                     f"({look.anchor})"
                 )
             if look.seq is not None and look.at is not None:
@@ -233,7 +233,7 @@ def restart_trail(namespace: str, reason: str, store: str | None, out: Output) -
     if out.as_json:
         out.object({"namespace": namespace, "seq": checkpoint.seq, "hash": checkpoint.hash, "reason": reason})
     else:
-        out.line(f"the trail of namespace {namespace} counts anew from event {checkpoint.seq}")
+        out.line(f"the trail of namespace {namespace} is restarted at event {checkpoint.seq}")
 
 
 async def _restart(address: str, namespace: str, reason: str) -> Checkpoint:

@@ -43,4 +43,4 @@ def compact(store: str | None, rebuilds: bool, out: Output) -> None:
     if out.as_json:
         out.object({"store": opened.location, "freed_bytes": freed, "bytes": size})
     else:
-        out.line(f"{freed >> 20:,} MiB given back; {opened.path} has {size >> 20:,} MiB")
+        out.line(f"{freed >> 20:,} MiB returned to the system; {opened.path} has {size >> 20:,} MiB")

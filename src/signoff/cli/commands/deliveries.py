@@ -41,7 +41,7 @@ async def list_deliveries(
     limit: int,
     after: str | None,
 ) -> None:
-    """List deliveries, newest first. --state dead shows those that were given up."""
+    """List deliveries, newest first. --state dead shows those whose attempts all failed."""
     page = await client.notifications.list(
         state=state, channel=channel, question_id=question_id, after=after, limit=limit
     )

@@ -283,7 +283,7 @@ async def comment(
     if out.as_json:
         out.object(to_wire(event))
     else:
-        out.line(f"question {question_id} has the comment")
+        out.line(f"the comment was added to question {question_id}")
 
 
 @click.command()
@@ -312,7 +312,7 @@ async def delegate(
 ) -> None:
     """Delegate QUESTION to new assignees, who replace all current ones: user:bob, group:finance, role:approver."""
     promise = await client.inbox.delegate(question_id, to, user_id=_user(user), **options)
-    _print(out, promise, f"is for {', '.join(promise.assignees)} now")
+    _print(out, promise, f"is now assigned to {', '.join(promise.assignees)}")
 
 
 @click.command("cancel-question")
@@ -335,7 +335,7 @@ async def reassign(
 ) -> None:
     """Reassign QUESTION, regardless of its current assignees: user:bob, group:finance, role:approver."""
     promise = await client.inbox.reassign(question_id, to, by=login_name(), reason=reason)
-    _print(out, promise, f"is for {', '.join(promise.assignees)} now")
+    _print(out, promise, f"is now assigned to {', '.join(promise.assignees)}")
 
 
 @click.command("move-deadline")
@@ -429,7 +429,7 @@ def _show(out: Output, promise: Promise, asked: Question) -> None:
     for attachment in asked.attachments:
         out.note(f"  {one_line(attachment['name'])}: {one_line(attachment['url'], 4000)}")
     if asked.action is not None:
-        out.note(f"  to be done: {one_line(asked.action['tool'])}")
+        out.note(f"  action: {one_line(asked.action['tool'])}")
         _show_data(out, asked.action["arguments"])
     if asked.proposal is not None:
         out.note("  proposed:")

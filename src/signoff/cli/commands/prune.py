@@ -33,7 +33,7 @@ async def prune(client: AsyncClient, out: Output, days: float) -> None:
         older_than = timedelta(days=days)
     except OverflowError:
         raise click.BadParameter(
-            f"{days:g} days is longer than time goes back", param_hint="--older-than"
+            f"{days:g} days is more than a timedelta can hold", param_hint="--older-than"
         ) from None
     deleted = await client.prune(older_than)
     if out.as_json:

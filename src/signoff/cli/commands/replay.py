@@ -59,7 +59,7 @@ def replay(
     The journals are read from the app's own store, unless --store or --url names another.
     """
     if (bool(run_ids), every, file is not None).count(True) != 1:
-        raise click.UsageError("say which runs to check: RUN..., or --all, or --from FILE")
+        raise click.UsageError("name the runs to check: RUN..., --all, or --from FILE")
     with contextlib.redirect_stdout(
         sys.stderr
     ):  # keeps the output of the user's code apart from the findings
@@ -82,7 +82,7 @@ async def _replay(
         out.note("no unfinished runs")
     if found[Verdict.DIFFERS]:
         raise CommandFailed(
-            ExitCode.FAILED, f"{found[Verdict.DIFFERS]} of {sum(found.values())} runs do not fit this code"
+            ExitCode.FAILED, f"{found[Verdict.DIFFERS]} of {sum(found.values())} runs do not match this code"
         )
 
 

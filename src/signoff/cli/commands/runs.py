@@ -33,7 +33,7 @@ _STATES = [state.value for state in RunState]
 @click.option("--kwargs", type=JsonObject(), default={}, help="Arguments by name, as an object.")
 @click.option("--id", "run_id", help="The run's id. A repeated start with the same id has no effect.")
 @click.option("--group", help="The group whose workers run it.  [default: default]")
-@click.option("--priority", type=int, default=0, help="Higher ones are taken sooner.  [default: 0]")
+@click.option("--priority", type=int, default=0, help="Higher priorities are claimed first.  [default: 0]")
 @click.option(
     "--delay", "delay_seconds", type=Number(min=0, max=LONGEST_DELAY), help="Seconds until it starts."
 )

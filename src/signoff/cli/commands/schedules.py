@@ -54,12 +54,12 @@ async def list_schedules(client: AsyncClient, out: Output, limit: int, after: st
     type=click.Choice([each.value for each in CatchUp]),
     default=CatchUp.LATEST.value,
     show_default=True,
-    help="Which missed times to make up for after a downtime.",
+    help="Which missed times start a run after a downtime.",
 )
 @click.option("--arg", "args", multiple=True, type=JsonValue(), help="An argument; repeat for more.")
 @click.option("--kwargs", type=JsonObject(), default={}, help="Arguments by name, as an object.")
 @click.option("--group", help="The group whose workers run it.  [default: default]")
-@click.option("--priority", type=int, default=0, help="Higher ones are taken sooner.  [default: 0]")
+@click.option("--priority", type=int, default=0, help="Higher priorities are claimed first.  [default: 0]")
 @on_client
 async def create(
     client: AsyncClient,

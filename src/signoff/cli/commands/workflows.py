@@ -34,7 +34,7 @@ async def workflows(
     now = time.time()
     rows = [_row(each, now) for each in page.items]
     out.table(
-        ("WORKFLOW", "VERSION", "GROUP", "SEEN", "ABOUT"), rows, "no workflows: no worker has begun yet"
+        ("WORKFLOW", "VERSION", "GROUP", "SEEN", "ABOUT"), rows, "no workflows: no worker has started yet"
     )
     if page.next:
         out.note(f"there are more: --after {shlex.quote(page.next)}")
