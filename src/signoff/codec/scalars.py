@@ -1,4 +1,4 @@
-"""Writers of values that are one JSON scalar, such that their annotation brings them back equal."""
+"""Writers of values that are one JSON scalar. Read by their annotation, the values come back equal."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _enum(member: Enum, _depth: int) -> JsonValue:
 def _enum_key(member: Enum) -> str:
     if type(member.value) is str or isinstance(member, int):
         return str(member.value)
-    raise Unfit("is a key whose value is no text; use a StrEnum or IntEnum, or a list of pairs")
+    raise Unfit("is a key whose value is not a string; use a StrEnum or IntEnum, or a list of pairs")
 
 
 def _float(value: float, _depth: int) -> JsonValue:

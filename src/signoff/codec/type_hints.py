@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import typing_extensions
 
+from signoff.codec.refusals import name_of
 from signoff.runtime.loggers import own_logger
 
 log = own_logger("signoff.codec")
@@ -136,7 +137,7 @@ def _warn(function: Callable[..., Any], name: str, annotation: object, error: Ex
 def type_text(annotation: object) -> str:
     """Return a type as text for messages, cut if it is long."""
     if isinstance(annotation, type) and not typing.get_args(annotation):
-        return f"{annotation.__module__}.{annotation.__qualname__}"
+        return name_of(annotation)
     try:
         text = str(annotation)
     except RecursionError:

@@ -1,1 +1,1 @@
-"""What is wrong with a deployment, and what to do about it: ``signoff doctor``."""
+"""Checks of a deployment, with remedies: ``signoff doctor``."""

@@ -1,4 +1,4 @@
-"""Counts of what retention deleted."""
+"""Counts of the rows that retention deleted."""
 
 from __future__ import annotations
 
