@@ -40,7 +40,7 @@ def paused(**options: Any) -> Callable[[], Any]:
     [
         (asks_by_pause, TypeError, "unexpected keyword argument 'assignee'"),
         (asks_by_ask_user, TypeError, "unexpected keyword argument 'assignee'"),
-        (waits_for_a_user, OutsideWorkflow, "no workflow code is running here"),
+        (waits_for_a_user, OutsideWorkflow, r"running here, but step 'desk\.asks'\..*@in_workflow"),
         (paused(assignees=["ana"]), InvalidValue, "assignees: 'ana' is not written as user:ana"),
         (paused(timeout="5"), InvalidValue, "timeout: '5' is not a number of seconds"),
         (paused(hours="9-17"), InvalidValue, "hours: pass BusinessHours"),

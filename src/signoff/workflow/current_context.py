@@ -25,9 +25,14 @@ def current_context() -> Context:
         async def audited(name: str) -> None:
             await signoff.current_context().step("audit", write_audit_line, name)
     """
-    context = _running.get(None)
-    if context is None or current_attempt.get(None) is not None:
-        raise OutsideWorkflow("current_context()", why="no workflow code is running here")
+    context, attempt = _running.get(None), current_attempt.get(None)
+    if context is None or attempt is not None:
+        why = "no workflow code is running here"
+        if attempt is not None:
+            why += (
+                f", but step {attempt[0].name!r}. Call it outside of steps; a tool's body needs @in_workflow"
+            )
+        raise OutsideWorkflow("current_context()", why=why)
     return context
 
 
