@@ -240,7 +240,9 @@ def from_wire(kind: type[R], data: Mapping[str, Any]) -> R:
     An unreadable payload is the reason, which is not JSON: null would be taken for a value.
     """
     texts, parsed = JSON_FIELDS[kind], _PARSED[kind]
-    reasons = {each["field"]: each["message"] for each in data.get(UNREADABLE, ())}
+    reasons = dict[str, str]()
+    if UNREADABLE in data:  # no method of a dict: other servers' JSON may be a list, and is then no record
+        reasons = {each["field"]: each["message"] for each in data[UNREADABLE]}
     read: dict[str, Any] = dict(UNSAID.get(kind, {}))
     for field in fields(kind):
         if field.name in data:
