@@ -14,6 +14,7 @@ from pydantic_core import from_json, to_json
 from signoff.cli.exit_codes import CommandFailed, ExitCode
 from signoff.cli.formatting import brief, iso, moment, whence
 from signoff.cli.output import Output
+from signoff.cli.paging import page_options, print_page
 from signoff.cli.target import (
     DEFAULT_STORE,
     Target,
@@ -59,31 +60,23 @@ def audit() -> None:
 @audit.command("list")
 @click.option("--question", "question_id", help="Only events of this question.")
 @click.option("--run", "run_id", help="Only events of this run's questions.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
-)
-@click.option("--after", help="The end of the previous page.")
+@page_options
 @on_client
 async def list_events(client: AsyncClient, out: Output, after: str | None, limit: int, **which: Any) -> None:
     """List events, oldest first."""
     page = await client.inbox.history(**which, after=after, limit=limit)
-    if out.as_json:
-        out.object({"items": [to_wire(event) for event in page.items], "next": page.next})
-        return
-    rows = [
-        (
-            moment(event.at),
-            event.kind.value,
-            event.question_id,
-            event.by or "",
-            whence(event.origin),
-            brief(event.details),
-        )
-        for event in page.items
-    ]
-    out.table(("AT", "WHAT", "QUESTION", "BY", "FROM", "DETAILS"), rows, "no events")
-    if page.next:
-        out.note(f"there are more: --after {page.next}")
+    print_page(out, page, ("AT", "WHAT", "QUESTION", "BY", "FROM", "DETAILS"), _row, "no events")
+
+
+def _row(event: AuditEvent, _now: float) -> tuple[str, ...]:
+    return (
+        moment(event.at),
+        event.kind.value,
+        event.question_id,
+        event.by or "",
+        whence(event.origin),
+        brief(event.details),
+    )
 
 
 @audit.command()

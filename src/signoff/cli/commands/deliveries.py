@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from signoff.cli.formatting import ago
 from signoff.cli.output import Output
+from signoff.cli.paging import page_options, print_page
 from signoff.cli.target import on_client
 from signoff.client.async_client import AsyncClient
 from signoff.records.deliveries import Delivery, DeliveryState
@@ -27,10 +26,7 @@ def deliveries() -> None:
 )
 @click.option("--channel", help="Only deliveries of this channel.")
 @click.option("--question", "question_id", help="Only deliveries about this question.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
-)
-@click.option("--after", help="The end of the previous page.")
+@page_options
 @on_client
 async def list_deliveries(
     client: AsyncClient,
@@ -45,15 +41,8 @@ async def list_deliveries(
     page = await client.notifications.list(
         state=state, channel=channel, question_id=question_id, after=after, limit=limit
     )
-    if out.as_json:
-        out.object({"items": [to_wire(delivery) for delivery in page.items], "next": page.next})
-        return
-    now = time.time()
-    rows = [_row(delivery, now) for delivery in page.items]
-    headings = ("DELIVERY", "CHANNEL", "TO", "EVENT", "QUESTION", "STATE", "ATTEMPTS", "NEXT", "ERROR")
-    out.table(headings, rows, "no deliveries")
-    if page.next:
-        out.note(f"there are more: --after {page.next}")
+    columns = ("DELIVERY", "CHANNEL", "TO", "EVENT", "QUESTION", "STATE", "ATTEMPTS", "NEXT", "ERROR")
+    print_page(out, page, columns, _row, "no deliveries")
 
 
 @deliveries.command()

@@ -14,6 +14,7 @@ from signoff.cli.answer_form import ask
 from signoff.cli.exit_codes import CommandFailed, ExitCode, exit_code_of
 from signoff.cli.formatting import ago, answered, brief, moment, one_line
 from signoff.cli.output import Output
+from signoff.cli.paging import page_options, print_page
 from signoff.cli.signals import interruptible
 from signoff.cli.target import Command, on_client
 from signoff.cli.values import Number, login_name, parse_json
@@ -84,10 +85,7 @@ def groups_and_roles(command: Command) -> Command:
 @click.option("--workflow", help="Only questions of this workflow's runs.")
 @click.option("--group", help="Only questions of runs in this group.")
 @click.option("--text", metavar="WORDS", help="Only questions with these words in their text, ids or tool.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
-)
-@click.option("--after", help="The end of the previous page.")
+@page_options
 @on_client
 async def inbox(
     client: AsyncClient,
@@ -102,14 +100,8 @@ async def inbox(
     page = await client.questions(user_id=user, groups=groups, roles=roles, after=after, **search)
     while page.next and not page.items:
         page = await client.questions(user_id=user, groups=groups, roles=roles, after=page.next, **search)
-    if out.as_json:
-        out.object({"items": [to_wire(promise) for promise in page.items], "next": page.next})
-        return
-    now = time.time()
-    rows = [_row(promise, now) for promise in page.items]
-    out.table(("QUESTION", "ASKED", "UNTIL", "FOR", "KIND", "TEXT"), rows, "no open questions")
-    if page.next:
-        out.note(f"there are more: --after {page.next}")
+    columns = ("QUESTION", "ASKED", "UNTIL", "FOR", "KIND", "TEXT")
+    print_page(out, page, columns, _row, "no open questions")
 
 
 def _row(promise: Promise, now: float) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from signoff.cli.commands.inbox import groups_and_roles
 from signoff.cli.formatting import ago, one_line
 from signoff.cli.output import Output
+from signoff.cli.paging import page_options, print_page
 from signoff.cli.target import on_client
 from signoff.cli.values import Number, login_name
 from signoff.client.async_client import AsyncClient
@@ -71,23 +71,14 @@ async def create(
 
 @links.command("list")
 @click.argument("question_id", metavar="QUESTION")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
-)
-@click.option("--after", help="The end of the previous page.")
+@page_options
 @on_client
 async def list_links(
     client: AsyncClient, out: Output, question_id: str, limit: int, after: str | None
 ) -> None:
     """List the links of QUESTION, without their addresses."""
     page = await client.links.list(question_id, after=after, limit=limit)
-    if out.as_json:
-        out.object({"items": [to_wire(token) for token in page.items], "next": page.next})
-        return
-    now = time.time()
-    out.table(("LINK", "FOR", "MADE", "BY", "STATE"), [_row(token, now) for token in page.items], "no links")
-    if page.next:
-        out.note(f"there are more: --after {page.next}")
+    print_page(out, page, ("LINK", "FOR", "MADE", "BY", "STATE"), _row, "no links")
 
 
 def _row(token: Token, now: float) -> tuple[str, ...]:

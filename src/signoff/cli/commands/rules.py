@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from signoff.cli.formatting import ago, brief, one_line
 from signoff.cli.output import Output
+from signoff.cli.paging import page_options, print_page
 from signoff.cli.target import on_client
 from signoff.cli.values import login_name
 from signoff.client.async_client import AsyncClient
@@ -25,10 +24,7 @@ def rules() -> None:
 @click.option("--tool", help="Only rules about this tool.")
 @click.option("--session", help="Only rules for this session.")
 @click.option("--all", "with_old", is_flag=True, help="Include rules that are no longer in force.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
-)
-@click.option("--after", help="The end of the previous page.")
+@page_options
 @on_client
 async def list_rules(
     client: AsyncClient,
@@ -44,15 +40,8 @@ async def list_rules(
     page = await client.rules.list(
         user_id=user, tool=tool, in_force=not with_old, session_id=session, limit=limit, after=after
     )
-    if out.as_json:
-        out.object({"items": [to_wire(rule) for rule in page.items], "next": page.next})
-        return
-    now = time.time()
-    rows = [_row(rule, now) for rule in page.items]
-    header = ("RULE", "BY", "TOOL", "WITH", "FOR", "USES", "UNTIL")
-    out.table(header, rows, "no rules" if with_old else "no rules are in force")
-    if page.next:
-        out.note(f"there are more: --after {page.next}")
+    columns = ("RULE", "BY", "TOOL", "WITH", "FOR", "USES", "UNTIL")
+    print_page(out, page, columns, _row, "no rules" if with_old else "no rules are in force")
 
 
 @rules.command()

@@ -11,6 +11,7 @@ import click
 from signoff.cli.exit_codes import CommandFailed, ExitCode, run_error
 from signoff.cli.formatting import ago, duration, one_line
 from signoff.cli.output import Output
+from signoff.cli.paging import page_options, print_page
 from signoff.cli.start_arguments import check_arguments
 from signoff.cli.target import Target, connect, default_target, json_option, on_client, place_options
 from signoff.cli.values import JsonObject, JsonValue, Moment, Number, check_names, login_name
@@ -115,10 +116,7 @@ def ending_of(run: Run) -> str:
 @click.option("--workflow", help="Only runs of this workflow.")
 @click.option("--group", help="Only runs of this group.")
 @click.option("--suspended", is_flag=True, help="Only runs that wait for an operator.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
-)
-@click.option("--after", help="The end of the previous page.")
+@page_options
 @on_client
 async def runs(
     client: AsyncClient,
@@ -134,17 +132,11 @@ async def runs(
     chosen = frozenset(RunState(state) for state in states) or None
     which = RunFilter(chosen, workflow, group, suspended=suspended or None)
     page = await client.backend.list_runs(which, after=after, limit=limit)
-    if out.as_json:
-        out.object({"items": [to_wire(run) for run in page.items], "next": page.next})
-        return
-    now = time.time()
-    rows = [
-        (run.id, run.workflow, run.state.value, ago(run.created_at, now), _took(run), _remark(run))
-        for run in page.items
-    ]
-    out.table(("RUN", "WORKFLOW", "STATE", "CREATED", "TOOK", ""), rows, "no runs")
-    if page.next:
-        out.note(f"there are more: --after {page.next}")
+    print_page(out, page, ("RUN", "WORKFLOW", "STATE", "CREATED", "TOOK", ""), _row, "no runs")
+
+
+def _row(run: Run, now: float) -> tuple[str, ...]:
+    return run.id, run.workflow, run.state.value, ago(run.created_at, now), _took(run), _remark(run)
 
 
 def _took(run: Run) -> str:

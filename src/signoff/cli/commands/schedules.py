@@ -9,6 +9,7 @@ import click
 
 from signoff.cli.formatting import ago
 from signoff.cli.output import Output
+from signoff.cli.paging import page_options, print_page
 from signoff.cli.start_arguments import check_arguments
 from signoff.cli.target import on_client
 from signoff.cli.values import JsonObject, JsonValue, check_names
@@ -26,22 +27,13 @@ def schedules() -> None:
 
 
 @schedules.command("list")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
-)
-@click.option("--after", help="The end of the previous page.")
+@page_options
 @on_client
 async def list_schedules(client: AsyncClient, out: Output, limit: int, after: str | None) -> None:
     """List schedules with their next start."""
     page = await client.schedules.list(after=after, limit=limit)
-    if out.as_json:
-        out.object({"items": [to_wire(schedule) for schedule in page.items], "next": page.next})
-        return
-    now = time.time()
-    rows = [_row(schedule, now) for schedule in page.items]
-    out.table(("SCHEDULE", "WORKFLOW", "CRON", "ZONE", "NEXT", "LAST RUN"), rows, "no schedules")
-    if page.next:
-        out.note(f"there are more: --after {page.next}")
+    columns = ("SCHEDULE", "WORKFLOW", "CRON", "ZONE", "NEXT", "LAST RUN")
+    print_page(out, page, columns, _row, "no schedules")
 
 
 @schedules.command()

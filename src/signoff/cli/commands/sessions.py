@@ -8,6 +8,7 @@ import click
 
 from signoff.cli.formatting import ago, one_line
 from signoff.cli.output import Output
+from signoff.cli.paging import note_next, page_options, print_page
 from signoff.cli.target import on_client
 from signoff.client.async_client import AsyncClient
 from signoff.records import Run, Session
@@ -20,30 +21,17 @@ def sessions() -> None:
 
 
 @sessions.command("list")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of items."
-)
-@click.option("--after", help="The end of the previous page.")
+@page_options
 @on_client
 async def list_sessions(client: AsyncClient, out: Output, limit: int, after: str | None) -> None:
     """List sessions, the one with the newest run first."""
     page = await client.sessions.list(limit=limit, after=after)
-    if out.as_json:
-        out.object({"items": [to_wire(session) for session in page.items], "next": page.next})
-        return
-    now = time.time()
-    header = ("SESSION", "RUNS", "LAST", "ACTIVE")
-    out.table(header, [_session_row(session, now) for session in page.items], "no sessions")
-    if page.next:
-        out.note(f"there are more: --after {page.next}")
+    print_page(out, page, ("SESSION", "RUNS", "LAST", "ACTIVE"), _session_row, "no sessions")
 
 
 @sessions.command()
 @click.argument("session_id", metavar="SESSION")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of runs."
-)
-@click.option("--after", help="The end of the previous page.")
+@page_options
 @on_client
 async def show(client: AsyncClient, out: Output, session_id: str, limit: int, after: str | None) -> None:
     """Show the runs of SESSION, newest first, and which one is active."""
@@ -57,8 +45,7 @@ async def show(client: AsyncClient, out: Output, session_id: str, limit: int, af
     header = ("PLACE", "RUN", "WORKFLOW", "STATE", "STARTED")
     rows = [_run_row(run, session, now) for run in page.items]
     out.table(header, rows, "its runs were deleted")
-    if page.next:
-        out.note(f"there are more: --after {page.next}")
+    note_next(out, page)
 
 
 def _session_row(session: Session, now: float) -> tuple[str, ...]:
