@@ -305,7 +305,7 @@ async def test_doctor_says_how_space_comes_back(tmp_path: Path, monkeypatch: pyt
     assert verdict.level is Level.OK
     monkeypatch.setattr(checks, "MUCH_FREE_BYTES", MIB)
     [verdict] = space(File(path))
-    assert (verdict.level, "signoff compact gives them back" in verdict.message) == (Level.WARNING, True)
+    assert (verdict.level, "signoff compact returns them" in verdict.message) == (Level.WARNING, True)
 
 
 # Paths and files
