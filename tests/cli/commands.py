@@ -116,8 +116,6 @@ async def everything(ctx: Context) -> str:
         await ctx.wait_for_user("Anybody?", timeout_seconds=0.01)
     except SignalTimeout:
         await ctx.sleep(0.01)
-    with ctx.branch().entered(), ctx.branch().entered():
-        await ctx.progress("within")
     try:
         await ctx.rfc(fail, "no stock")
     except ValueError as error:

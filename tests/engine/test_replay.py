@@ -46,7 +46,6 @@ BRANCHES = (
     "invoke",
     "timeout",
     "child",
-    "branch",
 )
 
 
@@ -197,10 +196,6 @@ class Interpreter:
 
         handles = [await self.ctx.lfi(inner, index) for index in range(len(node["of"]))]
         return [await handle for handle in reversed(handles)]
-
-    async def _branch(self, node: Program, path: str) -> object:
-        with self.ctx.branch().entered():
-            return await self._of(node, path)
 
     async def _child(self, node: Program, path: str) -> object:
         return await self.ctx.rfc("interpret", {"do": "gather", "of": node["of"]})

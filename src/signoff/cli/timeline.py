@@ -139,8 +139,6 @@ class Timeline:
                 return self._signalled(entry)
             case EntryKind.PATCHED:
                 return self._new(Item(entry.at, "patch", entry.name or ""))
-            case EntryKind.BRANCHED:
-                return self._new(Item(entry.at, "branch", entry.name or ""))
             case EntryKind.ATTEMPT_FAILED:
                 return self._attempt_failed(entry)
             case EntryKind.COMPLETED:

@@ -38,7 +38,6 @@ class EntryKind(StrEnum):
     COMPLETED = "completed"
     SIGNALLED = "signalled"
     PATCHED = "patched"
-    BRANCHED = "branched"
     PROGRESSED = "progressed"
     CANCEL_REQUESTED = "cancel_requested"
     DEADLINE_PASSED = "deadline_passed"

@@ -45,7 +45,7 @@ class CallbackCall(PromiseCall):
     def begin(self) -> asyncio.Future[Any]:
         if self.future is None:
             self._take()
-            self.url = self._known_url(self._execution.numbers.next_n(self._execution)) or self._new_url()
+            self.url = self._known_url(self._execution.last_n + 1) or self._new_url()
             self.data = self.question.to_json()
         return super().begin()
 

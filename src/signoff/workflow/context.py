@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,6 @@ from functools import cached_property
 from typing import Any, Never, NoReturn, Protocol, TypeVar, cast
 
 from signoff import codec
-from signoff.engine.run.branches import Branch
 from signoff.engine.run.calls import OwnSignalCall, ProgressCall, PromiseCall, SignalCall
 from signoff.engine.run.child_calls import ChildCall, DetachedCall
 from signoff.engine.run.execution import Execution
@@ -624,31 +622,6 @@ class Context:
         error = CannotRunHere(reason) if isinstance(reason, str) else reason
         self._execution.refuse(error)
         raise error
-
-    def branch(self) -> Branch:
-        """Begin a branch: a group of calls with their own numbers, which replay can skip.
-
-        Inside a branch, this begins a nested one.
-
-        Raises:
-            RegistrationError: The run has already begun a million branches.
-        """
-        return self._execution.branch()
-
-    @property
-    def is_in_branch(self) -> bool:
-        """Whether the calling code runs in a branch."""
-        return self._execution.numbers.branch_here is not None
-
-    async def rebuild(self) -> NoReturn:
-        """Rebuild the run from its journal once its running steps have ended. This call does not return.
-
-        It is for code that would now take a different path because of what the journal holds, such as a branch that it
-        must no longer skip.
-        """
-        self._execution.is_outdated = True
-        await asyncio.get_running_loop().create_future()
-        raise AssertionError("nothing completes it")
 
     def continue_as_new(self, *args: Any, **kwargs: Any) -> NoReturn:
         """End this generation of the run and begin the next one with these arguments and an empty journal.

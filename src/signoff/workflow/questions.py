@@ -76,10 +76,7 @@ class QuestionCall(PromiseCall):
         self.closes_after: float | None = timeout_seconds
 
     def begin(self) -> asyncio.Future[Answer]:
-        if (
-            self.future is None
-            and self._execution.numbers.next_n(self._execution) not in self._execution.past.opened
-        ):
+        if self.future is None and self._execution.last_n + 1 not in self._execution.past.opened:
             if self.hours is not None:
                 now, timeout = self._execution.loop.time(), self.timeout
                 self.policy = self.policy.in_hours(self.hours, now, timeout)

@@ -128,8 +128,6 @@ export function timelineOf(entries: readonly Entry[], createdAt: number): Item[]
       });
     } else if (entry.kind === "patched") {
       add(entry, { kind: "patch", name: entry.name ?? "" });
-    } else if (entry.kind === "branched") {
-      add(entry, { kind: "branch", name: entry.name ?? "" });
     } else if (entry.kind === "attempt_failed") {
       const item = known(entry, facts);
       item.state = "retrying";

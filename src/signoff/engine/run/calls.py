@@ -268,7 +268,7 @@ class SignalCall(Call[Any]):
     """A wait for the next signal of a name."""
 
     kind = CallKind.SIGNAL
-    __slots__ = ("due_at", "kept", "returns", "timeout")
+    __slots__ = ("due_at", "returns", "timeout")
 
     def __init__(self, execution: Execution, name: str, timeout: float | None, returns: Any) -> None:
         checked_timeout = check_seconds("timeout_seconds", timeout)
@@ -277,7 +277,6 @@ class SignalCall(Call[Any]):
         self.timeout = checked_timeout
         self.returns = returns
         self.due_at: float | None = None
-        self.kept: Entry | None = None  # the signal it received, if that was sent before the call
 
     def inputs_now(self) -> str | None:
         return None if self.timeout is None else inputs_text({"timeout_seconds": json.dumps(self.timeout)})

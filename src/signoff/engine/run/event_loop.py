@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import hashlib
 import inspect
 import itertools
 import math
@@ -30,7 +31,6 @@ from types import FrameType
 from typing import Any, NoReturn, Protocol, cast
 
 from signoff.engine.run.async_generators import Generators, is_collecting
-from signoff.engine.run.branches import current_branch
 from signoff.engine.run.current_step import current_attempt
 from signoff.engine.run.loop_callbacks import Callback, TimerCallback, report
 from signoff.engine.run.user_code_lines import UNKNOWN_LINE, calling_line, waiting_line
@@ -149,6 +149,12 @@ class _Entered:
         self._loop.leave(self._outside)
 
 
+def first_future_of(run_id: str) -> int:
+    """Return the first number of a run's futures: far from those of other runs, and small sets iterate in order."""
+    digest = hashlib.blake2b(run_id.encode(errors="surrogatepass"), digest_size=5).digest()
+    return (int.from_bytes(digest, "big") << 20) + 1
+
+
 class WorkflowLoop(asyncio.AbstractEventLoop):
     """An event loop that runs until nothing is ready, and never waits.
 
@@ -172,10 +178,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self._is_dropped = False
 
     def next_number(self) -> int:
-        """Return the next number for a future or task, in the numbering of the calling branch."""
+        """Return the next number for a future or task."""
         self.made += 1
-        branch = current_branch.get()
-        return next(self._numbers if branch is None else branch.futures)
+        return next(self._numbers)
 
     # Driving
 
@@ -334,11 +339,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         future = _Future(loop=self)
-        if current_branch.get() is None:  # the common case; ``next_number`` does the same
-            self.made += 1
-            future.number = next(self._numbers)
-        else:
-            future.number = self.next_number()
+        self.made += 1  # as ``next_number`` does
+        future.number = next(self._numbers)
         return future
 
     def create_task(  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -21,12 +21,11 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 from signoff import codec
 from signoff.engine.run import blocking_guard, fatal_exceptions
-from signoff.engine.run.branches import GROWN_FROM, Branch, Numbers, by_number, first_future_of
 from signoff.engine.run.call_inputs import KEY as INPUTS
 from signoff.engine.run.calls import Call, ProgressCall, SignalCall, TimerCall, check_name
 from signoff.engine.run.child_calls import DetachedCall
 from signoff.engine.run.discard import discard, forget
-from signoff.engine.run.event_loop import Stuck, WorkflowLoop
+from signoff.engine.run.event_loop import Stuck, WorkflowLoop, first_future_of
 from signoff.engine.run.loop_callbacks import TimerCallback
 from signoff.engine.run.memory_weight import PLAIN_BYTES, bytes_of, runs_weighed
 from signoff.engine.run.replay_check import ReplayCheck, diverged
@@ -63,7 +62,7 @@ RESULT_LIMIT: Final = "signoff_result_limit"
 
 _TASKS_LOOKED_AT: Final = 64
 
-_MAY_BE_NEWS: Final = (SignalCall, DetachedCall, ProgressCall)
+_MAY_BE_NEWS: Final = (DetachedCall, ProgressCall)
 
 _INPUTS_BEGIN: Final = f'{{"{INPUTS}":'
 
@@ -115,16 +114,15 @@ class Execution:
     """One generation of a run, from its ``STARTED`` or ``CONTINUED`` entry on.
 
     Attributes:
+        last_n: The number of the last call.
         open: Calls that are issued and not settled, by number.
         signals: The run's signals, and the calls that wait for one.
         issued: Calls issued since the driver last collected them.
         abandoned: Calls cancelled by the code since the driver last collected them.
-        left_open: Openings left by skipped branches, to be closed, since the driver last collected them.
         patched: Patch ids met for the first time since the driver last collected them.
         failure: The engine's reason to stop the run. Anything the code does afterwards is ignored.
         outcome: How the run ended, once it has.
         continuation: The arguments of the next generation, if the code asked for one.
-        is_outdated: Whether the code asked to be rebuilt from the journal.
         is_discarded: Whether the code was dropped where it was suspended.
         is_replaying: Whether the code is repeating journaled work.
         unbegun: The number of calls that the code has built and neither awaited nor dropped.
@@ -140,17 +138,15 @@ class Execution:
         self.version: str = begin.fact("version") or program.version
         self.past = ReplayIndex()
         self.undelivered = replaying
-        self.numbers = Numbers(run.id, begin.n or 1, begin.fact("grown_from") or GROWN_FROM)
+        self.last_n = (begin.n or 1) - 1
         self.open: dict[int, Call[Any]] = {}
         self.issued: list[Call[Any]] = []
         self.abandoned: list[Call[Any]] = []
-        self.left_open: list[Entry] = []
         self.patched: list[str] = []
         self.failure: SignoffError | None = None
         self.outcome: Outcome | None = None
         self.continuation: str | None = None
         self.stop_reason: str | None = None
-        self.is_outdated = False
         self.is_discarded = False
         self.is_replaying = False
         self.unbegun = 0
@@ -163,13 +159,13 @@ class Execution:
             None  # promises with chosen ids whose outcomes the code has received
         )
         self.loop = WorkflowLoop(self, begin.at, first_future_of(run.id))
+        self._random: random.Random | None = None
         self._timers: dict[int, TimerCall] = {}
         self.signals = Signals()
         self._patches: dict[str, bool] = {}
         self._children: list[Call[Any] | asyncio.Task[Any]] = []
         self._stopped_by: EntryKind | None = None
         self._check: ReplayCheck | None = None  # once a call differs from the journal
-        self._recorded: list[Entry] | None = None  # entries of calls, during replay
         self._begin = begin
         self._main: asyncio.Task[Any] | None = None
 
@@ -178,7 +174,6 @@ class Execution:
     def expect(self, entries: Sequence[Entry]) -> None:
         """Prepare for the replay of a journal."""
         self.past.expect(entries)
-        self.numbers.expect(entries)
 
     def start(self) -> None:
         """Start the code and run it until it waits."""
@@ -250,20 +245,7 @@ class Execution:
 
     def _is_news(self, call: Call[Any]) -> bool:
         """Whether a call without an outcome to wait for is missing in the journal."""
-        if not isinstance(call, _MAY_BE_NEWS):
-            return False
-        if isinstance(call, SignalCall):
-            return self.took_kept(call)
-        return call.n not in self.past.opened
-
-    def took_kept(self, call: SignalCall) -> bool:
-        """Return whether a call in a branch received an earlier signal, and the journal does not say so yet."""
-        return call.kept is not None and self.numbers.is_in_branch(call.n) and call.n not in self.past.opened
-
-    def pass_over_signals(self, branch: Branch) -> None:
-        """Withhold the signals that a skipped branch has received."""
-        for seq, name in (each for n, each in self.past.received.items() if self.numbers.is_of(n, branch)):
-            self.signals.withhold(seq, name)
+        return isinstance(call, _MAY_BE_NEWS) and call.n not in self.past.opened
 
     def check_replayed(self) -> None:
         """After the last entry, check that the code has issued every journaled call."""
@@ -332,8 +314,10 @@ class Execution:
 
     @property
     def random(self) -> random.Random:
-        """The random number generator of the calling code, with the same numbers at every replay."""
-        return self.numbers.random
+        """The random number generator of workflow code, with the same numbers at every replay."""
+        if self._random is None:
+            self._random = random.Random(f"{self.run.id}:{self._begin.n or 1}")
+        return self._random
 
     def issue(self, call: Call[Any]) -> asyncio.Future[Any]:
         """Number a call and queue it for the driver.
@@ -348,7 +332,8 @@ class Execution:
             self.failure = self.failure or self.dropped
         future = self.loop.create_future()
         call.future = future
-        call.n = self.numbers.take(self)
+        self.last_n += 1
+        call.n = self.last_n
         call.inputs = call.inputs_now()
         recorded = self.past.calls.pop(call.n, None) if self.past.calls else None
         if self._check is not None:
@@ -438,21 +423,6 @@ class Execution:
         """Issue a call that completes immediately and has no outcome."""
         call.begin()
         self.open.pop(call.n, None)
-
-    def branch(self) -> Branch:
-        """Begin a branch. See ``Context.branch``."""
-        if not self.loop.is_running_here():
-            raise OutsideWorkflow("branch()", self.run.id)
-        if not self.past.journal:
-            return self.numbers.branch(self, ())
-        if self._recorded is None:
-            self._recorded = by_number(self.past.journal)
-        return self.numbers.branch(self, self._recorded)
-
-    def forget_journal(self) -> None:
-        """Drop the replayed journal."""
-        self.past.journal = ()
-        self._recorded = None
 
     def adopt(self, child: Call[Any] | asyncio.Task[Any]) -> None:
         """Make the run wait for ``child`` before it ends, unless the code awaits it."""
@@ -637,16 +607,12 @@ class Execution:
         self.past.opened.pop(entry.n, None)
         if call is not None:
             call.settle(entry)
-        elif self.numbers.passes_over(entry):
-            pass
-        elif not self.numbers.has_come_to(entry.n):
+        elif entry.n > self.last_n:
             self._diverge(entry, "nothing: it has not reached that call", None)
         # Otherwise the code had cancelled the call before its outcome was journaled.
         self.past.ends.pop(entry.n, None)
 
     def _receive(self, signal: Entry) -> None:
-        if self.signals.is_withheld(signal):
-            return
         call = self.signals.take_listener(signal.name or "", self.open)
         if call is None:
             self.signals.keep(signal)
@@ -658,7 +624,6 @@ class Execution:
         kept = self.signals.take_kept(call.name)
         if kept is not None:
             del self.open[call.n]
-            call.kept = kept
             call.settle(kept)
             return
         if call.timeout is not None:

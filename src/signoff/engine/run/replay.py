@@ -63,7 +63,6 @@ async def _replay(
         raise
     finally:
         execution.is_replaying = False
-        execution.forget_journal()
 
 
 async def _deliver(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,6 @@ from signoff.records import CallKind, Entry, EntryKind
 from signoff.stores.contract.retries import ANEW
 
 _ENDS_OF_ATTEMPTS = (EntryKind.COMPLETED, EntryKind.ATTEMPT_FAILED)
-_OF_SIGNALS = (EntryKind.SIGNALLED, EntryKind.OPENED)
 
 
 def inputs_in(entry: Entry) -> dict[str, Any]:
@@ -34,15 +33,12 @@ class ReplayIndex:
     questions: dict[int, Entry] = field(default_factory=dict[int, Entry])  # their openings, settled or not
     ends: dict[int, list[tuple[float, Entry]]] = field(default_factory=dict[int, list[tuple[float, Entry]]])
     """The ends of attempts, each with the previous entry's time: the attempt's start, unless its entry has one."""
-    received: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
-    """The ``seq`` and name of the signals that calls in branches have received."""
     anew: dict[int, int] = field(default_factory=dict[int, int])
     """The calls that an operator's retry opened anew, with the ``seq`` of the retry."""
-    journal: Sequence[Entry] = ()  # during replay
 
     def expect(self, entries: Iterable[Entry]) -> None:
         """Index a journal for replay: the code must issue each of its calls again."""
-        self.journal = entries = list(entries)
+        entries = list(entries)
         self.calls = {}
         before: Entry | None = None
         for entry in entries:
@@ -60,20 +56,7 @@ class ReplayIndex:
             before = entry
             if entry.kind is EntryKind.RETRIED:
                 self.anew.update(dict.fromkeys(entry.fact(ANEW) or (), entry.seq))
-            elif entry.kind in _OF_SIGNALS:
-                self._note_received(entry)
         self.learn(entries)
-
-    def _note_received(self, entry: Entry) -> None:
-        n, seq = entry.n, entry.seq
-        if entry.kind is EntryKind.SIGNALLED:
-            n = entry.fact("received_by")
-        elif entry.call is CallKind.SIGNAL:
-            seq = entry.fact("received")
-        else:
-            return
-        if n is not None and seq is not None:
-            self.received[n] = (seq, entry.name or "")
 
     def note_end(self, before: float, entry: Entry) -> None:
         """Add the end of an attempt.

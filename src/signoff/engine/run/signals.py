@@ -16,7 +16,6 @@ class Signals:
     def __init__(self) -> None:
         self._unread: dict[str, deque[Entry]] = {}
         self._listeners: dict[str, deque[SignalCall]] = {}
-        self._withheld: set[int] = set()  # by `seq`
 
     def keep(self, signal: Entry) -> None:
         """Keep a signal until a call waits for it."""
@@ -48,19 +47,6 @@ class Signals:
             if call.n in open_calls:
                 return call
         return None
-
-    def withhold(self, seq: int, name: str) -> None:
-        """Let no call receive the signal of an entry, which a skipped branch has received."""
-        unread = self._unread.get(name, deque[Entry]())
-        found = next((signal for signal in unread if signal.seq == seq), None)
-        if found is None:
-            self._withheld.add(seq)
-        else:
-            unread.remove(found)
-
-    def is_withheld(self, signal: Entry) -> bool:
-        """Return whether no call may receive a signal."""
-        return signal.seq in self._withheld
 
     def unread(self) -> list[dict[str, Any]]:
         """Return the signals that no call has received, as the next generation begins with them."""

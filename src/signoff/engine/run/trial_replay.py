@@ -136,7 +136,7 @@ def _finding(run: Run, entries: Sequence[Entry], execution: Execution) -> Findin
         return Finding(run.id, run.workflow, Verdict.DIFFERS, len(entries), message=str(failure))
     recorded = _recorded_end(entries)
     if recorded is not None and (execution.outcome is None or execution.outcome.state != recorded):
-        last_n = execution.numbers.last_n
+        last_n = execution.last_n
         n = last_n if execution.outcome is None else last_n + 1
         parting = NonDeterminism(run.id, n, f"the end: {recorded}", _next_move(execution), None)
         return _differs(run, entries, parting, None)

@@ -16,7 +16,6 @@ from itertools import dropwhile
 from typing import Any, Final, Protocol
 
 from signoff import codec
-from signoff.engine.run.branches import GROWN_FROM
 from signoff.engine.run.calls import SignalCall, TimerCall
 from signoff.engine.run.execution import Execution, Program
 from signoff.engine.run.fatal_exceptions import as_failure, encode_failure, ends_task, signal_of
@@ -261,9 +260,6 @@ class Driver:
             return await self._suspend(execution)
         if self._host.draining:
             return await self._drain(execution)
-        if execution.is_outdated:
-            await self._replace(execution)
-            return True
         if self._is_idle():
             if not execution.open:
                 execution.failure = WaitsForNothing(self.run.id, execution.waiting_line())
@@ -349,18 +345,6 @@ class Driver:
         self._messages.is_suspending = False  # the run was resumed meanwhile
         return True
 
-    async def _replace(self, execution: Execution) -> None:
-        """Let running steps finish and write their outcomes, then rebuild the run."""
-        if self._pending:
-            await self._append()
-        if self._steps:
-            await self._wait(execution)
-            return
-        execution.discard()
-        self._open_calls.clear()
-        self._events.extendleft(reversed(self._messages.take_withheld()))
-        self.execution = await self._rebuild(await self._read())
-
     # Timers
 
     def _fire_timers(self, execution: Execution) -> None:
@@ -385,8 +369,7 @@ class Driver:
     def _collect(self, execution: Execution) -> None:
         if execution.failure is not None:
             return  # calls made after the failure do not count
-        asked_for = execution.issued or execution.abandoned or execution.patched or execution.left_open
-        if asked_for or execution.numbers.grown:
+        if execution.issued or execution.abandoned or execution.patched:
             self._open_calls.collect(execution)
             self._steps.stop()
 
@@ -494,11 +477,10 @@ class Driver:
     async def _begin_next_generation(self, execution: Execution, arguments: str) -> Execution:
         self._close_rest(execution)
         newest = self._host.program(self.run.workflow, None)
-        numbers = execution.numbers
         details: dict[str, Any] = {"signals": execution.signals.unread(), "version": newest.version}
-        if numbers.grown_to > GROWN_FROM:
-            details["grown_from"] = numbers.grown_to
-        begin = self._pending.add(EntryKind.CONTINUED, n=numbers.last_n + 1, value=arguments, details=details)
+        begin = self._pending.add(
+            EntryKind.CONTINUED, n=execution.last_n + 1, value=arguments, details=details
+        )
         await self._append(first_seq=begin.seq)
         execution.discard()
         self.run = replace(self.run, first_seq=begin.seq)

@@ -58,8 +58,7 @@ def journal_attempt(
         return
     error = encode_failure(attempt.error)
     if wait is None:
-        if not execution.numbers.has_branches:  # their numbers do not tell the order of calls
-            details = {**(details or {}), ISSUED: execution.numbers.last_n}
+        details = {**(details or {}), ISSUED: execution.last_n}
         entry = pending.record(EntryKind.COMPLETED, call, error=error, details=details)
         execution.past.note_end(before, entry)
         execution.deliver(entry)

@@ -40,28 +40,16 @@ class MessageJournal:
         self._pending = pending
         self._open_calls = open_calls
         self._report = report
-        self._withheld: list[Message] = []
         self.is_suspending = False
-
-    def take_withheld(self) -> list[Message]:
-        """Return the decisions about steps of skipped branches, for the run rebuilt with the branches' code."""
-        withheld, self._withheld = self._withheld, []
-        return withheld
 
     def take(self, execution: Execution, message: Message) -> None:
         """Journal a message and deliver it to the run's code."""
-        if message.n in execution.past.asked and execution.numbers.is_held(message.n):
-            self._withheld.append(message)  # a decision about a step: only its own code can check it
-            return
         self._pending.taken.append(message.id)
         details = {"by": message.by, "note": message.note, "at": message.at}
         match message.kind:
             case MessageKind.SETTLED:
                 self._take_settlement(execution, message, {"state": message.state, **details})
             case MessageKind.SIGNAL:
-                call = execution.signals.listener(message.name or "", execution.open)
-                if call is not None and execution.numbers.is_in_branch(call.n):
-                    details |= {"received_by": call.n}  # for replays that skip the branch
                 entry = self._pending.add(
                     EntryKind.SIGNALLED, name=message.name, value=message.value, details=details
                 )

@@ -12,8 +12,7 @@ from signoff.engine.run.child_calls import ChildCall, DetachedCall
 from signoff.engine.run.execution import Execution
 from signoff.engine.run.step_call import StepCall
 from signoff.engine.worker.journal_write import PendingWrite
-from signoff.records import CallKind, Entry, EntryKind, NewPromise, PromiseKind, Run
-from signoff.stores.contract.retries import is_own_id
+from signoff.records import EntryKind, NewPromise, PromiseKind, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +69,6 @@ class OpenCalls:
             for id in execution.patched:
                 self._pending.add(EntryKind.PATCHED, name=id)
             execution.patched.clear()
-        if execution.numbers.grown:
-            for first_n, branch in execution.numbers.grown:
-                self._pending.add(EntryKind.BRANCHED, name=branch, details={"from": first_n})
-            execution.numbers.grown.clear()
         issued, execution.issued = execution.issued, []
         for call in issued:
             self._pending.may_be_cut()
@@ -83,11 +78,6 @@ class OpenCalls:
             for call in abandoned:
                 self._pending.may_be_cut()
                 self._close(call)
-        if execution.left_open:
-            left_open, execution.left_open = execution.left_open, []
-            for opened in left_open:
-                self._pending.may_be_cut()
-                self._close_opened(opened)
 
     def close_rest(self, execution: Execution) -> None:
         """Close all calls that are still open."""
@@ -177,9 +167,6 @@ class OpenCalls:
             self._pending.starts.append(call.new_run(execution.loop.time()))
 
     def _open_signal(self, execution: Execution, call: SignalCall) -> None:
-        if execution.took_kept(call):
-            assert call.kept is not None
-            self._pending.record(EntryKind.OPENED, call, details={"received": call.kept.seq})
         if call.n not in execution.open:
             return  # settled or cancelled already
         if call.due_at is not None:
@@ -227,11 +214,3 @@ class OpenCalls:
                 self._pending.closes.append(call.id)
         elif isinstance(call, ChildCall):
             self._pending.cancels.append(call.id)
-
-    def _close_opened(self, opened: Entry) -> None:
-        """Close a call whose code is missing here."""
-        id = opened.fact("id")
-        if opened.call is CallKind.CHILD:
-            self._pending.cancels.append(id)
-        elif opened.call is CallKind.STEP or is_own_id(self._run.id, opened.n, id):
-            self._pending.closes.append(id)
