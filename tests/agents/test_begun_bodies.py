@@ -167,7 +167,7 @@ async def are_workers(deploy: Deploy, count: int) -> bool:
 
 
 async def is_left(caplog: pytest.LogCaptureFixture) -> bool:
-    return "run r is left to another worker: tidy has begun to run the tool 'remove'" in caplog.text
+    return "to another worker: tidy has begun to run the tool 'remove'" in caplog.text
 
 
 @pytest.mark.parametrize("becomes", ["plain", "workflow code"])
