@@ -41,6 +41,17 @@ def _module_of_caller(frame: FrameType | None) -> str:
     return __name__ if caller is None else str(caller.f_globals.get("__name__", __name__))
 
 
+def _store_in(store: str | Store, namespace: str | None) -> Store:
+    if isinstance(store, str):
+        return store_at(store, namespace="default" if namespace is None else namespace)
+    if namespace not in (None, store.namespace):
+        raise InvalidValue(
+            "namespace",
+            f"the store is one of namespace {store.namespace!r}. Make it with namespace={namespace!r}, or pass its URL",
+        )
+    return store
+
+
 class Signoff:
     """Workflows, and the store of their runs.
 
@@ -49,14 +60,15 @@ class Signoff:
     Args:
         store: ``sqlite:///file.db`` (relative to the working directory), ``postgresql://user@host/db``, or a store.
         group: The group that runs are started in and that workers poll.
-        namespace: The tenant.
+        namespace: The tenant, by default ``default``. A store given as an object has its own.
         public_url: The server's public URL, such as ``https://signoff.example.com``, with which callback addresses
             begin. By default SIGNOFF_PUBLIC_URL; without either there are no callbacks.
         operators: The assignees of questions about interrupted ``effect="once"`` steps, such as ``["group:ops"]``,
             unless a step sets others. Empty: anyone may answer.
 
     Raises:
-        InvalidValue: ``store``, ``public_url`` or an operator is not valid.
+        InvalidValue: ``store``, ``public_url`` or an operator is not valid, or ``store`` is an object of another
+            namespace.
 
     Example::
 
@@ -75,17 +87,17 @@ class Signoff:
         store: str | Store = "sqlite:///signoff.db",
         *,
         group: str = "default",
-        namespace: str = "default",
+        namespace: str | None = None,
         public_url: str | None = None,
         operators: Sequence[str] = (),
     ) -> None:
         public_url = public_url or os.environ.get("SIGNOFF_PUBLIC_URL") or None
         if public_url is not None:
             public_url, _ = checked_public_url(public_url)
-        self.store: Store = store_at(store, namespace=namespace) if isinstance(store, str) else store
         for name, given in (("group", group), ("namespace", namespace)):
-            if not given.strip():
+            if given is not None and not given.strip():
                 raise InvalidValue(name, "it is empty; leave it out for the default")
+        self.store: Store = _store_in(store, namespace)
         self.group = group
         # The test environment sets it, so that waiting advances the virtual clock. See ``testing.environment``.
         self.client_in_tests: AsyncClient | None = None

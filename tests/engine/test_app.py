@@ -35,6 +35,7 @@ from signoff.errors import (
 )
 from signoff.records import EntryKind, PromiseState
 from signoff.stores.sqlite.store import SqliteStore
+from signoff.testing import MemoryStore
 from tests.support import in_asyncio, new_app, opened, running
 
 
@@ -280,6 +281,14 @@ async def test_an_apps_namespace_is_its_own(tmp_path: Path) -> None:
         with pytest.raises(NotFound):
             await b.get("r")
         assert not (await b.list()).items
+
+
+def test_a_store_of_another_namespace_is_refused() -> None:
+    """It would keep the runs of this tenant with those of another."""
+    with pytest.raises(InvalidValue, match="namespace 'default'.*namespace='acme'"):
+        Signoff(MemoryStore(), namespace="acme")
+    for given in (None, "acme"):
+        assert Signoff(MemoryStore(namespace="acme"), namespace=given).store.namespace == "acme"
 
 
 # Registering
