@@ -142,7 +142,7 @@ def test_any_schema_has_controls(schema: Any) -> None:
 def test_what_can_only_be_agreed_to_is_not_agreed_to_at_first() -> None:
     schema = {"type": "object", "properties": {"agreed": {"const": True}}, "required": ["agreed"]}
     question = Question("Well?", "form", schema)
-    assert answer_of(question, {}, can_edit=True) == ({}, [("agreed", "this is needed")])
+    assert answer_of(question, {}, can_edit=True) == ({}, [("agreed", "this is required")])
     assert answer_of(question, {"f0": ["0"]}, can_edit=True) == ({"agreed": True}, [])
 
 

@@ -108,7 +108,7 @@ def test_wrong_fields_are_listed_and_reached_from_there(
     page.get_by_label("Yes").check()
     page.get_by_role("button", name="Send answer").click()
     summary = page.get_by_role("alert")
-    expect(summary).to_contain_text("this is no whole number")
+    expect(summary).to_contain_text("this is not a whole number")
     summary.get_by_role("link").click()
     amount = page.get_by_label("amount")
     expect(amount).to_have_value("many")
@@ -137,7 +137,7 @@ def test_what_is_not_touched_comes_back_as_it_was(
         "yes": True,
     }
     run = opened(http, page, run_id(request), proposal=proposal)
-    page.get_by_label("Approve as it is proposed").check()
+    page.get_by_label("Approve as proposed").check()
     page.get_by_role("button", name="Send answer").click()
     expect(page.get_by_role("heading", name="Your answer is recorded")).to_be_visible()
     result = ended(http, run)["result"]

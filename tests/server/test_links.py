@@ -210,7 +210,7 @@ def test_a_form_shows_and_takes_back_hostile_names_and_values(place: Place) -> N
     path = place.link(question)["path"]
     page = place.http.get(path).text
     assert not [letter for letter in ("\u202e", "\u0007", "<script", "<b id") if letter in page]
-    assert "characters that are not seen" in page
+    assert "invisible characters" in page
     typed = place.send(path, f0='"\\u202eabc"')
     assert typed.status_code == 200
     assert place.result(question)["value"] == {EVIL: "\u202eabc"}
@@ -452,7 +452,7 @@ def test_a_wrong_answer_names_its_field_keeps_what_was_typed_and_the_link(place:
     }
     question = place.ask("put", "How much?", input_type="form", answer_type=schema)
     path = place.link(question)["path"]
-    for amount, message in (("two", "this is no whole number"), ("10", "9"), ("", "this is needed")):
+    for amount, message in (("two", "this is not a whole number"), ("10", "9"), ("", "this is required")):
         page = place.send(path, f0=amount, f1='because of "that" <b>', note="hm")
         assert page.status_code == 422
         assert '<div class="summary" role="alert"' in page.text
@@ -737,7 +737,7 @@ def test_to_send_nothing_is_not_to_skip(place: Place) -> None:
         question = place.ask("put", "Or not?", skippable=True, **asked_for)
         path = place.link(question)["path"]
         page = place.send(path)
-        assert (page.status_code, "this is needed" in page.text) == (422, True)
+        assert (page.status_code, "this is required" in page.text) == (422, True)
         assert place.send(path, skip="yes").status_code == 200
         assert place.result(question)["skipped"] is True
 

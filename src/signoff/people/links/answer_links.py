@@ -1,7 +1,7 @@
-"""Answer links: addresses by which one person answers one question, once, without signing in.
+"""Answer links: URLs by which one person answers one question, once, without signing in.
 
-A link is a token of which only the hash is kept. Whether it was used is not written anywhere else than in its question:
-its answers bear a request id that is made of the link's id, so a crash leaves no link that was used half.
+A link is a token; only its hash is stored. Its use is recorded only in the question: its answers carry a request id
+made of the link's id, so a crash cannot leave a link half used.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from signoff.stores.wrappers.origin_stamping import origin_stamped
 
 LIFETIME_SECONDS: Final = 7 * 24 * 3600.0
 PATH: Final = "/l"
-"""Where a server has the pages of links, each under its secret."""
+"""Path under which the server serves the pages of links, each with its secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewLink:
-    """A link that was made just now. Its secret is told here and nowhere else.
+    """A new link. Its secret is returned here once and is never stored.
 
     Attributes:
-        token: What is kept of it.
-        path: Its address below that of a server; it has the secret in it.
-        url: Its whole address, where a server has made it.
+        token: The stored token.
+        path: The link's path, which contains the secret.
+        url: The link's whole URL, if a server created it.
     """
 
     token: Token
@@ -64,13 +64,13 @@ class NewLink:
     url: str | None = field(default=None, repr=False)
 
     def at(self, public_url: str) -> str:
-        """Return its whole address, where people reach a server at ``public_url``."""
+        """Return the link's whole URL for a server at ``public_url``."""
         return public_url.rstrip("/") + self.path
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedLink:
-    """A link, its question, and for whom it is."""
+    """A link, its question, and the person it is for."""
 
     token: Token
     question: Promise
@@ -78,11 +78,11 @@ class OpenedLink:
 
     @property
     def request_id(self) -> str:
-        """What its answers are known by."""
+        """The request id of its answers."""
         return f"link:{self.token.id}"
 
     def origin(self, address: str | None) -> Origin:
-        """Return from where comes what is done with it at an address."""
+        """Return the origin of answers from an IP address."""
         return Origin(OriginWay.LINK, self.token.id, address=address)
 
 
@@ -97,24 +97,24 @@ async def create_link(
     by: str | None = None,
     id: str | None = None,
 ) -> NewLink:
-    """Make a link by which a person answers a question once.
+    """Create a link by which a person can answer a question once.
 
     Args:
-        store: Where the question is.
-        question_id: The question.
-        user_id: Who answers by it: whoever has the link is taken for them.
-        groups: The groups they are in; the caller vouches for it.
-        roles: The roles they have; likewise.
-        lifetime_seconds: How long it is good; never longer than until the question's deadline.
-        by: Who makes it.
-        id: Its id, if not any; one that is taken cannot be made.
+        store: The question's store.
+        question_id: The question's id.
+        user_id: The user who answers. Anyone who has the link can answer as this user.
+        groups: The user's groups. The caller vouches for them.
+        roles: The user's roles; likewise.
+        lifetime_seconds: Lifetime of the link. It never outlives the question's deadline.
+        by: The user who creates it.
+        id: Its id; None: a random one.
 
     Raises:
         NotFound: There is no such question.
-        AlreadySettled: It is closed.
-        NotAllowed: They may not answer it.
-        InvalidValue: A name is none, or the lifetime no number of seconds above 0.
-        IdConflict: The id is taken.
+        AlreadySettled: The question is closed.
+        NotAllowed: The user may not answer it.
+        InvalidValue: A name is invalid, or the lifetime is not a number of seconds above 0.
+        IdConflict: The id is in use.
     """
     positive_seconds("lifetime_seconds", lifetime_seconds)
     check_text("user_id", user_id)
@@ -144,7 +144,7 @@ async def create_link(
 
 
 async def revoke_link(store: Store, link_id: str, *, by: str | None = None) -> Token:
-    """Revoke a link; a revoked one stays as it is. Raises NotFound, and InvalidValue for a name that is not one."""
+    """Revoke a link; once revoked it stays as it is. Raises NotFound, and InvalidValue for an invalid name."""
     check_by(by)
     token = await _get_link(store, link_id)
     was_open = token.revoked_at is None
@@ -161,13 +161,13 @@ async def revoke_link(store: Store, link_id: str, *, by: str | None = None) -> T
 
 
 async def find_link(store: Store, secret: str) -> OpenedLink:
-    """Return a link that neither expired nor was revoked, whatever became of its question.
+    """Return a link that has neither expired nor been revoked, in whatever state its question is.
 
-    Nothing is changed, since programs that scan mail open links, too.
+    Nothing is changed, because programs that scan mail open links, too.
 
     Raises:
-        UnknownLink: There is none of this secret in this namespace.
-        LinkEnded: It expired, was revoked, or its question is gone.
+        UnknownLink: This namespace has no link with this secret.
+        LinkEnded: It has expired, was revoked, or its question was deleted.
     """
     token = await find_token(store, TokenKind.LINK, secret)
     if token is None or token.namespace != store.namespace or token.question_id is None:
@@ -180,7 +180,7 @@ async def find_link(store: Store, secret: str) -> OpenedLink:
         question = await get_question(store, token.question_id)
     except NotFound:
         raise LinkEnded("gone") from None
-    if question.created_at > token.created_at:  # another question has the id of one that was deleted
+    if question.created_at > token.created_at:  # a newer question reuses the id of a deleted one
         raise LinkEnded("gone")
     said: dict[str, list[str]] = json.loads(token.data or "{}")
     groups, roles = (frozenset(said.get(name, ())) for name in ("groups", "roles"))
@@ -188,13 +188,13 @@ async def find_link(store: Store, secret: str) -> OpenedLink:
 
 
 async def record_ended(store: Store, secret: str, error: LinkEnded, address: str | None) -> None:
-    """Record that somebody wanted to answer with a link that is good for nothing any more, if its question is there.
+    """Record the attempt to answer with an ended link, if its question still exists.
 
     Args:
-        store: Where the question is.
-        secret: The link's.
-        error: Why it is refused.
-        address: From which address they wanted it.
+        store: The question's store.
+        secret: The link's secret.
+        error: The reason for the refusal.
+        address: The client's IP address.
     """
     token = await find_token(store, TokenKind.LINK, secret)
     if token is None or token.namespace != store.namespace or token.question_id is None:
@@ -210,12 +210,12 @@ async def record_ended(store: Store, secret: str, error: LinkEnded, address: str
 
 
 def check_usable(link: OpenedLink, now: float) -> None:
-    """Say why a link's question cannot be answered by it at a time. Nothing is changed.
+    """Check that a link can answer its question at a given time. Nothing is changed.
 
     Raises:
-        LinkEnded: It was used.
-        AlreadySettled: The question was closed otherwise.
-        NotAllowed: The person may not answer any more.
+        LinkEnded: The link was used.
+        AlreadySettled: The question was closed in another way.
+        NotAllowed: The person may no longer answer.
     """
     if is_used(link):
         raise LinkEnded("used")
@@ -233,19 +233,19 @@ async def answer_by_link(
     digest: str | None = None,
     address: str | None = None,
 ) -> Promise:
-    """Answer a question by a link. The very same answer again is a success without effect.
+    """Answer a question by a link. Repeating the same answer is a success without effect.
 
     Args:
-        store: Where the question is.
-        link: As ``find_link`` returned it.
-        value: As ``signoff.people.questions.answers.answer`` takes it.
-        note: What they add in words.
-        digest: What they saw.
-        address: From which address they answer.
+        store: The question's store.
+        link: The link, from ``find_link``.
+        value: As in ``signoff.people.questions.answers.answer``.
+        note: The user's note.
+        digest: Digest of the question that the user saw.
+        address: The client's IP address.
 
     Raises:
         LinkEnded: It was used for another answer.
-        SignoffError: What ``answer`` refuses. The link is as good as before.
+        SignoffError: ``answer`` refused the answer. The link can still be used.
     """
     try:
         settled = await answer(
@@ -272,14 +272,14 @@ async def answer_by_link(
 async def answer_by_form(
     store: Store, link: OpenedLink, filled: Filled, redaction: Redaction, address: str | None = None
 ) -> Promise:
-    """Answer a question with what came back from its page; see ``answer_by_link``.
+    """Answer a question with its submitted page; see ``answer_by_link``.
 
     Args:
-        store: Where the question is.
-        link: As ``find_link`` returned it.
-        filled: What came back. It says which question it was shown, by the digest.
-        redaction: What was not shown there.
-        address: From which address it came.
+        store: The question's store.
+        link: The link, from ``find_link``.
+        filled: The submitted form. It has the digest of the question shown.
+        redaction: The redaction of that page.
+        address: The client's IP address.
     """
     store = origin_stamped(store, link.origin(address))
     state = QuestionState.of(link.question, store.clock.now())
@@ -304,7 +304,7 @@ async def answer_by_form(
 
 
 def is_used(link: OpenedLink) -> bool:
-    """Whether its person has answered by a link."""
+    """Whether the link's user has answered with it."""
     question, by = link.question, link.question.settled_by
     if question.request_id == link.request_id and by is not None and user_name(by) == link.responder.user:
         return True

@@ -1,7 +1,7 @@
-"""Taking callbacks: what comes to an external question's address is checked as an answer is, and settles it once.
+"""Receives callbacks: checks a request to an external question's URL like an answer, and settles the question once.
 
-The secret in the address is known by its hash, as that of an answer link is. A repetition is known by what it says, not
-by its headers, in which a provider may sign each attempt anew: its request id is made of the content and the secret.
+The URL's secret is stored only as a hash, like that of an answer link. A repeated callback is recognized by its
+content, not its headers, because providers may sign each attempt anew: its request id is a keyed hash of the content.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ from signoff.stores.tokens import find_token
 from signoff.stores.wrappers.origin_stamping import origin_stamped
 
 STATE: Final = "state"
-"""The field by which OAuth servers give back what they were given."""
+"""The parameter that OAuth servers return unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A request to a callback's address.
+    """A request to a callback's URL.
 
     Attributes:
         method: ``GET`` or ``POST``.
-        query: What follows the ``?``.
-        headers: By lower-case names.
-        body: Its bytes.
-        address: From which it came.
+        query: The query string.
+        headers: Headers by lower-case name.
+        body: The body's bytes.
+        address: The client's IP address.
     """
 
     method: str = "POST"
@@ -71,17 +71,17 @@ class Incoming:
 
     @property
     def content_type(self) -> str | None:
-        """What the body is said to be."""
+        """The content type of the body."""
         return self.headers.get("content-type")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundCallback:
-    """A callback's address that is known.
+    """A known callback URL.
 
     Attributes:
-        store: The store, bound to the namespace that the address is of.
-        token: What is kept of the secret.
+        store: The store, bound to the URL's namespace.
+        token: The stored token.
         question: The question, open or closed.
         secret: The secret.
     """
@@ -93,21 +93,21 @@ class FoundCallback:
 
     @property
     def asked(self) -> Question:
-        """What was asked."""
+        """The question."""
         return Question.of(self.question)
 
     @property
     def terms(self) -> Terms:
-        """How it is taken."""
+        """The terms of the callback."""
         return Terms.of(self.asked.callback or {})
 
 
 async def find_callback(store: Store, secret: str) -> FoundCallback:
-    """Return the question of a secret, of whichever namespace. Nothing is changed.
+    """Return the question of a secret, from any namespace. Nothing is changed.
 
     Raises:
-        UnknownLink: There is none of this secret.
-        LinkEnded: The question is gone.
+        UnknownLink: There is no callback with this secret.
+        LinkEnded: The question was deleted.
     """
     token = await find_token(store, TokenKind.CALLBACK, secret)
     if token is None or token.question_id is None:
@@ -117,13 +117,13 @@ async def find_callback(store: Store, secret: str) -> FoundCallback:
         question = await get_question(within, token.question_id)
     except NotFound:
         raise LinkEnded("gone") from None
-    if question.created_at > token.created_at:  # another question has the id of one that was deleted
+    if question.created_at > token.created_at:  # a newer question reuses the id of a deleted one
         raise LinkEnded("gone")
     return FoundCallback(within, token, question, secret)
 
 
 def check_open(found: FoundCallback) -> None:
-    """Raise LinkEnded if its question timed out or was withdrawn, AlreadySettled if it has an answer."""
+    """Raise LinkEnded if the question timed out or was withdrawn, AlreadySettled if it was answered."""
     question, now = found.question, found.store.clock.now()
     if question.state is not PromiseState.PENDING:
         _refuse_ended(
@@ -134,17 +134,17 @@ def check_open(found: FoundCallback) -> None:
 
 
 async def receive(found: FoundCallback, incoming: Incoming) -> Promise:
-    """Settle a question with what came to its address. The same again is a success without effect.
+    """Settle a question with a request to its URL. Repeating the same request is a success without effect.
 
     Args:
-        found: As ``find_callback`` returned it.
-        incoming: What came, by a method that the question takes.
+        found: The callback, from ``find_callback``.
+        incoming: The request. Its method is one that the question accepts.
 
     Raises:
-        WrongAnswer: It is not what the question's schema describes. The question stays open.
-        NotSerializable: It is no JSON that can be kept. It stays open.
-        PayloadTooLarge: It is over the limit. It stays open.
-        AlreadySettled: Somebody else has answered, or something else came before.
+        WrongAnswer: It does not fit the question's schema. The question stays open.
+        NotSerializable: It is not JSON that can be stored. The question stays open.
+        PayloadTooLarge: It is over the limit. The question stays open.
+        AlreadySettled: The question was answered before, or by another request.
         LinkEnded: The question timed out or was withdrawn.
     """
     origin = Origin(OriginWay.CALLBACK, found.token.id, address=incoming.address)
@@ -177,7 +177,7 @@ async def _settle(found: FoundCallback, incoming: Incoming, request_id: str) -> 
     settlement = Settlement(PromiseState.RESOLVED, text, CALLBACK, request_id=request_id)
     try:
         settled, _ = await found.store.settle(id, PromiseKind.QUESTION, settlement)
-    except RequestConflict:  # the same came just now, with other headers
+    except RequestConflict:  # the same request arrived just now, with other headers
         return await found.store.get_promise(id)
     except AlreadySettled as error:
         _refuse_ended(error)
@@ -186,7 +186,7 @@ async def _settle(found: FoundCallback, incoming: Incoming, request_id: str) -> 
 
 
 def _refuse_ended(error: AlreadySettled) -> None:
-    """Raise what an address is refused with whose question is closed."""
+    """Raise the error for a callback to a closed question."""
     if error.state == PromiseState.TIMED_OUT:
         raise LinkEnded("expired") from None
     if error.state == PromiseState.CANCELLED:
@@ -195,14 +195,14 @@ def _refuse_ended(error: AlreadySettled) -> None:
 
 
 def _request_id(found: FoundCallback, incoming: Incoming) -> str:
-    """Return by what a repetition is known. Who does not know the secret learns nothing of the content by it."""
+    """Return a keyed hash of the content. Without the secret it reveals nothing of the content."""
     parts = (incoming.method.encode(), incoming.query.encode(), incoming.body)
     content = b"".join(b"%d:%b" % (len(part), part) for part in parts)
     return f"callback:{hmac.digest(found.secret.encode(), content, 'sha256').hex()}"
 
 
 def _whole(terms: Terms, incoming: Incoming) -> dict[str, Any]:
-    """Return all that came, as the plain data of a ``Callback``."""
+    """Return the whole request as the plain data of a ``Callback``."""
     kept = {
         name: incoming.headers[name.lower()] for name in terms.headers if name.lower() in incoming.headers
     }
@@ -221,7 +221,7 @@ def _whole(terms: Terms, incoming: Incoming) -> dict[str, Any]:
 
 
 async def _said(question_id: str, asked: Question, incoming: Incoming) -> Any:
-    """Return what the body says, or for GET the query. Raises WrongAnswer."""
+    """Return the value of the body, or for GET of the query. Raises WrongAnswer."""
     try:
         if incoming.method == "GET":
             return await _of_fields(asked, incoming.query)
@@ -229,18 +229,18 @@ async def _said(question_id: str, asked: Question, incoming: Incoming) -> Any:
         if kind == FORM:
             return await _of_fields(asked, incoming.body.decode("ascii"))
         if kind == "multipart/form-data":
-            raise ValueError("a form in parts is not read")
+            raise ValueError("multipart forms are not supported")
         text = incoming.body.decode()
         return read_exactly(text) if kind.endswith(("/json", "+json")) else _of_text(text)
     except (ValueError, RecursionError) as error:
-        raise WrongAnswer(question_id, [("", f"it cannot be read: {error}")]) from None
+        raise WrongAnswer(question_id, [("", f"cannot be read: {error}")]) from None
 
 
 async def _of_fields(asked: Question, text: str) -> dict[str, Any]:
-    """Return the fields of a form. Of a field that does not fit as a text it is tried what it says as JSON.
+    """Return the fields of a form. A field that does not fit the schema as text is parsed as JSON.
 
     Raises:
-        ValueError: It is no form.
+        ValueError: It is not a valid form.
     """
     found = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
     value: dict[str, Any] = {name: texts[0] if len(texts) == 1 else texts for name, texts in found.items()}
@@ -249,7 +249,7 @@ async def _of_fields(asked: Question, text: str) -> dict[str, Any]:
 
 
 def _literal(said: str | list[str]) -> Any:
-    """Return the number, the boolean or the null that a text writes; itself, if it writes none."""
+    """Return the number, boolean or null that a text contains; else the text itself."""
     if isinstance(said, list):
         return [_literal(each) for each in said]
     try:
@@ -260,7 +260,7 @@ def _literal(said: str | list[str]) -> Any:
 
 
 def _of_text(text: str) -> Any:
-    """Return a text that is said to be none in particular; what it says, if it is an object or a list of JSON."""
+    """Return a body without a content type: parsed, if it is a JSON object or list, else as text."""
     if text.lstrip()[:1] not in ("{", "["):
         return text
     try:

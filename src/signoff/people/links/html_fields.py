@@ -1,7 +1,7 @@
-"""The controls of a page on which a question is answered without a script: one for each value that is asked for.
+"""HTML fields: the form of a question on a page without scripts, with one field for each value.
 
-What a JSON Schema describes is shown flat as far as a page can: scalars, choices, lists of scalars, and objects within
-an object. Anything beyond, and text that a page cannot show as it is, is written as JSON.
+A JSON Schema is shown flat as far as possible: scalars, choices, lists of scalars, and objects within an object.
+Everything else, and text that a page cannot show unchanged, is entered as JSON.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ Schema = Mapping[str, Any]
 Kind = Literal["line", "long", "integer", "number", "decimal", "one", "some", "lines", "json"]
 
 MISSING: Final[Any] = object()
-"""Where there is no value, which is another thing than null."""
+"""No value, as distinct from null."""
 
 APPROVE, EDIT, REJECT = "approve", "edit", "reject"
 """The decisions."""
 
 LONG_TEXT: Final = 80
-"""From so many characters on a text gets more than a line."""
+"""Texts of this length or more get a multi-line field."""
 
 MOST_REFERENCES: Final = 20
 """How many references in a row are followed."""
 
 LONGEST_EXAMPLE: Final = 300
-"""How long an example of JSON may be, in characters."""
+"""Maximum length of a JSON example in characters."""
 
 _COMPOSED: Final = frozenset(
     {"allOf", "anyOf", "oneOf", "if", "not", "patternProperties", "$dynamicRef", "dependentSchemas"}
 )
 _ABOUT: Final = frozenset({"$id", "$schema", "$comment", "title", "description"})
-"""What a schema that describes nothing may have."""
+"""Keywords of a schema that allows any value."""
 _NATIVE: Final[Mapping[str, tuple[str, str]]] = {
     "date": ("date", r"\d{4}-\d\d-\d\d"),
     "email": ("email", r"\S+"),
     "uri": ("url", r"[!-~]+"),
 }
-"""Formats that browsers have an input for, and what such an input leaves as it is."""
+"""Formats with a native browser input, and the pattern of values that this input leaves unchanged."""
 _HINTS: Final[Mapping[str, str]] = {
     "date": "Such as 2026-11-30.",
     "date-time": "Such as 2026-11-30T16:00+01:00.",
@@ -54,7 +54,7 @@ _HINTS: Final[Mapping[str, str]] = {
 
 
 _TRIMMED: Final = frozenset({*_HINTS, "duration", "email", "uri"})
-"""Formats of which a space before or after is no part: keyboards of phones add them."""
+"""Formats that spaces before or after are not part of; phone keyboards add them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +68,23 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Where a person says one value.
+    """A field for one value.
 
     Attributes:
-        name: By which the page sends it back.
-        path: Where its value is in the answer, as problems name it.
+        name: Its name in the submitted form.
+        path: The path of its value in the answer, as used in error messages.
         kind: How it is shown and read.
-        label: What it is called.
-        help: What else is said of it.
-        hint: How it is written.
-        is_required: Whether the value must be there.
+        label: Its label.
+        help: A description.
+        hint: The expected notation.
+        is_required: Whether the value is required.
         is_nullable: Whether it may be null.
-        choices: What can be chosen.
-        other: The label of a text of one's own, where one may be written instead.
-        items: What the lines of a list are.
-        initial: What it begins with.
-        input_type: What kind of input a browser shows for a line.
-        has_format: Whether its text is of a format, in which spaces around it mean nothing.
+        choices: The options.
+        other: The label of the free-text option, if free text is allowed.
+        items: The kind of a list's lines.
+        initial: The initial value.
+        input_type: The HTML input type of a line.
+        has_format: Whether its text has a format in which surrounding spaces have no meaning.
         falls_back: Whether its type has a default that would replace an empty value.
     """
 
@@ -106,21 +106,21 @@ class Control:
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether nobody need say anything: what was shown and taken away is not what its default would put back."""
+        """Whether it may be left empty. A cleared value must not be replaced by its type's default."""
         return self.is_nullable or not (self.is_required or (self.falls_back and self.initial is not MISSING))
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Controls whose values are fields of one object.
+    """Fields of one object.
 
     Attributes:
-        path: Where the object is in what the controls make; empty: it is that itself.
-        legend: What it is called, if it is a part of something.
-        controls: In this order.
-        is_required: Whether the object must be there.
+        path: Path of the object in the value; empty: it is the value itself.
+        legend: Its heading, if it is a nested object.
+        controls: The fields in order.
+        is_required: Whether the object is required.
         is_nullable: Whether it may be null.
-        is_whole: Whether the only control's value is the answer itself, and no field of it.
+        is_whole: Whether the only field's value is the answer itself, not a part of it.
     """
 
     path: tuple[str, ...]
@@ -132,7 +132,7 @@ class Group:
 
 
 def controls_of(question: Question) -> tuple[Group, ...]:
-    """Return what a question is answered by; for an approval, what its proposal is edited by."""
+    """Return the fields of a question; for an approval, those that edit its proposal."""
     default = MISSING if question.default is None else question.default
     match question.input_type:
         case "approval":
@@ -159,20 +159,20 @@ def controls_of(question: Question) -> tuple[Group, ...]:
 
 
 def decision_of(question: Question, *, can_edit: bool) -> Control:
-    """Return what an approval is decided by; nothing is chosen at first."""
+    """Return the field for an approval's decision. Nothing is chosen at first."""
     choices = [Choice(APPROVE, "Approve"), Choice(REJECT, "Reject")]
     if question.proposal is not None and can_edit:
-        choices[:1] = [Choice(APPROVE, "Approve as it is proposed"), Choice(EDIT, "Approve with my changes")]
+        choices[:1] = [Choice(APPROVE, "Approve as proposed"), Choice(EDIT, "Approve with my changes")]
     return Control("decision", ("approved",), "one", "Your decision", choices=tuple(choices))
 
 
 def note_of() -> Control:
-    """Return where a person adds words. Its path is no field's name, so that nothing wrong with one is taken for it."""
+    """Return the field for a note. Its path cannot be a field of the answer, so errors are not mixed up."""
     return Control("note", ("signoff:note",), "long", "Note", is_required=False)
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a page gives a text back as it is: without characters that nobody sees or that turn others around."""
+    """Whether a page returns a text unchanged: without invisible characters or changes of direction."""
     if not isinstance(value, str):
         return True
     text = value.replace("\r\n", "\n")
@@ -180,21 +180,21 @@ def is_plain(value: Any) -> bool:
 
 
 def visible(text: str) -> str:
-    """Show what nobody would see, or what turns the direction of writing, as an escape such as ``\\u202e``."""
+    """Show invisible characters and changes of the writing direction as escapes such as ``\\u202e``."""
     if text.isprintable():
         return text
-    text = text.replace("\r\n", "\n")  # lines end so on Windows and in mails
+    text = text.replace("\r\n", "\n")  # line ends of Windows and of mails
     return "".join(letter if _is_seen(letter) else ascii(letter)[1:-1] for letter in text)
 
 
 def visible_json(value: Any, indent: int | None = 2) -> str:
-    """Write JSON for people, in which everything is seen. It is read back as the same value."""
+    """Write JSON with all characters visible. It is read back as the same value."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return "".join(letter if _is_seen(letter) else json.dumps(letter)[1:-1] for letter in text)
 
 
 def _can_begin(default: Any) -> bool:
-    """Whether texts of one's own, which an answer begins with, are shown as they are, and one on a line."""
+    """Whether the free texts in a default can be shown unchanged, one per line."""
     chosen = cast("list[Any]", default) if isinstance(default, list) else [default]
     own = [cast("Schema", each)["other"] for each in chosen if isinstance(each, dict)]
     return all("\n" not in text and is_plain(text) for text in own)
@@ -209,11 +209,11 @@ def _whole(control: Control) -> Group:
 
 
 class _Maker:
-    """Makes the controls of a schema.
+    """Makes the fields of a schema.
 
     Args:
-        root: The schema; references in it stay in it.
-        prefix: Where its value is in the answer.
+        root: The schema. References are resolved in it.
+        prefix: Path of its value in the answer.
     """
 
     def __init__(self, root: Schema, prefix: tuple[str, ...]) -> None:
@@ -222,7 +222,7 @@ class _Maker:
         self._made = 0
 
     def groups(self, initial: Any) -> tuple[Group, ...]:
-        """Return the controls, which begin with a value."""
+        """Return the fields with their initial values."""
         schema, _ = self._resolved(self._root)
         if isinstance(initial, dict) and not schema.get("properties"):
             schema = cast("Schema", {"type": "object", "properties": {}})
@@ -236,7 +236,7 @@ class _Maker:
             is_absent = value is MISSING or value is None
             if self._is_flat(inner) and inner["properties"] and (is_absent or isinstance(value, dict)):
                 if is_absent and (is_nullable or not is_required):
-                    value = {}  # nothing in it is begun with, so that nobody says something by saying nothing
+                    value = {}  # no defaults: an untouched optional object must stay absent
                 group = self._nested(name, inner, value, is_required, is_nullable)
                 nested.append(group)
             else:
@@ -253,7 +253,7 @@ class _Maker:
         return Group((name,), legend if isinstance(legend, str) else name, controls, is_required, is_nullable)
 
     def _fields(self, schema: Schema, initial: Any) -> list[tuple[str, Schema, Any, bool]]:
-        """Return the name, the schema, the initial value and the need of each field, also of those only a value has."""
+        """Return name, schema, initial value and need of each field, including fields that only the value has."""
         properties: Schema = schema["properties"]
         required = schema.get("required", [])
         known: Schema = cast("Schema", initial) if isinstance(initial, dict) else {}
@@ -267,7 +267,7 @@ class _Maker:
         return fields
 
     def _is_flat(self, schema: Schema) -> bool:
-        """Whether it describes an object by its fields alone."""
+        """Whether the schema describes an object by its properties alone."""
         is_object = schema.get("type") == "object" and isinstance(schema.get("properties"), dict)
         return is_object and _COMPOSED.isdisjoint(schema)
 
@@ -310,7 +310,7 @@ class _Maker:
         )
 
     def _why_json(self, schema: Schema, initial: Any) -> str:
-        """Say what to write: the kinds of a union and the parts of a list or an object in words, and an example."""
+        """Describe the expected JSON in words, with an example."""
 
         def resolve(each: Schema) -> Schema:
             return self._resolved(dict(each))[0]
@@ -350,7 +350,7 @@ class _Maker:
         if not isinstance(item, dict) or "prefixItems" in schema:
             return False
         resolved, is_nullable = self._resolved(cast("Schema", item))
-        if is_nullable or resolved.get("type") == "array":  # also of itself
+        if is_nullable or resolved.get("type") == "array":  # also a recursive one
             return False
         return bool(_choices(resolved)) or self._kind(resolved, MISSING) in (
             "line",
@@ -361,7 +361,7 @@ class _Maker:
         )
 
     def _resolved(self, schema: Schema) -> tuple[Schema, bool]:
-        """Return a schema with its references followed and without null, and whether null fits it."""
+        """Return a schema with references resolved and null removed, and whether it allowed null."""
         is_nullable = False
         for _ in range(MOST_REFERENCES):
             reference = schema.get("$ref")
@@ -387,7 +387,7 @@ class _Maker:
         return schema, is_nullable
 
     def _found(self, reference: str) -> Schema | None:
-        """Follow a reference into the root; None if it is of another kind."""
+        """Resolve a reference within the root; None if it points elsewhere."""
         if not reference.startswith("#"):
             return None
         found: Any = self._root
@@ -417,7 +417,7 @@ def _has_null(branches: Sequence[Any]) -> bool:
 
 
 def _schema(found: Any) -> Schema | None:
-    """Return what stands where a schema should; None if it is none, or only ``true`` or ``false``."""
+    """Return a value as a schema; None if it is not an object."""
     return cast("Schema", found) if isinstance(found, dict) else None
 
 
@@ -436,7 +436,7 @@ def _type_of(value: Any) -> str | None:
 
 
 def _fits(kind: Kind, items: Kind, choices: Sequence[Choice], initial: Any) -> bool:
-    """Whether a control of a kind can show what it begins with, and give it back."""
+    """Whether a field can show the initial value and return it unchanged."""
     if initial is MISSING or initial is None:
         return True
     match kind:
@@ -466,7 +466,7 @@ def _is_line(items: Kind, value: Any) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same in JSON, where ``true`` is not ``1``."""
+    """Whether two values are equal and of one type: ``true`` is not ``1``."""
     return type(one) is type(other) and one == other
 
 
@@ -476,16 +476,16 @@ def _begins_empty(initial: Any) -> bool:
 
 def _why_json(initial: Any, schema: Schema | None = None) -> str:
     if isinstance(initial, str):
-        return "It has characters that are not seen, so it is written as JSON, in quotes, with escapes for these."
+        return "It has invisible characters, so it is entered as JSON, in quotes, with escapes for them."
     if (
         schema is not None
         and schema.get("type") not in ("object", "array")
         and "text" in type_in_words(schema)
     ):
         return (
-            "It may be of several types, so it is written as JSON: a text in quotes, anything else without."
+            "It may be of several types, so it is entered as JSON: text in quotes, everything else without."
         )
-    return "It has more parts than this page has fields for, so it is written as JSON."
+    return "It is too complex for separate fields, so it is entered as JSON."
 
 
 def _hint(kind: Kind, schema: Schema) -> str | None:

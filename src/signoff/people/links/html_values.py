@@ -1,6 +1,6 @@
-"""What a page's controls show, and which value they give when the page comes back filled in.
+"""HTML values: what a page's fields show, and the value of the submitted form.
 
-A control that comes back as it was shown gives the very value that it began with: nobody edits by looking.
+A field that is submitted as it was shown gives the initial value unchanged: viewing a page must not edit a value.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from signoff.people.links.html_fields import (
 from signoff.people.questions.question import Question
 
 Filled = Mapping[str, Sequence[str]]
-"""The values that a page sends for each name."""
+"""The submitted values by field name."""
 
 OTHER: Final = "other"
-"""What stands for a text of one's own among the numbers of the choices."""
+"""Stands for the free text among the indexes of the choices."""
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,4000}")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,4000}(\.[0-9]{1,4000})?([eE][+-]?[0-9]{1,4})?")
@@ -39,12 +39,12 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,4000}(\.[0-9]{1,4000})?([eE][+-]?[0-9]{1
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a control shows.
+    """The content of a field.
 
     Attributes:
-        text: What is written in it.
-        chosen: The numbers of what is chosen, and ``OTHER``.
-        other: What is written as a text of one's own.
+        text: Its text.
+        chosen: Indexes of the chosen options, and ``OTHER``.
+        other: The free text.
     """
 
     text: str = ""
@@ -53,11 +53,11 @@ class Shown:
 
 
 class _Wrong(Exception):
-    """Something that no value can be made of."""
+    """The submitted text is not a valid value."""
 
 
 def begin(control: Control) -> Shown:
-    """Return what a control shows at first."""
+    """Return the initial content of a field."""
     initial = control.initial
     match control.kind:
         case "one" | "some":
@@ -77,7 +77,7 @@ def begin(control: Control) -> Shown:
 
 
 def returned(control: Control, filled: Filled) -> Shown:
-    """Return what a control shows once it came back filled in."""
+    """Return the submitted content of a field."""
     texts = filled.get(control.name, ())
     other = normal("".join(filled.get(f"{control.name}.{OTHER}", ())[:1]))
     if control.kind in ("one", "some"):
@@ -86,25 +86,25 @@ def returned(control: Control, filled: Filled) -> Shown:
 
 
 def read(groups: Sequence[Group], filled: Filled, start: Any = MISSING) -> tuple[Any, list[tuple[str, str]]]:
-    """Return the value that filled-in controls give.
+    """Return the value of submitted fields.
 
     Args:
-        groups: The controls.
-        filled: What came back.
-        start: The value that they began with; what no control is for stays as it is there.
+        groups: The fields.
+        filled: The submitted form.
+        start: The initial value. Parts without a field stay as they are there.
 
     Returns:
-        The value, and ``(field, message)`` for each that no value can be made of.
+        The value, and ``(field, message)`` for each invalid field.
     """
     wrong: list[tuple[str, str]] = []
 
     def value_of(control: Control, *, is_needed: bool) -> Any:
         try:
             if control.kind != "some" and len(filled.get(control.name, ())) > 1:
-                raise _Wrong("this is there twice")
+                raise _Wrong("this was sent twice")
             value = _value(control, returned(control, filled))
             if value is MISSING and is_needed and control.is_required:
-                raise _Wrong("this is needed")
+                raise _Wrong("this is required")
         except _Wrong as why:
             wrong.append((".".join(control.path), str(why)))
             return MISSING
@@ -131,15 +131,15 @@ def read(groups: Sequence[Group], filled: Filled, start: Any = MISSING) -> tuple
 
 
 def answer_of(question: Question, filled: Filled, *, can_edit: bool) -> tuple[Any, list[tuple[str, str]]]:
-    """Return the answer that a filled-in page gives.
+    """Return the answer of a submitted page.
 
     Args:
-        question: What was asked.
-        filled: What came back.
+        question: The question.
+        filled: The submitted form.
         can_edit: Whether a proposal may be edited.
 
     Returns:
-        The answer, and ``(field, message)`` for each part that no value can be made of.
+        The answer, and ``(field, message)`` for each invalid part.
     """
     if any(filled.get("skip", ())):
         return None, []
@@ -157,7 +157,7 @@ def answer_of(question: Question, filled: Filled, *, can_edit: bool) -> tuple[An
         return {"approved": True, "edited": edited}, wrong
     if wrong or json.dumps(edited, sort_keys=True) != json.dumps(question.proposal, sort_keys=True):
         return None, [
-            ("approved", "you have changed what is proposed: approve it with your changes, or undo them")
+            ("approved", "you have changed the proposal: approve it with your changes, or undo them")
         ]
     return {"approved": True}, []
 
@@ -196,10 +196,10 @@ def _value(control: Control, shown: Shown) -> Any:
 
 
 def _nothing(control: Control) -> Any:
-    """Return what it means that a control is left empty.
+    """Return the value of an empty field.
 
     Raises:
-        _Wrong: Something was shown and taken away, and the default of the type would silently take its place.
+        _Wrong: The user has cleared a value, and the type's default would silently replace it.
     """
     if control.falls_back and control.initial is not MISSING and not control.is_nullable:
         raise _Wrong("this cannot be empty: write or choose a value")
@@ -213,10 +213,10 @@ def _one(control: Control, shown: Shown) -> Any:
         raise _Wrong("choose one")
     if OTHER in shown.chosen and control.other is not None:
         if not shown.other.strip():
-            raise _Wrong("write what you mean, or choose an option")
+            raise _Wrong("enter a text, or choose an option")
         return {"other": shown.other}
     if shown.other.strip():
-        raise _Wrong("you chose something, and wrote a text of your own: do one of both")
+        raise _Wrong("choose an option or enter a text, not both")
     if not shown.chosen:
         return _nothing(control)
     [chosen] = shown.chosen
@@ -253,13 +253,13 @@ def _text(text: str) -> str:
 
 def _integer(text: str) -> int:
     if _WHOLE.fullmatch(text.strip()) is None:
-        raise _Wrong("this is no whole number")
+        raise _Wrong("this is not a whole number")
     return int(text)
 
 
 def _float(text: str) -> int | float:
     if _NUMBER.fullmatch(text.strip()) is None or not math.isfinite(float(text)):
-        raise _Wrong("this is no number; write it as 12.5")
+        raise _Wrong("this is not a number such as 12.5")
     return int(text) if _WHOLE.fullmatch(text.strip()) else float(text)
 
 
@@ -272,13 +272,13 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        raise _Wrong(f"this is no JSON: {error}") from None
+        raise _Wrong(f"this is not valid JSON: {error}") from None
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("duplicate key")
     return made
 
 
@@ -289,7 +289,7 @@ def _finite(text: str) -> float:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no value")
+    raise ValueError(f"{constant} is not a JSON value")
 
 
 _READ: Final[Mapping[str, Callable[[str], Any]]] = {
@@ -315,7 +315,7 @@ def _line(value: Any) -> str:
 
 
 def normal(text: str) -> str:
-    """Write ends of lines as one character: browsers send two."""
+    """Normalize line ends to ``\\n``: browsers send ``\\r\\n``."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -1,11 +1,11 @@
-"""Resume tokens: secrets by which whoever has started a turn answers what it asks, once.
+"""Resume tokens: secrets with which the client that started a turn answers its questions, once.
 
-A token is bound to its namespace, its session, its run and the questions that were open when it was made; only its hash
-is kept. That it was used is known by its questions, too, since their answers bear a request id that is made of its id:
-a crash leaves no token that was used half.
+A token is bound to its namespace, its session, its run and the questions open at its creation. Only its hash is stored.
+Its use is also recorded by the questions: their answers carry a request id made of the token's id, so a crash cannot
+leave a token half used.
 
-A context for the run goes with the first answer, in its transaction: it counts if that does. It is a part of the
-request id, so that of two who use one token at once with different contexts one is refused.
+A new context for the run is written in the transaction of the first answer, so it takes effect only with that answer.
+The context is part of the request id: if two clients use one token with different contexts, one is refused.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from signoff.stores.tokens import find_token, new_token
 LIFETIME_SECONDS: Final = 7 * 24 * 3600.0
 
 CONTEXT: Final = "signoff.context"
-"""The signal that has a run's context from now on."""
+"""The signal that carries a run's new context."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """What a resume token is good for.
+    """The contents of a resume token.
 
     Attributes:
-        token_id: By which it is known; no secret.
-        run_id: The run that goes on.
-        questions: Which questions it answers: their ids, and the digests of what was shown.
+        token_id: The token's id; not a secret.
+        run_id: The run to resume.
+        questions: The questions that it answers: their ids, and the digests of what was shown.
     """
 
     token_id: str
@@ -60,15 +60,15 @@ class Resumption:
 
     @property
     def request_id(self) -> str:
-        """How the request ids of its answers begin."""
+        """Prefix of the request ids of its answers."""
         return f"resume:{self.token_id}"
 
     def answer_id(self, question_id: str, attempt: Attempt) -> str:
-        """Return the request id of an attempt's answer to one of its questions."""
+        """Return the request id of an attempt's answer to one question."""
         return f"{self._begin_of(question_id, attempt)}{attempt.nonce}"
 
     def has_given(self, promise: Promise, attempt: Attempt) -> bool:
-        """Whether the same person has answered a question by this token before, with the same context."""
+        """Whether the same person has already answered a question with this token and the same context."""
         known, by = promise.request_id or "", attempt.responder.user_id
         return known.startswith(self._begin_of(promise.id, attempt)) and promise.settled_by == by
 
@@ -77,19 +77,19 @@ class Resumption:
         return ":".join([*parts, str(list(self.questions).index(question_id)), ""])
 
     def has_settled(self, promise: Promise) -> bool:
-        """Whether a question was answered by this token, with whatever context."""
+        """Whether a question was answered with this token, with any context."""
         known = promise.request_id
         return known is not None and (known == self.request_id or known.startswith(f"{self.request_id}:"))
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One use of a token. Those of several people are told apart, also if all of them say the same.
+    """One use of a token. The nonce distinguishes uses with equal contents.
 
     Attributes:
-        responder: Who answers.
-        fingerprint: Tells its context from others.
-        nonce: Tells it from others.
+        responder: The user who answers.
+        fingerprint: Hash of the context.
+        nonce: Random id of the attempt.
     """
 
     responder: Responder
@@ -107,7 +107,7 @@ class Response:
 
 
 class ResumptionBackend(Protocol):
-    """What knows resume tokens: a store in this process, or a server."""
+    """Stores and checks resume tokens: a store in this process, or a server."""
 
     async def create_resumption(
         self, session_id: str, run_id: str, questions: Collection[Promise], *, lifetime_seconds: float
@@ -134,14 +134,14 @@ async def create_resumption(
     *,
     lifetime_seconds: float = LIFETIME_SECONDS,
 ) -> str:
-    """Make a token by which open questions are answered once; returns the secret, which nobody can be told again.
+    """Create a token that answers open questions once. Returns the secret, which cannot be recovered later.
 
     Args:
-        store: Where the questions are.
-        session_id: The session it is good in.
-        run_id: The run that goes on.
+        store: The questions' store.
+        session_id: The session it is valid in.
+        run_id: The run to resume.
         questions: The questions.
-        lifetime_seconds: How long it is good.
+        lifetime_seconds: The token's lifetime.
 
     Raises:
         InvalidValue: The lifetime is not a number of seconds above 0.
@@ -156,10 +156,10 @@ async def create_resumption(
 
 
 async def find_resumption(store: Store, session_id: str, secret: str) -> Resumption:
-    """Return what a token is good for. Nothing is changed.
+    """Return the contents of a token. Nothing is changed.
 
     Raises:
-        ResumeRefused: It is unknown, used, too old, or of another session or namespace.
+        ResumeRefused: It is unknown, used, expired, or belongs to another session or namespace.
     """
     token = await find_token(store, TokenKind.RESUME, secret)
     if token is None or token.namespace != store.namespace:
@@ -190,22 +190,23 @@ async def resume(
     responder: Responder,
     context: Mapping[str, Any] | None = None,
 ) -> None:
-    """Answer the questions of a token, and have it open nothing any more.
+    """Answer the questions of a token, and invalidate it.
 
     All answers are checked before the first one is given.
 
     Args:
-        store: Where the questions are.
+        store: The questions' store.
         session_id: The session.
         secret: The token.
-        responses: The answers by the questions' ids, to all that are open.
-        responder: Who answers.
-        context: What the context of the token's run is from the first answer on; None leaves it.
+        responses: The answers by question id, for all questions that are open.
+        responder: The user who answers.
+        context: New context of the run, in effect from the first answer on; None keeps the old one.
 
     Raises:
-        ResumeRefused: As ``find_resumption`` does; or a question is none of the token's, or one that is open has no
-            answer, or it was used meanwhile. Of several people who use it at once, one succeeds; the others learn who.
-        SignoffError: What ``answer`` refuses. The token is as good as before.
+        ResumeRefused: As in ``find_resumption``; or an answer is for a question outside the token, an open question has
+            no answer, or the token was used meanwhile. If several people use it at once, one succeeds, and the error
+            names that user to the others.
+        SignoffError: ``answer`` refused an answer. The token can still be used.
         NotSerializable, PayloadTooLarge: The context cannot be stored.
     """
     text = None if context is None else codec.encode(dict(context), path="context")
@@ -240,13 +241,13 @@ async def resume(
             raise
         is_mine |= id not in given or responder.user_id is not None
         signal = None
-    if not is_mine:  # somebody unnamed has given all answers: that was another one, as far as can be known
+    if not is_mine:  # an unnamed user gave all answers before: it cannot be proven to be this one
         raise ResumeRefused("used")
     await store.revoke_token(resumption.token_id)
 
 
 def _fingerprint(secret: str, context: str) -> str:
-    """Tell a context from others, and nobody what is in it."""
+    """Return a keyed hash that identifies a context without revealing it."""
     return hmac.new(secret.encode(), context.encode(), "sha256").hexdigest()[:32]
 
 
@@ -257,7 +258,7 @@ async def check_responses(
     responses: Mapping[str, Response],
     responder: Responder,
 ) -> Resumption:
-    """Say why answers would not be taken, or what their token is good for. No question is changed.
+    """Check answers, and return the contents of their token. No question is changed.
 
     Raises:
         ResumeRefused, NotAllowed, QuestionClaimed, WrongAnswer, AlreadySettled
@@ -270,7 +271,7 @@ async def check_responses(
 async def _check(
     store: Store, resumption: Resumption, responses: Mapping[str, Response], attempt: Attempt
 ) -> dict[str, str]:
-    """Check all answers. Returns the request ids of those that were given before, by a use that was cut off."""
+    """Check all answers. Returns the request ids of those already given by an earlier, interrupted use."""
     if unknown := [id for id in responses if id not in resumption.questions]:
         raise ResumeRefused("question", unknown)
     given: dict[str, str] = {}
@@ -278,7 +279,7 @@ async def _check(
         promise = await get_question(store, id)
         if promise.state is not PromiseState.PENDING and resumption.has_given(promise, attempt):
             given[id] = promise.request_id or ""
-            continue  # ``answer`` knows whether this is the same once more
+            continue  # ``answer`` checks that it is the same answer
         try:
             await _check_response(store, resumption, promise, response, attempt.responder)
         except SignoffError as error:
@@ -295,7 +296,7 @@ async def _check(
 
 
 async def _user_of(store: Store, resumption: Resumption) -> str | None:
-    """Return who has used a token, if they said."""
+    """Return the user who used a token, if known."""
     for id in resumption.questions:
         try:
             promise = await get_question(store, id)
@@ -333,7 +334,7 @@ async def _check_response(
 async def _record(
     store: Store, resumption: Resumption, refusal: ResumeRefused, by: str | None = None
 ) -> None:
-    """Record with its questions that somebody came with a token and was refused."""
+    """Record the refusal of a token with its questions."""
     for id in resumption.questions:
         try:
             question = await get_question(store, id)

@@ -1,4 +1,4 @@
-"""The JSON Schemas that answers must fit."""
+"""The JSON Schemas of answers."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _DECISION: Final[Form] = {"type": "boolean"}
 
 
 def approval_form(proposed: Form | None = None) -> Form:
-    """Return the form of a decision; if something is proposed, with what may be approved instead of it.
+    """Return the schema of a decision; for a proposal with the schema of an edited value.
 
     Args:
-        proposed: The form of what is proposed. It is a schema of its own: references in it stay in it.
+        proposed: The schema of the proposal. It stands alone: its references are resolved within it.
     """
     form: Form = {
         "type": "object",
@@ -49,20 +49,20 @@ def approval_form(proposed: Form | None = None) -> Form:
 
 
 def text_form(min_length: int | None, max_length: int | None) -> Form:
-    """Return the form of a text. An empty one is never an answer."""
+    """Return the schema of a text. An empty text is never an answer."""
     form: Form = {"type": "string", "minLength": max(1, min_length or 1)}
     return form if max_length is None else {**form, "maxLength": max_length}
 
 
 def select_form(values: Sequence[str], *, with_other: bool) -> Form:
-    """Return the form of one of ``values``, or of ``{"other": text}`` where people may write their own."""
+    """Return the schema of one of ``values``, or of ``{"other": text}`` where free text is allowed."""
     return _with_other(values) if with_other else {"enum": list(values)}
 
 
 def multiselect_form(
     values: Sequence[str], *, with_other: bool, min_choices: int | None, max_choices: int | None
 ) -> Form:
-    """Return the form of a list of what can be selected."""
+    """Return the schema of a list of options."""
     items: Form = {"$ref": "#/$defs/choice"} if with_other else {"enum": list(values)}
     form: Form = {"type": "array", "items": items, "uniqueItems": True}
     if min_choices is not None:
@@ -76,7 +76,7 @@ def multiselect_form(
 
 
 def _with_other(values: Sequence[str]) -> Form:
-    """A text must be one of the values, so that a slip of the pen is no text of one's own."""
+    """A plain string must be one of the values, so a misspelt option is not taken for free text."""
     option: Form = {"$ref": "#/$defs/option"}
     return {
         "if": {"type": "object"},
@@ -91,18 +91,18 @@ def _with_other(values: Sequence[str]) -> Form:
 
 
 def form_of(text: str, what: str, annotation: Any, *, is_closed: bool = False) -> Form:
-    """Return the JSON Schema of a type, or the schema itself if it is one.
+    """Return the JSON Schema of a type, or a given schema itself, checked.
 
     Args:
-        text: The question's text, for the error.
-        what: What the type is called there.
+        text: The question's text, for error messages.
+        what: Name of the type, for error messages.
         annotation: A type, or a JSON Schema.
-        is_closed: Whether fields that a type does not have are refused. It would leave them out without a word, unless
-            its config says what becomes of them (``extra``).
+        is_closed: Whether to refuse unknown fields. The type would drop them silently, unless its config says otherwise
+            (``extra``).
 
     Raises:
-        RegistrationError: There is no such schema, or it is none, or it refers to something outside of it.
-        NotSerializable: It is no JSON.
+        RegistrationError: The type has no schema, or the schema is invalid or refers to something outside of it.
+        NotSerializable: The schema is not JSON.
     """
     if isinstance(annotation, dict):
         schema = json.loads(codec.encode(cast("object", annotation), path=what))
@@ -114,7 +114,7 @@ def form_of(text: str, what: str, annotation: Any, *, is_closed: bool = False) -
             raise RegistrationError(f"question {text!r}: {what} has no JSON Schema: {error}") from None
         except RecursionError:
             raise RegistrationError(
-                f"question {text!r}: {what} is a type that is nested too deep; make it flatter"
+                f"question {text!r}: {what} is nested too deep; make it flatter"
             ) from None
     problem = schema_problem(schema)
     if problem is not None:
@@ -123,7 +123,7 @@ def form_of(text: str, what: str, annotation: Any, *, is_closed: bool = False) -
 
 
 class _Generator(GenerateJsonSchema):
-    """Has checked what pydantic's schemas leave out, so that an answer that is taken is one that the type can read."""
+    """Adds the constraints that pydantic's schemas leave out, so that the type can read every accepted answer."""
 
     def decimal_schema(self, schema: DecimalSchema) -> JsonSchemaValue:
         written = super().decimal_schema(schema)
@@ -145,13 +145,13 @@ class _Generator(GenerateJsonSchema):
     def tagged_union_schema(self, schema: TaggedUnionSchema) -> JsonSchemaValue:
         written = super().tagged_union_schema(schema)
         tag = written.get("discriminator", {}).get("propertyName")
-        if tag is not None and "oneOf" in written:  # needed also where a kind has a default for it
+        if tag is not None and "oneOf" in written:  # required even if a kind has a default for it
             written.setdefault("required", [tag])
         return written
 
 
 class _Closed(_Generator):
-    """Has fields refused that a type does not have: a misspelt one would be lost."""
+    """Refuses fields that a type does not have: a misspelt one would be lost."""
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
         config = cast("dict[str, Any]", getattr(schema["cls"], "model_config", {}))

@@ -1,7 +1,7 @@
-"""JSON Schemas from elsewhere, such as those of MCP servers: what of them can be checked here.
+"""JSON Schemas from other systems, such as MCP servers, reduced to the parts that can be checked here.
 
-Servers write older drafts, patterns of JavaScript and types of their own. None of that may fail a run: what cannot be
-checked is left out, and said so.
+Servers use older drafts, JavaScript patterns and types of their own. None of that may fail a run: unsupported parts are
+left out and reported.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, Final, cast
 from signoff.people.schemas.validation import listed, problems, schema_problem
 
 LONGEST: Final = 100_000
-"""How many characters a schema has at most that is kept beside what it describes."""
+"""Maximum length of a schema that is stored with its value, in characters."""
 
 LONGEST_REMEMBERED: Final = 16 * 1024
-"""How many characters a schema has at most that is remembered with what was made of it."""
+"""Maximum length of a schema that is cached, in characters."""
 
 MOST_REMEMBERED: Final = 256
-"""So many schemas are remembered: 8 MiB at most of characters that take a byte each."""
+"""Number of cached schemas: at most 8 MiB of ASCII."""
 
 DEEPEST: Final = 40
-"""How deep a schema is nested at most that is checked."""
+"""Maximum nesting of a schema that is checked."""
 
 _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
 _NAMED: Final = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
@@ -36,7 +36,7 @@ _SCHEMAS: Final = (
 _UNREAD: Final = (
     "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor", "dependencies",
 )  # fmt: skip
-"""Keywords that constrain a value, and are not checked."""
+"""Keywords that constrain a value, but are not checked."""
 
 _BOUNDS: Final = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
 
@@ -89,18 +89,18 @@ _KEPT: Final[dict[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("const", "default", "discriminator"), _is_anything),
     "dependentRequired": _is_lists_of_names,
 }
-"""Keywords that are kept as they are, and what they must then be."""
+"""Keywords that are kept unchanged, and the check of their value."""
 
 
 def checked_as(schema: object, value: Any) -> tuple[dict[str, Any], str | None]:
-    """Return a schema that checks a value and its replacement.
+    """Return a schema that can check a value and its replacement.
 
     Args:
-        schema: What it is said to be.
+        schema: The value's declared schema.
         value: The value.
 
     Returns:
-        The schema, ``{}`` if nothing can be checked, and what is not checked, in words; None: all is.
+        The schema, ``{}`` if nothing can be checked; and a description of the unchecked parts, or None.
     """
     usable, left_out = checkable(schema)
     wrong = problems(usable, value)
@@ -110,20 +110,20 @@ def checked_as(schema: object, value: Any) -> tuple[dict[str, Any], str | None]:
 
 
 def checkable(schema: object) -> tuple[dict[str, Any], str | None]:
-    """Return what of a schema can be checked here, and what cannot, in words; None: all can.
+    """Return the checkable part of a schema, and a description of the rest, or None.
 
-    A schema that cannot be used at all gives ``{}``, which everything fits.
+    An unusable schema gives ``{}``, which accepts everything.
     """
     if schema is True:
         return {}, None
     if not isinstance(schema, dict):
-        return {}, "its schema is not an object"
+        return {}, "the schema is not an object"
     try:
         written = json.dumps(schema, allow_nan=False)
     except (ValueError, TypeError, RecursionError):
-        return {}, "its schema is not JSON"
+        return {}, "the schema is not JSON"
     if len(written) > LONGEST:
-        return {}, f"its schema is longer than {LONGEST:,} characters"
+        return {}, f"the schema is longer than {LONGEST:,} characters"
     made, left_out = _checkable(written)
     return json.loads(made), left_out
 
@@ -138,11 +138,11 @@ def _read(written: str) -> tuple[str, str | None]:
     try:
         made = cast("dict[str, Any]", reader.read(schema, "", 0))
     except RecursionError:
-        return "{}", "its schema is nested too deep"
+        return "{}", "the schema is nested too deep"
     problem = schema_problem(made)
     if problem is not None:
-        return "{}", f"its schema cannot be used ({problem})"
-    left_out = f"left out of its schema: {', '.join(reader.left_out[:10])}" if reader.left_out else None
+        return "{}", f"the schema cannot be used ({problem})"
+    left_out = f"left out of the schema: {', '.join(reader.left_out[:10])}" if reader.left_out else None
     return json.dumps(made), left_out
 
 
@@ -150,10 +150,10 @@ _remembered = lru_cache(MOST_REMEMBERED)(_read)
 
 
 class _Reader:
-    """Reads a schema of any draft as one of the current draft.
+    """Converts a schema of any draft to the current draft.
 
     Args:
-        root: The whole, for references in it.
+        root: The whole schema, for references.
     """
 
     def __init__(self, root: dict[str, Any]) -> None:
@@ -162,7 +162,7 @@ class _Reader:
         self.left_out: list[str] = []
 
     def read(self, schema: object, place: str, depth: int) -> Any:
-        """Return a part of it. What it leaves out is noted."""
+        """Return a converted part. Records the parts that it leaves out."""
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict) or depth > DEEPEST:
@@ -202,7 +202,7 @@ class _Reader:
             made[name] = self.read(part, place, depth + 1)
         elif name in _UNREAD:
             self._leave_out(place)
-        # what is left checks nothing, or is read with others
+        # other keywords check nothing, or are read with others
 
     def _reference(self, made: dict[str, Any], part: Any, place: str) -> None:
         if isinstance(part, str) and (part == "#" or part.startswith("#/")) and self._leads_to_schema(part):
@@ -233,7 +233,7 @@ class _Reader:
     def _required(self, made: dict[str, Any], part: Any, place: str) -> None:
         if _is_names(part):
             made["required"] = list(dict.fromkeys(cast("list[str]", part)))
-        elif part is not False:  # draft 3 says it of each property
+        elif part is not False:  # a draft-3 keyword of single properties
             self._leave_out(place)
 
     def _pattern(self, made: dict[str, Any], part: Any, place: str) -> None:
@@ -296,11 +296,11 @@ _RESPELLED: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], 
     (re.compile(r"(?<!\\)\[\^\]"), lambda found: r"[\s\S]"),
     (re.compile(r"(?<!\\)\[\]"), lambda found: "(?!)"),
 )
-"""What JavaScript writes otherwise."""
+"""Syntax that differs in JavaScript."""
 
 
 def readable_pattern(pattern: object) -> str | None:
-    """Return a pattern of JavaScript as it is written here; None: it cannot be."""
+    """Return a JavaScript pattern in the syntax used here; None if it cannot be converted."""
     if not isinstance(pattern, str):
         return None
     respelled = pattern

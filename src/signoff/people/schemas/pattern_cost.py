@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 LONGEST_COMPARED: Final = 10_000
-"""How many characters a text has at most that is compared with a pattern, unless its ``maxLength`` is more."""
+"""Maximum length of a text that is compared with a pattern, unless its ``maxLength`` is larger."""
 
 _MOST_STATES: Final = 10**9
 _REPEATED: Final = re.compile(r"\{(\d{1,9})(?:,(\d{0,9}))?\}")
@@ -22,14 +22,14 @@ _PROPERTY: Final = 200
 """The states of a class such as ``\\p{L}``: it has thousands of ranges, each of up to four bytes."""
 
 _COMPLEMENT: Final = 8
-"""The states of ``\\S``, ``\\D`` and ``\\W``, and of what is not ASCII."""
+"""The states of ``\\S``, ``\\D`` and ``\\W``, and of non-ASCII characters."""
 
 _ANYTHING: Final = 4
 """The states of a dot or a negated class: characters of one to four bytes."""
 
 
 def may_go_back(pattern: object) -> bool:
-    """Whether a pattern looks around or refers back, so that it takes longer than the text is long."""
+    """Whether a pattern has look-around or back-references, so that it can take more than linear time."""
     return isinstance(pattern, str) and (
         "(?" in pattern or any(f"\\{digit}" in pattern for digit in "123456789k")
     )
@@ -46,10 +46,10 @@ def steps_of(pattern: str, length: int) -> int:
 
 
 def open_size(pattern: str) -> int:
-    """Return the approximate number of positions of a regular expression that are open at once.
+    """Return the approximate number of positions of a regular expression that are active at once.
 
     That is all of them, except where one character of an anchored sequence is repeated, as in ``^.{0,10000}$``: there
-    the text itself says how often it was repeated.
+    the position in the text determines the number of repetitions.
     """
     sequence = _ONE_REPEATED.fullmatch(pattern) if len(pattern) <= _LONGEST_SEQUENCE else None
     return pattern_size(pattern) if sequence is None else 2 + pattern_size(sequence["after"])
@@ -66,7 +66,7 @@ def pattern_size(pattern: str) -> int:
 
 
 def _expanded(pattern: str, *, is_weighed: bool) -> int:
-    open_groups, atoms = [0], 0  # what each open group holds before its last atom, and the size of that
+    open_groups, atoms = [0], 0  # size of each open group before its last atom, and of that atom
     position = 0
     while position < len(pattern):
         char = pattern[position]
@@ -105,7 +105,7 @@ def _weight(atom: str) -> int:
 
 
 def _end_of_escape(pattern: str, begin: int) -> int:
-    """Return where an escape ends that begins with a backslash, such as ``\\d`` or ``\\p{Letter}``."""
+    """Return the end of an escape such as ``\\d`` or ``\\p{Letter}``."""
     if pattern[begin + 1 : begin + 2] in ("p", "P", "x", "u") and pattern[begin + 2 : begin + 3] == "{":
         end = pattern.find("}", begin)
         return len(pattern) if end < 0 else end
@@ -113,7 +113,7 @@ def _end_of_escape(pattern: str, begin: int) -> int:
 
 
 def _end_of_class(pattern: str, begin: int) -> int:
-    """Return where a class of characters ends that begins with a bracket."""
+    """Return the end of a bracketed character class."""
     position = begin + 1
     while position < len(pattern) and (pattern[position] != "]" or position == begin + 1):
         position += 2 if pattern[position] == "\\" else 1

@@ -1,4 +1,4 @@
-"""What a promise returns: a JSON Schema kept beside its data, which the value that settles it must fit."""
+"""Return types of promises: a JSON Schema stored with the promise's data, which the settling value must fit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from signoff.runtime.loggers import own_logger
 log = own_logger("signoff.promises")
 
 RETURNS: Final = "$returns"
-"""The key in a promise's data under which the schema is."""
+"""The key of the schema in a promise's data."""
 
 DATA: Final = "$data"
 """The key of the creator's own data, if that is not an object."""
@@ -30,10 +30,10 @@ def data_of(
     has_data: bool,
     find_problem: Callable[[dict[str, Any]], str | None] = schema_problem,
 ) -> str | None:
-    """Write a promise's data as JSON, with the schema of what it returns.
+    """Write a promise's data as JSON, with the schema of its return type.
 
     Args:
-        data: What the creator wants to show.
+        data: The creator's data.
         returns: A type, or a JSON Schema as a dict; ``Any`` for any value.
         has_data: Whether the creator gave data.
         find_problem: Returns the problem of a schema.
@@ -41,7 +41,7 @@ def data_of(
     Raises:
         InvalidValue: The schema is not valid.
         NotSerializable: The data cannot be stored.
-        PayloadTooLarge: They are over the limit together.
+        PayloadTooLarge: Data and schema are over the limit together.
     """
     schema = _schema(returns, find_problem)
     plain = written_in_full(data, "data")
@@ -53,12 +53,12 @@ def data_of(
 
 
 def has_returns(promise: Promise) -> bool:
-    """Whether a promise may say what it returns: False is certain."""
+    """Whether a promise may have a return type: False is certain."""
     return f'"{RETURNS}"' in (promise.data or "")
 
 
 async def check_value(promise: Promise, settlement: Settlement) -> None:
-    """Refuse a resolution that is not what the promise returns. Rejections have reasons of any kind.
+    """Refuse a resolution that does not fit the promise's return type. Rejections may have any reason.
 
     Raises:
         InvalidValue: It does not fit. The promise stays open.
@@ -80,7 +80,7 @@ async def check_value(promise: Promise, settlement: Settlement) -> None:
 
 
 def warn_of_json_text(what: str, value: object) -> None:
-    """Warn of text that is JSON of another type: ``json.dumps(False)`` is the text "false", which is true."""
+    """Warn about text that is JSON of another type: ``json.dumps(False)`` is the text "false", which is truthy."""
     if isinstance(value, str) and (kind := _kind_in_text(value)) is not None:
         log.warning(
             "%s is settled with the text %.60r, which is JSON of %s: pass the value itself, not json.dumps of it",
@@ -110,7 +110,7 @@ def _hint(value: Any) -> str:
 
 
 def _kind_in_text(text: str) -> str | None:
-    """Name the type of which a text is JSON; None if it is only a text."""
+    """Name the type that a text is JSON of; None if it is only a text."""
     begin = text.lstrip(" \t\r\n")[:1]
     if not begin or begin not in '{["tfn-0123456789' or len(text) > codec.MAX_BYTES:
         return None

@@ -1,4 +1,4 @@
-"""The parts of a JSON Schema, and what its references lead to."""
+"""The parts of a JSON Schema, and the targets of its references."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
 MOST_PARTS: Final = 20_000
-"""How many parts a schema may have. Each takes about 3 KB of memory, and 15 microseconds to compile."""
+"""Maximum number of parts of a schema. Each takes about 3 KB of memory, and 15 microseconds to compile."""
 
 _LONGEST_INDEX: Final = 9
 
@@ -29,7 +29,7 @@ _DRAFTS: Final = ("https://json-schema.org/draft", "http://json-schema.org/draft
 _CURRENT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 DRAFT: Final[Mapping[str, Any]] = {"$comment": "a schema of schemas"}
-"""Stands for any part of the drafts that a reference leads to."""
+"""Stands for any target within the published drafts."""
 
 Schema = Mapping[str, Any]
 
@@ -39,17 +39,17 @@ class TooMuch(Exception):
 
 
 class References:
-    """What the references of a schema lead to.
+    """The targets of a schema's references.
 
     Args:
         schema: A JSON Schema of draft 2020-12.
 
     Attributes:
-        parts: All schemas in it, those included that only a reference leads to.
-        drafts: How many references lead to parts of the drafts.
+        parts: All schemas in it, including those reached only by reference.
+        drafts: Number of references to parts of the published drafts.
 
     Raises:
-        TooMuch: A reference leads outside, an id is there twice, a part is of another draft, or there are too many.
+        TooMuch: A reference points outside, an id is duplicated, a part is of another draft, or there are too many.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -66,7 +66,7 @@ class References:
             self._follow(part)
 
     def of(self, part: Schema) -> Sequence[Any]:
-        """Return the schemas that a part refers to."""
+        """Return the targets of a part's references."""
         found: list[Any] = []
         if isinstance(reference := part.get("$ref"), str):
             found.append(self._target(_joined(self._bases.get(id(part), ""), reference)))
@@ -75,7 +75,7 @@ class References:
         return found
 
     def _follow(self, part: Schema) -> None:
-        """Collect a target that is in no place of schemas, such as below an unknown keyword."""
+        """Collect a target outside the usual places of schemas, such as below an unknown keyword."""
         for target in self.of(part):
             if target is DRAFT:
                 self.drafts += 1
@@ -96,7 +96,7 @@ class References:
                 members.get("$schema", _CURRENT) not in (_CURRENT, f"{_CURRENT}#")
                 and members is not self._root
             ):
-                raise TooMuch(f"a part of it is of another draft than {_CURRENT}")
+                raise TooMuch(f"a part of it uses another draft than {_CURRENT}")
             if isinstance(own := members.get("$id"), str):
                 base = urldefrag(_joined(base, own)).url
                 self._name(base, members)
@@ -110,7 +110,7 @@ class References:
 
     def _name(self, uri: str, part: Schema) -> None:
         if self._own.setdefault(uri, part) is not part:
-            raise TooMuch(f"two parts of it are called {uri[:100]!r}")
+            raise TooMuch(f"two parts of it have the id {uri[:100]!r}")
         self._by_uri[uri] = part
 
     def _target(self, uri: str) -> Any:
@@ -119,7 +119,7 @@ class References:
         base, fragment = urldefrag(uri)
         if base not in self._by_uri:
             if not base.startswith(_DRAFTS):
-                raise TooMuch(f"its reference {uri[:100]!r} leads to nothing that is in it")
+                raise TooMuch(f"its reference {uri[:100]!r} has no target in the schema")
             return DRAFT
         target: Any = self._by_uri[base]
         for step in unquote(fragment).split("/")[1:]:
@@ -152,10 +152,10 @@ def _joined(base: str, reference: str) -> str:
 
 
 def members_of(value: Any) -> Mapping[str, Any]:
-    """Return an object's members; none of anything else."""
+    """Return an object's members; empty for other values."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def listed_in(value: Any) -> Sequence[Any]:
-    """Return a list's items; none of anything else."""
+    """Return a list's items; empty for other values."""
     return cast("list[Any]", value) if isinstance(value, list) else ()

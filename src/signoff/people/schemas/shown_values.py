@@ -1,8 +1,8 @@
-"""Writes validated Python values as the JSON that their own schema describes: what people are shown of them.
+"""Writes validated Python values as the JSON described by their own schema, to show them to people.
 
-A value is written as it is, not as its serializer would write it: with the names that its schema has, with what it
-excludes, and without what it computes. No validator runs. Where the value is what was sent, as a date is that was sent
-as text, it is written as it was sent. What JSON cannot say is written as it was sent, and its place is noted.
+Values are written as they are, not as their serializer would write them: with the names used in the schema, with
+excluded fields, and without computed ones. No validator runs. A value equal to the JSON it was parsed from, such as a
+date sent as text, keeps that JSON. A value that JSON cannot represent keeps it, too, and its place is recorded.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ from signoff.people.schemas.type_fields import (
 )
 
 DEEPEST: Final = 200
-"""How deep a value may be nested; JSON that is read is not nested deeper."""
+"""Maximum nesting of a value. Parsed JSON is never nested deeper."""
 
 ABSENT: Final = cast("Any", object())
-"""What was sent where nothing was sent."""
+"""Marks a value that was not in the JSON."""
 
 
 @dataclass(slots=True)
 class Shown:
-    """A value as people are shown it.
+    """A value as people see it.
 
     Attributes:
         value: The JSON.
-        unseen: What JSON cannot say, and is written as it was sent.
-        made: What was not sent and is made anew each time, such as an id.
+        unseen: Places of values that JSON cannot represent; they are written as they were sent.
+        made: Places of values that were not sent and come from a default factory, such as an id.
     """
 
     value: Any = None
@@ -73,10 +73,10 @@ def show(value: object, sent: Any = ABSENT, declared: Any = None, *, bytes_as: s
     """Write a value as its schema describes it.
 
     Args:
-        value: The value, as its type has validated it.
-        sent: The JSON that it was made of, if it was.
-        declared: Its type; needed for TypedDicts with aliases, else the value says what it is.
-        bytes_as: How bytes are written that no model says it of: ``utf8`` or ``base64``.
+        value: The value, validated by its type.
+        sent: The JSON that it was parsed from, if any.
+        declared: Its type. Needed only for TypedDicts with aliases.
+        bytes_as: The encoding of bytes outside of models: ``utf8`` or ``base64``.
     """
     writer = _Writer(bytes_as)
     writer.shown.value = writer.write(value, sent, declared, ())
@@ -84,12 +84,12 @@ def show(value: object, sent: Any = ABSENT, declared: Any = None, *, bytes_as: s
 
 
 def written(value: object, text: str, path: str) -> str:
-    """Return the JSON of a value as a form of its type has it: ``text``, unless models in it have other names there.
+    """Return the JSON of a value with the names used in its form: ``text``, unless the value has models with aliases.
 
     Args:
         value: The value.
-        text: Its JSON by the names in Python.
-        path: What the value is called in errors.
+        text: Its JSON with the Python names.
+        path: Its name, for error messages.
     """
     if not _holds_aliases(value):
         return text
@@ -108,9 +108,9 @@ def show_slots(slots: Sequence[Slot], values: Mapping[str, Any], sent: Mapping[s
     """Write named values, such as a tool's arguments, as their schema describes them.
 
     Args:
-        slots: What is known of them; others are written by their names.
-        values: The values, by their names in Python.
-        sent: The JSON that they were made of.
+        slots: The known fields; others are written under their own names.
+        values: The values by Python name.
+        sent: The JSON that they were parsed from.
     """
     writer = _Writer()
     writer.shown.value = writer.slots(slots, values, sent, (), {})
@@ -170,7 +170,7 @@ class _Writer:
             return self._list(list(cast("Collection[Any]", value)), sent, declared, place)
         return self._scalar(value, sent, place)
 
-    # Parts with names
+    # Named parts
 
     def slots(
         self,
@@ -255,7 +255,7 @@ class _Writer:
             return text
         return next((each for each in sent if _reads_as(each, key)), text)
 
-    # Parts in a row
+    # Sequences
 
     def _list(self, value: list[Any], sent: Any, declared: Any, place: Place) -> list[Any]:
         given = cast("list[Any]", sent) if isinstance(sent, list) else []
@@ -291,7 +291,7 @@ class _Writer:
         return value
 
     def _from_text(self, value: Any, sent: str, declared: Any, place: Place) -> Any:
-        """Write what was read from a text of JSON as that text."""
+        """Write a value that was parsed from a string of JSON as that string."""
         try:
             read = json.loads(sent)
         except (ValueError, RecursionError):
@@ -320,7 +320,7 @@ _PLAIN: Final = (
     datetime, date, time, timedelta, Decimal, UUID, PurePath, Fraction,
     IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network,
 )  # fmt: skip
-"""Types that are read from text without code of the user's."""
+"""Types whose parsing runs no user code."""
 
 
 def _base_of(value: Any) -> Any:
@@ -330,7 +330,7 @@ def _base_of(value: Any) -> Any:
 
 
 def _reads_as(sent: Any, value: Any) -> bool:
-    """Whether JSON that was sent says this very value."""
+    """Whether the JSON that was sent parses to exactly this value."""
     if isinstance(sent, bool) or not isinstance(sent, (str, int, float)):
         return False
     plain = next(each for each in _PLAIN if isinstance(value, each))
@@ -353,7 +353,7 @@ def _number(value: float, sent: Any) -> Any:
 
 
 def _finite(sent: Any) -> Any:
-    """Return JSON that was sent without the numbers that JSON has not."""
+    """Return JSON without the numbers that JSON does not have."""
     match sent:
         case float():
             return _number(sent, ABSENT)
@@ -417,7 +417,7 @@ def _object(sent: Any) -> Mapping[str, Any]:
 
 
 def _at(sent: Any, path: Place) -> Any:
-    """Return what was sent somewhere, or ``ABSENT``."""
+    """Return the value at a path of the JSON that was sent, or ``ABSENT``."""
     for part in path:
         if isinstance(part, int):
             if not isinstance(sent, list) or not -len(cast("list[Any]", sent)) <= part < len(
@@ -433,7 +433,7 @@ def _at(sent: Any, path: Place) -> Any:
 
 
 def _put(made: dict[str, Any], path: Place, written: Any, sent: Mapping[str, Any]) -> None:
-    """Put a value where it was found."""
+    """Write a value to the path that it was read from."""
     if len(path) == 1:
         made[cast("str", path[0])] = written
         return

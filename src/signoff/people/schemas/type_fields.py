@@ -1,4 +1,4 @@
-"""The named parts of types: under which names they are sent and described, and which types they have."""
+"""The named fields of types: their types, and their names in JSON and in schemas."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from pydantic_core import PydanticUndefined
 from typing_extensions import TypeAliasType, is_typeddict
 
 Place = tuple[str | int, ...]
-"""Where a value is: the keys and indices that lead to it."""
+"""The place of a value: the keys and indexes that lead to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One named part of a value, such as a model's field or a tool's parameter.
+    """One named field of a value, such as a model's field or a tool's parameter.
 
     Attributes:
         name: Its name in Python.
-        paths: Where it is looked for in what is sent, in this order.
+        paths: The places where it is read from the JSON, in this order.
         key: Its name in the schema.
         declared: Its type.
-        is_made: Whether its default is made anew each time.
+        is_made: Whether it has a default factory.
     """
 
     name: str
@@ -44,12 +44,11 @@ def slot_of(
 ) -> Slot:
     """Return the slot of a field.
 
-    Args:
-        name: Its name in Python.
-        info: What pydantic knows of it.
-        generate: Makes aliases of names, as ``ConfigDict(alias_generator=...)`` has it.
-        by_name: Whether it is found under its name beside its alias.
-        is_made: Whether its default is made anew each time, if ``info`` does not say so.
+    name: Its name in Python.
+    info: Its ``FieldInfo``.
+    generate: The ``alias_generator`` of the config, if there is one.
+    by_name: Whether it can also be set by its name.
+    is_made: Whether it has a default factory that ``info`` does not have.
     """
     alias = info.validation_alias if info.validation_alias is not None else info.alias
     if alias is None and generate is not None:
@@ -91,7 +90,7 @@ def model_slots(kind: type[BaseModel]) -> tuple[Slot, ...]:
 
 @lru_cache(512)
 def dataclass_slots(kind: Any) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
-    """Return the slots of a dataclass, and the names of what it only takes when it is made."""
+    """Return the slots of a dataclass, and the names of its init-only parameters."""
     own: Mapping[str, FieldInfo] = getattr(kind, "__pydantic_fields__", None) or {}
     config: Mapping[str, Any] = getattr(kind, "__pydantic_config__", None) or {}
     by_name = bool(config.get("populate_by_name") or config.get("validate_by_name"))
@@ -142,10 +141,10 @@ def typed_dict_slots(kind: Any) -> tuple[Slot, ...]:
 
 
 def hints_of(kind: Any) -> dict[str, Any]:
-    """Return a class's or function's annotations; none if they cannot be read."""
+    """Return a class's or function's annotations; empty if they cannot be resolved."""
     try:
         return typing.get_type_hints(kind, include_extras=True)
-    except Exception:  # names that are imported for type checkers only, and the like
+    except Exception:  # for example names imported for type checkers only
         return {}
 
 
@@ -155,7 +154,7 @@ def parameter_slot(name: str, hint: Any, default: Any) -> Slot:
     Args:
         name: Its name.
         hint: Its annotation.
-        default: Its default; ``PydanticUndefined``: there is none.
+        default: Its default; ``PydanticUndefined`` if it has none.
     """
     if default is PydanticUndefined:
         return slot_of(name, FieldInfo.from_annotation(hint))
@@ -169,7 +168,7 @@ def _required(hint: Any) -> Any:
 
 
 def _bare(declared: Any) -> Any:
-    """Return a type without what is said beside it."""
+    """Return a type without annotations and aliases."""
     while True:
         if get_origin(declared) is typing.Annotated:
             declared = get_args(declared)[0]
@@ -189,7 +188,7 @@ def _members(declared: Any) -> list[Any]:
 
 
 def typed_dict_in(declared: Any, value: Mapping[Any, Any]) -> Any:
-    """Return the TypedDict that a value is of, if it is of one."""
+    """Return the TypedDict of a value, if its type has one that fits."""
     for each in _members(declared):
         origin = get_origin(each) or each
         if is_typeddict(origin) and set(value) <= set(hints_of(origin)):
@@ -198,7 +197,7 @@ def typed_dict_in(declared: Any, value: Mapping[Any, Any]) -> Any:
 
 
 def part_type(declared: Any, n: int, *, is_row: bool = False) -> Any:
-    """Return the type of the n-th part of a row, or of a mapping's values."""
+    """Return the type of the n-th item of a sequence, or of a mapping's values."""
     for each in _members(declared):
         arguments = get_args(each)
         origin = get_origin(each)

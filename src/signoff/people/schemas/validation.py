@@ -1,7 +1,7 @@
-"""Checking values and schemas with jsonschema-rs, which is large and so is imported late.
+"""Validates values and schemas with jsonschema-rs, which is large and therefore imported late.
 
-A schema may come from anywhere, and the values come from people. So nothing is fetched, whatever a schema refers to;
-patterns run in linear time, or give up; and what is said of a value stays short, however long the value is.
+Schemas may come from anywhere, and values come from people. So no reference is fetched, patterns run in linear time or
+give up, and error messages stay short even for long values.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 MAX_PROBLEMS: Final = 100
-"""How many problems of one value are listed."""
+"""Maximum number of problems listed for one value."""
 
 MAX_MESSAGE: Final = 300
-"""How long a problem's field and its message may each be, in characters."""
+"""Maximum length of a problem's field, and of its message, in characters."""
 
 MAX_DETAIL: Final = 20_000_000
-"""How many values a wrong answer may hold, times the length of its schema, for its problems to be listed.
+"""Limit on the number of values in a wrong answer, times the length of its schema. Beyond it problems are not listed.
 
-The validator finds all of them at once, each with what is expected there: a megabyte of wrong options where there are
-10,000 would take more memory than there is.
+The validator collects all problems at once, each with the expected values: a megabyte of wrong options of 10,000 would
+take more memory than there is.
 """
 
 MOST_CHECKS: Final = 20_000_000
-"""The limit on comparisons of a part of a schema with a value: about 0.3 seconds. Beyond it an answer is refused.
+"""Limit on comparisons of a part of a schema with a value: about 0.3 seconds. Beyond it an answer is refused.
 
-Ordinary forms take some dozens, a list of 10,000 objects some 100,000."""
+Ordinary forms take a few dozen, a list of 10,000 objects about 100,000."""
 
 MOST_COPIED: Final = 8 * 1024 * 1024
-"""The limit on bytes of a value, and of its schema, that its problems hold. Beyond it they are not listed.
+"""Limit on bytes of a value and of its schema that its problems hold. Beyond it they are not listed.
 
-Each problem holds a copy of the value in question, and the validator takes about four times as much to make them."""
+Each problem holds a copy of its value, and the validator takes about four times as much to make them."""
 
 MOST_UNFOLDED: Final = 100_000
-"""The number of checks that a schema may need for a single value. A costlier schema is refused."""
+"""Limit on the checks that a schema needs for a single value. A costlier schema is refused."""
 
 MOST_STATES: Final = 200_000
-"""The total size of a schema's patterns, with repetitions expanded: about 60 MB of memory at most."""
+"""Limit on the total size of a schema's patterns with repetitions expanded: about 60 MB of memory at most."""
 
 MOST_HELD: Final = 150_000
-"""How many values a schema may hold, options and defaults included: each takes some 70 bytes, in several copies."""
+"""Limit on the values in a schema, options and defaults included: each takes about 70 bytes, in several copies."""
 
 LONGEST_REMEMBERED: Final = 64 * 1024
-"""The longest schema, as JSON, whose estimate is kept for the next answer."""
+"""Maximum length of a schema, as JSON, whose estimate is cached."""
 
 LIGHT_LENGTH: Final = 16 * 1024
 """The most characters of JSON that the schema and the value of a light check have together."""
@@ -70,19 +70,19 @@ LIGHT_STATES: Final = 30_000
 LIGHT_COPIED: Final = 1024 * 1024
 
 _DATA: Final = frozenset({"const", "enum", "default", "examples"})
-"""Parts of schemas that are no schemas."""
+"""Members of schemas that are not schemas."""
 
 _NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-"""Parts of schemas that hold schemas by names, which may be any."""
+"""Members of schemas that hold schemas by arbitrary names."""
 
 _TOO_DEEP: Final = "it is nested too deep; make it flatter"
 
 BACKTRACKS: Final = 10_000
-"""How many steps back a pattern with look-around or back-references may take in one text. Others take none."""
+"""Limit on backtracking of a pattern with look-around or back-references in one text. Others never backtrack."""
 
 
 def schema_problem(schema: Mapping[str, Any]) -> str | None:
-    """Say what is wrong with a JSON Schema, or None."""
+    """Return why a JSON Schema is invalid, or None."""
     try:
         unfolded = _unfolded_of(schema)
         if unfolded.each.checks > MOST_UNFOLDED:
@@ -94,24 +94,24 @@ def schema_problem(schema: Mapping[str, Any]) -> str | None:
 
 
 def problems(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
-    """Say what is wrong with a value: ``(field, message)`` each, the field ``""`` for the whole."""
+    """Return the problems of a value as ``(field, message)``; the field of the whole value is ``""``."""
     try:
         unfolded = _unfolded_of(schema)
         weight = Weight.of(value)
         if not _may_check(unfolded, weight, value):
-            return [("", "it takes too long to check; make it smaller, or its form simpler")]
+            return [("", "takes too long to check; make it smaller, or the form simpler")]
         validator = _compiled(schema)
     except _Refused as refused:
-        return [("", f"nothing fits the schema that it is asked with: {refused}")]
+        return [("", f"the schema of the question cannot be used: {refused}")]
     if validator.is_valid(value):
         return []
     if weight.size * unfolded.length > MAX_DETAIL:
-        return [("", "it does not fit, and holds too much to say where")]
+        return [("", "does not fit, and is too large to list the problems")]
     if not _may_explain(unfolded, weight, value):
-        return [("", "it does not fit, and its form has too many branches to say where")]
+        return [("", "does not fit, and the form has too many branches to list the problems")]
     found = list(islice(_explained(validator.iter_errors(value)), MAX_PROBLEMS + 1))
     if len(found) > MAX_PROBLEMS:
-        found[-1] = ("", f"and there is more: these are the first {MAX_PROBLEMS} problems")
+        found[-1] = ("", f"only the first {MAX_PROBLEMS} problems are listed")
     return found
 
 
@@ -134,14 +134,14 @@ def is_light(schema: Mapping[str, Any], value: Any = None) -> bool:
 
 
 def listed(found: Iterable[tuple[str, str]], whole: str) -> str:
-    """Put problems into one line, with ``whole`` for the value itself."""
+    """Join problems into one line. ``whole`` names the value itself."""
     return shorten("; ".join(f"{field or whole}: {message}" for field, message in found), 10 * MAX_MESSAGE)
 
 
 def shorten(text: str, width: int = MAX_MESSAGE) -> str:
-    """Cut what is too long out of the middle, and escape what is no print.
+    """Elide the middle of long text, and escape unprintable characters.
 
-    A message names the value first, and ends with what was expected.
+    The start of a message names the value, its end the expected value.
     """
     half = (width - 5) // 2
     short = text if len(text) <= width else f"{text[:half]} ... {text[-half:]}"
@@ -149,11 +149,11 @@ def shorten(text: str, width: int = MAX_MESSAGE) -> str:
 
 
 class _Refused(Exception):
-    """Nothing is checked against a schema. The text says why."""
+    """The schema cannot be used. The text gives the reason."""
 
 
 def _unfolded_of(schema: Mapping[str, Any]) -> Unfolded:
-    """Estimate what a schema costs. Raises _Refused: it refers to something outside, or costs too much."""
+    """Estimate the cost of a schema. Raises _Refused: it refers to something outside, or costs too much."""
     if Weight.of(schema).size > MOST_HELD:
         raise _Refused(f"it holds more than {MOST_HELD:,} values")
     try:
@@ -164,7 +164,7 @@ def _unfolded_of(schema: Mapping[str, Any]) -> Unfolded:
     except (RecursionError, ValueError):
         raise _Refused(_TOO_DEEP) from None
     if made.pattern_states > MOST_STATES:
-        raise _Refused(f"its patterns expand to more than {MOST_STATES:,} parts; repeat less in them")
+        raise _Refused(f"its patterns expand to more than {MOST_STATES:,} parts; use fewer repetitions")
     return made
 
 
@@ -177,18 +177,18 @@ def _compiled(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
     except jsonschema_rs.ValidationError as error:
         path, message = list(error.instance_path), shorten(error.message)
         if path[-1:] == ["pattern"] and path[-2:-1] == ["then"]:
-            del path[-4:-1]  # where ``_bounded`` has put it
+            del path[-4:-1]  # ``_bounded`` has moved it there
             message += ", or repeats too much"
         raise _Refused(": ".join(part for part in (_field(path), message) if part)) from None
     except (
         RecursionError,
         ValueError,
-    ):  # the only one that the library raises itself: of its own recursion limit
+    ):  # the library raises ValueError only for its recursion limit
         raise _Refused(_TOO_DEEP) from None
 
 
 def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
-    """Raises ValidationError: it is no schema, or it refers to something that is not in it."""
+    """Raises ValidationError: it is not a valid schema, or refers to something outside."""
     import jsonschema_rs
 
     return jsonschema_rs.Draft202012Validator(
@@ -202,7 +202,7 @@ def _validator(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
 
 
 def _bounded(part: object) -> object:
-    """Return a schema in which patterns are compared with texts of some length only."""
+    """Return a schema that compares patterns only with texts of limited length."""
     if isinstance(part, list):
         return [_bounded(each) for each in cast("list[object]", part)]
     if not isinstance(part, dict):
@@ -220,7 +220,7 @@ def _bounded(part: object) -> object:
 
 
 def _bound_decimals(branches: object) -> None:
-    """Have the text of a decimal number keep the bounds that its schema has for the number only."""
+    """Apply the bounds of a decimal number to its text, too; pydantic's schema has them for the number only."""
     if not isinstance(branches, list):
         return
     listed = [
@@ -237,7 +237,7 @@ def _bounds_in(schema: Mapping[str, Any]) -> dict[str, int | float]:
 
 
 class _Within:
-    """The keyword that compares the text of a decimal number with bounds."""
+    """Custom keyword that checks the bounds of a decimal number in text."""
 
     def __init__(self, parent_schema: dict[str, Any], value: Any, schema_path: list[str | int]) -> None:
         self._bounds = _bounds_in(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
@@ -247,7 +247,7 @@ class _Within:
         try:
             number = Decimal(instance)
         except (ArithmeticError, TypeError, ValueError):
-            return  # its format says so
+            return  # the format check reports it
         for name, bound in self._bounds.items():
             fits, words = _BOUNDS[name]
             if not fits(number, Decimal(str(bound))):
@@ -261,7 +261,7 @@ def _plainly(bound: float) -> str:
 def _is_multiple(number: Decimal, step: Decimal) -> bool:
     try:
         return number % step == 0
-    except ArithmeticError:  # the type reads it, and decides
+    except ArithmeticError:  # left to the type
         return True
 
 
@@ -284,12 +284,12 @@ def _bounded_member(name: str, member: object) -> object:
 
 
 def _may_check(unfolded: Unfolded, weight: Weight, value: object) -> bool:
-    """Whether checking a value takes a bounded time."""
+    """Whether the time to check a value is bounded."""
     return unfolded.checks_of(weight) <= MOST_CHECKS or unfolded.may_check(value, MOST_CHECKS)
 
 
 def _may_explain(unfolded: Unfolded, weight: Weight, value: object) -> bool:
-    """Whether all problems of a value fit into memory: each holds a copy of the value that it is about."""
+    """Whether all problems of a value fit into memory: each holds a copy of its value."""
     if not unfolded.is_recursive and unfolded.copied_of(weight) <= MOST_COPIED:
         return True
     return unfolded.may_explain(value, MOST_COPIED)
@@ -303,7 +303,7 @@ _remembered = lru_cache(maxsize=16)(_unfolded)
 
 
 def _explained(errors: Iterable[jsonschema_rs.ValidationError]) -> Iterator[tuple[str, str]]:
-    """Name the field of each problem: the missing and the unknown one, where one is missing or unknown."""
+    """Yield each problem with its field; for missing and unknown fields, that field."""
     import jsonschema_rs
 
     kinds = jsonschema_rs.ValidationErrorKind
@@ -334,7 +334,7 @@ def _explained(errors: Iterable[jsonschema_rs.ValidationError]) -> Iterator[tupl
 def _meant(
     error: jsonschema_rs.ValidationError, branches: list[list[jsonschema_rs.ValidationError]]
 ) -> list[jsonschema_rs.ValidationError] | None:
-    """Return the problems of the only branch for values of this type (a model, null), or of this kind."""
+    """Return the problems of the only branch for values of this type (such as a model or null), or of this kind."""
     import jsonschema_rs
 
     def is_other(each: jsonschema_rs.ValidationError) -> bool:
@@ -358,7 +358,7 @@ def _meant_by_tag(
 def _unknown_tag(
     error: jsonschema_rs.ValidationError, branches: list[list[jsonschema_rs.ValidationError]]
 ) -> tuple[str, str] | None:
-    """Return the field that has a value of none of a union's kinds, and what it may have."""
+    """Return the field whose value belongs to no kind of a union, and its allowed values."""
     depth = len(error.instance_path)
     tags = [tag for tag in (_wrong_tags(depth, branch) for branch in branches) if tag]
     names = set[str | int].intersection(*map(set[str | int], tags)) if tags else set[str | int]()
@@ -366,11 +366,11 @@ def _unknown_tag(
         return None
     [name] = names
     values = ", ".join(json.dumps(value, ensure_ascii=False) for tag in tags for value in tag[name])
-    return _field([*error.instance_path, name]), shorten(f"is none of {values}")
+    return _field([*error.instance_path, name]), shorten(f"is not one of {values}")
 
 
 def _wrong_tags(depth: int, branch: list[jsonschema_rs.ValidationError]) -> dict[str | int, list[Any]]:
-    """Return the top-level fields of an object whose fixed value differs, each with its allowed values."""
+    """Return the top-level fields of an object whose fixed value differs, with their allowed values."""
     import jsonschema_rs
 
     found: dict[str | int, list[Any]] = {}
@@ -394,7 +394,7 @@ def _field(path: Iterable[str | int]) -> str:
     return shorten(".".join(str(part) for part in path))
 
 
-# Formats: what a form's field of that type can read
+# Formats: accept what the corresponding type can parse
 
 
 def _is_datetime(text: str) -> bool:
@@ -406,7 +406,7 @@ def _is_time(text: str) -> bool:
 
 
 def _is_duration(text: str) -> bool:
-    # also negative, and with fractions of seconds, which RFC 3339 has not
+    # also negative ones and fractions of seconds, unlike RFC 3339
     return "P" in text[:2] and _reads(timedelta, text)
 
 

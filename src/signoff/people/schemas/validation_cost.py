@@ -1,8 +1,8 @@
-"""The cost of checking a value against a JSON Schema, estimated without checking it.
+"""Estimates the cost of validating a value against a JSON Schema, without validating it.
 
-A schema of one kilobyte can keep a validator busy for days. Where a part has ``anyOf`` with two references to the next
-part, each further part doubles the work, because a validator walks the schema as a tree. The estimate visits each part
-and value once and multiplies.
+A schema of one kilobyte can keep a validator busy for days. If a part has ``anyOf`` with two references to the next
+part, each further part doubles the work, because validators walk the schema as a tree. The estimate visits each pair of
+part and value once and multiplies.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from signoff.people.schemas.references import (
 from signoff.people.schemas.value_size import Weight
 
 MOST_LOOKED_AT: Final = 30_000
-"""The limit on visited pairs of a part and a value."""
+"""Limit on visited pairs of a part and a value."""
 
 _AT_ONCE: Final = 16
-"""How many values and keys are gone through in the time of a visit."""
+"""Number of values and keys that take as long as one visit."""
 
 _BRANCHES: Final = ("anyOf", "oneOf")
 _NO_CHECKS: Final = frozenset(
@@ -44,28 +44,28 @@ _NO_CHECKS: Final = frozenset(
         *("dependentSchemas", "propertyNames", "type", "required", "dependentRequired"),
     }
 )
-"""Keywords that have no problem of their own, or whose problems are counted one by one."""
+"""Keywords without problems of their own, or whose problems are counted separately."""
 
 _QUOTED: Final = ("const", "enum", "not", "pattern", "required", "dependentRequired")
-"""Keywords that their problems hold a copy of."""
+"""Keywords that are copied into their problems."""
 
 _BY_LENGTH: Final = ("minLength", "maxLength", "const", "enum", "uniqueItems")
-"""Keywords for which each character of a text is looked at."""
+"""Keywords whose cost depends on the length of a text."""
 
 _FORMAT: Final = 2
-"""The cost of a text's format, for each character."""
+"""Cost of a text's format, per character."""
 
 _MULTIPLE, _LARGE_MULTIPLE = 100, 3_000
-"""The cost of ``multipleOf``, for numbers of ordinary sizes and for others."""
+"""Cost of ``multipleOf``, for numbers of ordinary size and for others."""
 
 _LONG_NUMBER: Final = 200
-"""The cost of comparing a value with an integer of more than 64 bits."""
+"""Cost of comparing a value with an integer of more than 64 bits."""
 
 _OF_DRAFT: Final = 300
-"""The checks that a part of the drafts makes for one value at most, and the problems that it finds."""
+"""Upper bound on the checks of a draft's part for one value, and on its problems."""
 
 _PROBLEM: Final = 400
-"""The bytes that a problem holds besides its copies and its path."""
+"""Bytes of a problem without its copies and its path."""
 
 _UNBOUNDED: Final = 10**15
 
@@ -74,13 +74,13 @@ Value = Any
 
 @dataclass(frozen=True)
 class Effort:
-    """The most that one value costs, without the values inside it.
+    """Upper bound on the cost of one value, without the values inside it.
 
     Attributes:
-        checks: Comparisons of a part of the schema with it.
-        steps: Those for each four characters of a text or a key, besides.
-        problems: How many problems it may have. Each holds a copy of it.
-        quoted: Bytes of the schema that these problems hold besides.
+        checks: Comparisons of parts of the schema with it.
+        steps: Additional comparisons for each four characters of a text or key.
+        problems: Number of problems. Each holds a copy of the value.
+        quoted: Additional bytes of the schema that these problems hold.
     """
 
     checks: int
@@ -91,11 +91,11 @@ class Effort:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one value costs with all values inside it.
+    """Cost of one value with all values inside it.
 
     Attributes:
         checks: Comparisons.
-        problems: How many problems it may have, those of the values inside it included.
+        problems: Number of problems, including those of inner values.
         copied: Bytes that these problems hold.
     """
 
@@ -111,18 +111,18 @@ class Unfolded:
     """A schema with its references resolved.
 
     Args:
-        schema: A JSON Schema of draft 2020-12. What it refers to is in it, or part of the drafts.
-        length: How long it is as JSON.
+        schema: A JSON Schema of draft 2020-12. All targets of its references are in it, or parts of the drafts.
+        length: Its length as JSON.
 
     Attributes:
         length: The same.
-        each: The most that one value costs, without the values inside it. A recursive reference counts once:
-            a validator that does not explain remembers its result for each value.
-        is_recursive: Whether a part refers to itself at a deeper level. An explanation visits each branch of each.
+        each: Upper bound on the cost of one value, without the values inside it. A recursive reference counts once:
+            plain validation caches its result for each value.
+        is_recursive: Whether a part refers to itself at a deeper level. Listing problems visits each branch of each.
         pattern_states: The total size of its compiled patterns, see ``pattern_states``.
 
     Raises:
-        TooMuch: A reference leads to itself without going deeper, or the schema is nested too deep.
+        TooMuch: A reference leads back to itself without going deeper, or the schema is nested too deep.
     """
 
     def __init__(self, schema: Schema, length: int) -> None:
@@ -149,20 +149,20 @@ class Unfolded:
             raise TooMuch(_TOO_DEEP) from None
 
     def checks_of(self, weight: Weight) -> int:
-        """Return a bound on the cost of checking a value, known by its weight alone."""
+        """Return an upper bound on the cost of checking a value, from its weight alone."""
         return self.each.checks * weight.size + self.each.steps * weight.chars // 4
 
     def copied_of(self, weight: Weight) -> int:
-        """Return a bound on the bytes that the problems of a value hold, known by its weight alone."""
+        """Return an upper bound on the bytes held by a value's problems, from its weight alone."""
         each = _PROBLEM + weight.path + self._longest_pattern * weight.size
         return self.each.problems * (weight.nested + each * weight.size) + self.each.quoted * weight.size
 
     def may_check(self, value: Value, most: int) -> bool:
-        """Whether checking a value certainly takes no more than so many comparisons."""
+        """Whether checking a value surely takes at most ``most`` comparisons."""
         return self.is_within(value, most, _UNBOUNDED)
 
     def may_explain(self, value: Value, most: int) -> bool:
-        """Whether all problems of a value certainly hold no more than so many bytes."""
+        """Whether all problems of a value surely hold at most ``most`` bytes."""
         return self.is_within(value, _UNBOUNDED, most)
 
     def is_within(self, value: Value, most_checks: int, most_copied: int) -> bool:
@@ -217,7 +217,7 @@ def _sum(part: Schema, found: Iterable[Effort]) -> Effort:
 
 
 def _own(part: Schema) -> Effort:
-    """Return what a part costs by its own keywords, for any value."""
+    """Return the cost of a part's own keywords, for any value."""
     if part is DRAFT:
         return Effort(_OF_DRAFT, 4 * _OF_DRAFT, _OF_DRAFT, _OF_DRAFT * 1_000)
     checks = _flat_checks(part) + (_LARGE_MULTIPLE if "multipleOf" in part else 0)
@@ -226,18 +226,18 @@ def _own(part: Schema) -> Effort:
     )
     problems = _fixed_problems(part) + len(listed_in(part.get("required"))) + _dependent_names(part)
     if "propertyNames" in part:
-        problems = _UNBOUNDED  # one for each key, with a copy of the whole object
+        problems = _UNBOUNDED  # one per key, each with a copy of the whole object
     return Effort(checks, steps, problems + ("type" in part), _quoted(part))
 
 
 def _flat_checks(part: Schema) -> int:
-    """Return the comparisons of a part that depend on no value."""
+    """Return the comparisons of a part that do not depend on the value."""
     checks = 1 + _options(part.get("enum")) + len(members_of(part.get("dependentRequired")))
     return checks + sum(100 for each in _patterns_in(part) if may_go_back(each))
 
 
 def _options(options: object) -> int:
-    """Return how many comparisons ``enum`` makes. Texts alone, or small integers alone, are looked up."""
+    """Return the number of comparisons of ``enum``. Sets of texts only, or of small integers only, are hashed."""
     listed = listed_in(options)
     kinds = set(map(type, listed))
     if kinds <= {str} or (kinds <= {int} and not any(map(_is_long, listed))):
@@ -263,7 +263,7 @@ def _long_numbers_in(value: object) -> int:
 
 
 def _per_char(part: Schema) -> int:
-    """Return the cost of the lengths, formats and equalities of a part, for each character."""
+    """Return the cost of a part's lengths, formats and equality checks, per character."""
     return any(name in part for name in _BY_LENGTH) + (_FORMAT if "format" in part else 0)
 
 
@@ -280,7 +280,7 @@ def _quoted(part: Schema) -> int:
 
 
 def _times(part: Schema) -> int:
-    """How often a part is gone through: what is evaluated is found out again."""
+    """Return how often a part is evaluated: ``unevaluated...`` evaluates it again."""
     return 2 if "unevaluatedProperties" in part or "unevaluatedItems" in part else 1
 
 
@@ -291,7 +291,7 @@ _TOO_DEEP: Final = "it is nested too deep; make it flatter"
 
 
 class _Pairs:
-    """Goes through a schema and a value side by side, until there is too much."""
+    """Walks a schema and a value in parallel, up to a limit."""
 
     def __init__(self, targets: References, most_checks: int, most_copied: int) -> None:
         self._targets = targets
@@ -371,14 +371,14 @@ class _Pairs:
 
 @dataclass(frozen=True)
 class _Fixed:
-    """What a part costs that depends on no value.
+    """The cost of a part that does not depend on the value.
 
     Attributes:
         checks: Comparisons.
-        problems: How many problems of a kind that each value may have.
+        problems: Number of problems that any value may have.
         quoted: Bytes of the schema that its problems hold.
-        required: The names that an object must have.
-        patterns: How many patterns there are for keys, how large they are in all, and how many may go back.
+        required: The required names of an object.
+        patterns: Number of key patterns, their total size, and how many may backtrack.
     """
 
     checks: int
@@ -396,7 +396,7 @@ class _Fixed:
 
 
 def _identity(value: Value) -> int:
-    """Return the same number for values that cost the same."""
+    """Return the same number for values of equal cost."""
     if isinstance(value, dict | list | str):
         return id(cast("object", value))
     return 0 if _is_ordinary(value) else -1
@@ -443,7 +443,7 @@ def _problems_by_value(part: Schema, fixed: _Fixed, value: Value) -> int:
 
 
 def _is_of_type(value: Value, named: object) -> bool:
-    """Whether a value is certainly of a type, or of one of some."""
+    """Whether a value surely has a type, or one of several."""
     if isinstance(named, list):
         return any(_is_of_type(value, each) for each in cast("list[object]", named))
     kind = _TYPES.get(named) if isinstance(named, str) else None
@@ -462,7 +462,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def _applied_here(part: Schema, targets: References) -> Iterator[Any]:
-    """The schemas that the same value is compared with."""
+    """Yield the schemas applied to the same value."""
     for name in ("allOf", *_BRANCHES):
         yield from listed_in(part.get(name))
     for name in ("not", "if", "then", "else"):
@@ -474,7 +474,7 @@ def _applied_here(part: Schema, targets: References) -> Iterator[Any]:
 
 
 def _schemas_inside(part: Schema) -> Iterator[Any]:
-    """The schemas that what is in a value is compared with."""
+    """Yield the schemas applied to the parts of a value."""
     for name in ("properties", "patternProperties"):
         yield from members_of(part.get(name)).values()
     yield from listed_in(part.get("prefixItems"))
@@ -482,7 +482,7 @@ def _schemas_inside(part: Schema) -> Iterator[Any]:
 
 
 def _applied_inside(part: Schema, value: Value) -> Iterator[tuple[Any, Value, int]]:
-    """The same schemas but for those of keys, each with its value and the length that this adds to a problem's path."""
+    """Yield the schemas applied to a value's parts, except keys, with the part and its share of a problem's path."""
     if isinstance(value, dict):
         held = cast("dict[str, Any]", value)
         known = members_of(part.get("properties"))

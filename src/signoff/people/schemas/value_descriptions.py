@@ -1,4 +1,4 @@
-"""Values that people write as JSON, described in words: the kinds of a union, and the parts of lists and objects."""
+"""Descriptions of values entered as JSON: the kinds of a union, and the parts of lists and objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Resolve = Callable[[Schema], Schema]
 _MOST: Final = 20
 _LONGEST: Final = 1_000
 _MOST_LEVELS: Final = 4
-"""How deep an example goes."""
+"""Maximum nesting of an example."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class KindOfForm:
     """One kind of a union.
 
     Attributes:
-        tag: The field that tells the kinds apart.
-        value: What that field holds for this kind.
-        schema: What else belongs to it.
+        tag: The field that distinguishes the kinds.
+        value: The field's value for this kind.
+        schema: The schema of the kind.
     """
 
     tag: str
@@ -32,11 +32,11 @@ class KindOfForm:
 
 
 def kinds_of(schema: Schema, resolve: Resolve) -> list[KindOfForm]:
-    """Return the kinds of a union of objects that one field tells apart; empty if it is not such a union.
+    """Return the kinds of a union of objects with a distinguishing field; empty if it is not such a union.
 
     Args:
         schema: The union.
-        resolve: Follows a reference.
+        resolve: Resolves a reference.
     """
     objects = _objects(schema, resolve)
     tag = _tag(schema, objects)
@@ -46,9 +46,9 @@ def kinds_of(schema: Schema, resolve: Resolve) -> list[KindOfForm]:
 
 
 def kinds_in_words(schema: Schema, resolve: Resolve) -> str | None:
-    """Describe what a value that is written as JSON consists of; None if the schema does not say.
+    """Describe the parts of a value entered as JSON; None if the schema does not define them.
 
-    Names the kinds of a union, also of the items of a list and of the values of an object.
+    Lists the kinds of a union, also for items of a list and values of an object.
 
     Example::
 
@@ -59,7 +59,7 @@ def kinds_in_words(schema: Schema, resolve: Resolve) -> str | None:
 
 
 def sample_of(schema: Schema, resolve: Resolve) -> Any:
-    """Return a value of the form that a schema describes, as an example of how it is written."""
+    """Return an example value of a schema."""
     return _sample(schema, resolve, _MOST_LEVELS)
 
 
@@ -87,7 +87,7 @@ def _each(schema: Schema, resolve: Resolve) -> str | None:
 
 
 def _union(schema: Schema, resolve: Resolve) -> str | None:
-    """Describe the kinds of a union of objects, by the field that tells them apart or else by their titles."""
+    """Describe the kinds of a union of objects, by their distinguishing field or else by their titles."""
     objects = _objects(schema, resolve)
     if kinds := kinds_of(schema, resolve):
         return "; ".join(_in_words(kind, resolve) for kind in kinds)
@@ -97,7 +97,7 @@ def _union(schema: Schema, resolve: Resolve) -> str | None:
 
 
 def _objects(schema: Schema, resolve: Resolve, levels: int = 1) -> list[Schema]:
-    """Return the branches of a union of objects, those of unions within it included; empty if it is not one."""
+    """Return the branches of a union of objects, including nested unions; empty if it is not one."""
     branches = schema.get("oneOf", schema.get("anyOf"))
     if not isinstance(branches, list) or len(cast("list[Any]", branches)) > _MOST:
         return []
@@ -111,7 +111,7 @@ def _objects(schema: Schema, resolve: Resolve, levels: int = 1) -> list[Schema]:
 
 
 def _tag(schema: Schema, objects: list[Schema]) -> str | None:
-    """Return the field that has other values in each kind: the declared one, if it is one."""
+    """Return the field with distinct values in each kind; the declared one, if it qualifies."""
     if not objects:
         return None
     declared: Any = schema.get("discriminator")
@@ -127,7 +127,7 @@ def _tells_apart(name: str, objects: list[Schema]) -> bool:
 
 
 def _value(branch: Schema, name: str) -> list[Any]:
-    """Return what a field of a kind must hold, if that is fixed."""
+    """Return the values that a kind allows for a field, if they are fixed."""
     field = branch["properties"].get(name)
     if not isinstance(field, Mapping):
         return []
@@ -161,7 +161,7 @@ def _schema(found: Any) -> Schema:
 
 
 def type_in_words(schema: Schema) -> str:
-    """Return what a value is called for people, such as ``"whole number"`` or ``"text or list"``."""
+    """Return a type's name for people, such as ``"whole number"`` or ``"text or list"``."""
     if "enum" in schema:
         return " or ".join(json.dumps(each, ensure_ascii=False) for each in schema["enum"])
     if "const" in schema:
@@ -177,7 +177,7 @@ def type_in_words(schema: Schema) -> str:
 
 
 def is_decimal(branches: Sequence[Schema]) -> bool:
-    """Whether alternatives are a number, or a text that is one: what pydantic says of a Decimal."""
+    """Whether the alternatives are a number and a text of a number: pydantic's schema of a Decimal."""
     types = sorted(str(each.get("type")) for each in branches)
     return types == ["number", "string"] and any(each.get("format") == "decimal" for each in branches)
 

@@ -1,4 +1,4 @@
-"""How much a JSON value holds: values, characters, and bytes."""
+"""The size of a JSON value: number of values, characters and bytes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, cast
 
 @dataclass(frozen=True)
 class Weight:
-    """What a value holds, itself included.
+    """The size of a value, itself included.
 
     Attributes:
-        size: Values.
+        size: Number of values.
         chars: Characters of its texts and keys.
         held: Bytes in memory.
-        nested: The sum of ``held`` of each value in it: what one copy of each takes.
-        path: The most characters that the keys on the way to a value in it have.
+        nested: The sum of ``held`` over all values in it: the size of one copy of each.
+        path: Maximum total length of the keys on the path to a value in it.
     """
 
     size: int
@@ -27,7 +27,7 @@ class Weight:
 
     @classmethod
     def of(cls, value: object) -> Weight:
-        """Weigh a value."""
+        """Measure a value."""
         size = chars = held = nested = path = depth = 0
         level = [value]
         while level:
