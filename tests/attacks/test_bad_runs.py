@@ -78,6 +78,6 @@ async def test_a_run_that_cannot_be_let_go_keeps_no_other_run_of_its_worker(
         assert await scene.state("bad") is RunState.RUNNING
         assert await scene.state("good") is RunState.READY
         assert (await scene.store.get_run("good")).takeovers == int(dead)
-        assert "run bad of namespace default cannot be made ready" in caplog.text
+        assert "run bad of namespace default cannot be released" in caplog.text
         assert await scene.store.list_workers() == []
         assert {claim.run.id for claim in await scene.claim(worker="v")} == {"good", "fine"}

@@ -42,7 +42,7 @@ def test_a_workflow_is_refused_them_and_nothing_that_is_shown_leads_there(url: s
     with pytest.raises(RegistrationError, match="attachments"):
         Question.make("Pay?", attachments=[attachment])  # type: ignore[list-item]
     assert shown_on_page(attachment)["url"] is None  # type: ignore[arg-type]
-    assert said_in_messages(attachment) == "Invoice (its address is none of the web)"
+    assert said_in_messages(attachment) == "Invoice (not a web address)"
 
 
 @pytest.mark.parametrize("url", [*RUNNING, None, 1, ["https://example.com"]])

@@ -125,7 +125,7 @@ async def test_a_reader_that_never_ends_holds_up_commits_for_little_and_is_logge
                     if "-ahead log" in text and str(store.path) in text  # servers of other tests log, too
                 ]
         assert len(told) <= 3  # again when it is twice as long
-        assert "another program reads without a pause" in told[0]
+        assert "another program reads it continuously" in told[0]
     await fill(store, 1, "s")
 
     async def emptied() -> None:

@@ -149,7 +149,7 @@ def test_a_database_of_another_program_is_left_alone(here: Here, tmp_path: Path)
     for options in ((), ("--check",)):
         refused = here("migrate", *options, cwd=tmp_path)
         assert refused.code == 5
-        assert "it is the database of another program" in refused.err
+        assert "it is another program's database" in refused.err
 
 
 REMOTE_APP = "from signoff import Signoff\napp = Signoff.remote('http://127.0.0.1:1')\n"

@@ -34,9 +34,9 @@ WRONG: list[tuple[str, int, str]] = [
     (
         "runs --store mysql://db/x",
         USAGE,
-        "mysql:// is no database that Signoff knows; use sqlite:///file.db or",
+        "mysql:// is not a supported database; use sqlite:///file.db or",
     ),
-    ("runs --store http://x", USAGE, "'http://x' is a server, not a database; give it as a URL: --url"),
+    ("runs --store http://x", USAGE, "'http://x' is a server, not a database; use --url"),
     ("runs --store postgresql://h/x?nonsense=1", USAGE, 'invalid URI query parameter: "nonsense"'),
     ("runs --url nonsense", USAGE, "'nonsense' is not a valid server URL"),
     ("runs --url ftp://x", USAGE, "'ftp://x' is not a valid server URL"),
@@ -155,9 +155,9 @@ WRONG: list[tuple[str, int, str]] = [
     ("worker orders:app --hot-runs -1", USAGE, "-1 is not in the range"),
     ("server nowhere:app", USAGE, "no module 'nowhere' in"),
     ("server orders:app --store sqlite:///x.db", USAGE, "give --store or MODULE:APP, not both"),
-    ("server --store mysql://db/x", USAGE, "mysql:// is no database that Signoff knows"),
+    ("server --store mysql://db/x", USAGE, "mysql:// is not a supported database"),
     ("server --port 99999", USAGE, "99999 is not in the range"),
-    ("server --store sqlite:////no/such/folder/x.db", UNAVAILABLE, "does its folder exist"),
+    ("server --store sqlite:////no/such/folder/x.db", UNAVAILABLE, "check that its directory exists"),
     ("server --host 203.0.113.1 --port 0", UNAVAILABLE, "cannot listen on 203.0.113.1 port 0"),
     ("dev orders:app --watch nowhere", USAGE, "'nowhere' does not exist"),
     # replay

@@ -305,7 +305,7 @@ async def test_somebody_without_an_address_any_more_is_given_up() -> None:
     [delivery] = await deliveries(scene.store)
     assert (delivery.state, delivery.error) == (
         DeliveryState.DEAD,
-        "no address of old@example.org is configured any more",
+        "no address is configured for old@example.org any more",
     )
 
 
@@ -472,8 +472,8 @@ def as_slack_counts(text: str) -> int:
         (Response("no /T0KEN here", 404), DeliveryState.DEAD, "HTTP 404"),
         (Response("a_" + "b" * 100, 413), DeliveryState.DEAD, "HTTP 413"),
         (Response(status_code=422), DeliveryState.DEAD, "HTTP 422"),
-        (Response(status_code=410), DeliveryState.DEAD, "HTTP 410: the other side is gone for good"),
-        (Response(status_code=301), DeliveryState.DEAD, "HTTP 301: a redirect, which is not followed"),
+        (Response(status_code=410), DeliveryState.DEAD, "HTTP 410: the receiver is permanently gone"),
+        (Response(status_code=301), DeliveryState.DEAD, "HTTP 301: redirects are not followed"),
         (Response("invalid_token", 403), DeliveryState.PENDING, "HTTP 403: invalid_token"),
         (Response(status_code=401), DeliveryState.PENDING, "HTTP 401"),
         (Response(status_code=429), DeliveryState.PENDING, "HTTP 429"),
@@ -482,12 +482,12 @@ def as_slack_counts(text: str) -> int:
         (
             JSONResponse({"ok": False, "error": "msg_blocks_too_long"}),
             DeliveryState.DEAD,
-            "Slack says: msg_blocks_too_long",
+            "Slack returned: msg_blocks_too_long",
         ),
         (
             JSONResponse({"ok": False, "error": "ratelimited"}),
             DeliveryState.PENDING,
-            "Slack says: ratelimited",
+            "Slack returned: ratelimited",
         ),
     ],
     ids=lambda value: str(getattr(value, "status_code", value)),

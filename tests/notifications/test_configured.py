@@ -181,7 +181,7 @@ def test_mails_have_answer_links_only_if_it_is_said_and_only_where_the_server_is
 
 
 def test_two_channels_have_two_names() -> None:
-    with pytest.raises(InvalidValue, match="called 'a'"):
+    with pytest.raises(InvalidValue, match="the name 'a'"):
         channels_of({"channels": [HOOK, MAIL]}, SECRETS)
 
 

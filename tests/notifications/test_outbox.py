@@ -259,7 +259,7 @@ async def test_people_are_not_called_to_what_is_answered_or_others_meanwhile(sce
             dropped = await deliveries(scene.store, DeliveryState.DROPPED)
             assert sorted(str(each.error) for each in dropped) == [
                 "it is assigned to others now",
-                "the question is resolved meanwhile",
+                "the question is already resolved",
             ]
 
 

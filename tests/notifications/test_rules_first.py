@@ -66,7 +66,7 @@ async def test_nobody_is_called_to_what_a_rule_answers(scene: Scene) -> None:
                 ("slack", ""),
             }
             assert {each.state for each in told} == {DeliveryState.DROPPED}
-            assert {each.error for each in told} == {"the question is resolved meanwhile"}
+            assert {each.error for each in told} == {"the question is already resolved"}
 
 
 @rule

@@ -177,7 +177,7 @@ async def test_whom_nobody_knows_or_asked_is_refused_with_an_explanation_and_rec
     async with stage() as on:
         value = await asked(on, assignees=["group:finance"])
         for user, by, said in (
-            ("U9", "slack:U9", "who this user of Slack is"),
+            ("U9", "slack:U9", "this Slack user is not configured"),
             ("U2", "bob", "assigned to others"),
         ):
             on.slack.got.clear()
@@ -198,7 +198,7 @@ async def test_a_click_of_another_team_is_refused_where_the_team_is_named() -> N
         for team in ({"team_id": "T2"}, {"team_id": "t1"}, {}):
             on.slack.got.clear()
             assert (await on.click(value, team=team)).status_code == 200
-            assert "who this user of Slack is" in (await on.told())["text"]
+            assert "this Slack user is not configured" in (await on.told())["text"]
             assert (await on.trail(AuditKind.REFUSED))[-1].by == "slack:U1"
         assert await on.state() is PromiseState.PENDING
         await on.click(value)
@@ -210,7 +210,7 @@ async def test_a_click_on_what_was_not_seen_is_refused() -> None:
     async with stage() as on:
         value = json.loads(await asked(on))
         await on.click(json.dumps({**value, "digest": "0" * 64}))
-        assert "Not taken" in (await on.told())["text"]
+        assert "Not accepted" in (await on.told())["text"]
         await on.click(json.dumps({**value, "id": "other"}), ts="3")
         assert await on.state() is PromiseState.PENDING
         assert len(await on.trail(AuditKind.REFUSED)) == 1
@@ -223,7 +223,10 @@ async def test_a_vote_leaves_the_buttons_for_others() -> None:
         value = await asked(on, policy=policy)
         await on.click(value)
         told = await on.told()
-        assert (told["replace_original"], told["text"]) == (False, "Approved by ana: others have to agree.")
+        assert (told["replace_original"], told["text"]) == (
+            False,
+            "Approved by ana: more approvals are needed.",
+        )
         await on.click(value, user="U2")
         assert await on.state() is PromiseState.RESOLVED
 

@@ -225,13 +225,13 @@ async def test_a_file_that_another_process_keeps_locked_is_told_of_with_the_caus
             async with asyncio.timeout(60):  # what was read is told again for a second
                 while await _metric(http, "signoff_store_up") != 0.0:
                     await asyncio.sleep(0.05)
-                while "so writes wait" not in caplog.text:
+                while "so writes are waiting" not in caplog.text:
                     await asyncio.sleep(0.05)
             assert await _metric(http, "signoff_timers_alive") == 1.0
             other.execute("ROLLBACK")
         await _until_ready(http)
     assert caplog.text.count("another process keeps it locked, so writes wait") == 1
-    assert "it is locked no more" in caplog.text
+    assert "it is no longer locked" in caplog.text
 
 
 @in_asyncio

@@ -483,7 +483,7 @@ async def test_a_run_that_cannot_be_decrypted_keeps_no_other_from_being_claimed(
             db.commit()
         async with app.worker():
             assert [await handle.result() for handle in handles[1:]] == [WORD] * 3
-    assert "run 'r-0' is left out" in caplog.text
+    assert "run 'r-0' is skipped" in caplog.text
     await app.store.close()
 
 

@@ -143,7 +143,7 @@ async def test_work_goes_on_when_the_same_file_is_back(
             await store.create_run(new_run("while it was away"))
         await _until(lambda: store._file.writer._moved is not None)
         away.rename(store.path)
-        await _until(lambda: any("in their places again" in message for message in caplog.messages))
+        await _until(lambda: any("back in place" in message for message in caplog.messages))
         await store.create_run(new_run("after"))
     async with store_at(tmp_path) as again:
         assert (await again.get_run("after")).id == "after"

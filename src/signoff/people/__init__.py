@@ -1,1 +1,1 @@
-"""Questions to people: what they look like, which answers they accept, and who may give them."""
+"""Questions to people: their contents, valid answers, and the users who may answer."""

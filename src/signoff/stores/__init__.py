@@ -1,1 +1,1 @@
-"""Where runs live. ``contract`` says what a store does; ``sqlite``, ``postgres`` and ``remote`` do it."""
+"""Stores: ``contract`` defines their operations; ``sqlite``, ``postgres`` and ``remote`` implement them."""

@@ -1,4 +1,4 @@
-"""Which store an address names."""
+"""Opens the store that an address names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from signoff.stores.wrappers.encrypted import encrypted
 
 KEYS_VARIABLE: Final = "SIGNOFF_ENCRYPTION_KEYS"
 PLAINTEXT_VARIABLE: Final = "SIGNOFF_ENCRYPTION_PLAINTEXT"
-"""``refuse``, or ``read``, which is the default."""
+"""``refuse``, or ``read`` (the default)."""
 
 
 def is_postgres(address: str) -> bool:
@@ -28,23 +28,23 @@ def store_at(
     patience_seconds: float | None = None,
     migrates: bool = True,
 ) -> Store:
-    """Return the store at an address, not yet open; encrypted, if ``SIGNOFF_ENCRYPTION_KEYS`` has keys.
+    """Return the store at an address, not yet open; encrypted, if ``SIGNOFF_ENCRYPTION_KEYS`` is set.
 
     Args:
         address: A path, ``sqlite:///file.db``, or ``postgresql://user:password@host:port/database``.
         namespace: The tenant.
-        patience_seconds: How long operations wait for a database server that is gone; None: as long as it has it.
-        migrates: Whether opening a Postgres database brings its schema up to date.
+        patience_seconds: How long operations wait for an unavailable database server; None: the default.
+        migrates: Whether opening a Postgres database migrates its schema.
 
     Raises:
-        InvalidValue: It is no address of a store, what the store needs is not installed, or the keys are none.
+        InvalidValue: The address or the keys are invalid, or a package that the store needs is missing.
     """
     store = _database_at(address, namespace, patience_seconds, migrates)
     keys = os.environ.get(KEYS_VARIABLE, "").strip()
     plaintext = os.environ.get(PLAINTEXT_VARIABLE, "read").strip()
     if plaintext not in ("read", "refuse") or (plaintext == "refuse" and not keys):
         raise InvalidValue(
-            PLAINTEXT_VARIABLE, f"it is {plaintext!r}: 'read', or 'refuse' where there are keys"
+            PLAINTEXT_VARIABLE, f"it is {plaintext!r}; it must be 'read', or with keys also 'refuse'"
         )
     return encrypted(store, Ciphers.parse(keys), refuses_plaintext=plaintext == "refuse") if keys else store
 
@@ -63,12 +63,10 @@ def _database_at(address: str, namespace: str, patience_seconds: float | None, m
         )
     scheme, separator, _ = address.partition("://")
     if separator and scheme in ("http", "https"):
-        raise InvalidValue(
-            "store", f"{address!r} is a server, not a database; give it as a URL: --url, Signoff.remote"
-        )
+        raise InvalidValue("store", f"{address!r} is a server, not a database; use --url or Signoff.remote")
     if separator and scheme != "sqlite":
         raise InvalidValue(
             "store",
-            f"{scheme}:// is no database that Signoff knows; use sqlite:///file.db or postgresql://user@host/database",
+            f"{scheme}:// is not a supported database; use sqlite:///file.db or postgresql://user@host/database",
         )
     return SqliteStore(address, namespace=namespace)

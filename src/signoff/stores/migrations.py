@@ -1,4 +1,4 @@
-"""Bringing a database's schema up to date, and saying how it stands."""
+"""Migrates a database's schema, and reports its version."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from signoff.stores.wrappers.view import unwrapped
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """How a database's schema stands. Each change of tables or functions raises the version of the schema by one.
+    """The version of a database's schema. Each change of tables or functions raises it by one.
 
     Attributes:
-        found: The version that it has; 0 if there is nothing of ours.
+        found: The database's version; 0 if it has no Signoff schema.
         known: The version that this Signoff needs.
     """
 
@@ -26,17 +26,17 @@ class Schema:
 
     @property
     def state(self) -> str:
-        """``current``, ``pending`` (it is an older one) or ``newer`` (a newer Signoff has migrated it)."""
+        """``current``, ``pending`` (older) or ``newer`` (migrated by a newer Signoff)."""
         if self.found == self.known:
             return "current"
         return "pending" if self.found < self.known else "newer"
 
 
 def schema_of(store: Store) -> Schema:
-    """Say how the schema of a store's database stands, and change nothing. Blocks; the store need not be open.
+    """Return the schema version of a store's database, without changes. Blocks. The store need not be open.
 
     Raises:
-        InvalidValue: The store has no database here.
+        InvalidValue: The store has no local database.
         StoreUnavailable: The database cannot be read.
     """
     store = unwrapped(store)
@@ -52,15 +52,15 @@ def schema_of(store: Store) -> Schema:
 
 
 def migrate(store: Store) -> Schema:
-    """Bring the schema of a store's database up to date, one process at a time, all or nothing. Blocks.
+    """Migrate the schema of a store's database, one process at a time, all or nothing. Blocks.
 
     Returns:
-        How it stood before.
+        The version before.
 
     Raises:
-        InvalidValue: The store has no database here.
+        InvalidValue: The store has no local database.
         SchemaTooNew: A newer Signoff has migrated it.
-        SchemaTooOld: It is an older one, and the database's role may not change it.
+        SchemaTooOld: It is older, and the database role may not change it.
         StoreUnavailable: The database cannot be opened or written.
     """
     store = unwrapped(store)
@@ -78,11 +78,15 @@ def migrate(store: Store) -> Schema:
 
 
 def conninfo_of(store: Store) -> str:
-    """Return how to connect to the Postgres database of a store. Raises InvalidValue if it has none."""
+    """Return the connection string of a store's Postgres database. Raises InvalidValue if it has none."""
     store = unwrapped(store)
-    if "signoff.stores.postgres.store" in sys.modules:  # else it is no such store, and psycopg may be missing
+    if (
+        "signoff.stores.postgres.store" in sys.modules
+    ):  # otherwise it cannot be one, and psycopg may be missing
         from signoff.stores.postgres.store import PostgresStore
 
         if isinstance(store, PostgresStore):
             return store.conninfo
-    raise InvalidValue("store", f"{store.location} is no database here; migrate it where the database is")
+    raise InvalidValue(
+        "store", f"{store.location} has no local database; migrate it on the machine of the database"
+    )

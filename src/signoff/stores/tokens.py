@@ -1,7 +1,6 @@
-"""Tokens: secrets of 256 random bits that stand for somebody or something. Only their hashes are kept.
+"""Tokens: secrets of 256 random bits that represent a user, a service or a permission. Only their hashes are stored.
 
-The secret is told once, to whoever has it made. Nobody can be told it again, and it stands in no record, log, error
-or audit event.
+A secret is returned once, at creation. It cannot be recovered later, and is in no record, log, error or audit event.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ PREFIXES: Final[Mapping[TokenKind, str]] = {
     TokenKind.CALLBACK: "sgc_",
     TokenKind.RESUME: "sgr_",
 }
-"""What the secrets of a kind begin with, so that people and scanners know one that lies about."""
+"""Prefixes of the secrets of a kind, so that people and secret scanners recognize them."""
 
 _BYTES: Final = 32
-_SECRET: Final = re.compile("[A-Za-z0-9_-]{43}")  # what 32 bytes are in urlsafe base64
+_SECRET: Final = re.compile("[A-Za-z0-9_-]{43}")  # 32 bytes in urlsafe base64
 
 
 def new_token(kind: TokenKind, subject: str, *, id: str | None = None, **more: Any) -> tuple[str, NewToken]:
-    """Make a token.
+    """Create a token.
 
     Args:
-        kind: What it is good for.
-        subject: Who or what it stands for.
-        id: Its public id, if not a random one.
-        more: What else ``NewToken`` has.
+        kind: Its kind.
+        subject: The user or service that it represents.
+        id: Its public id; None: a random one.
+        more: Further fields of ``NewToken``.
 
     Returns:
-        The secret, which nobody can be told again, and what a store keeps.
+        The secret, which cannot be recovered later, and the record to store.
 
     Example:
         secret, new = new_token(TokenKind.API_KEY, "service:billing", label="billing")
@@ -52,20 +51,19 @@ def new_token(kind: TokenKind, subject: str, *, id: str | None = None, **more: A
 
 
 def new_secret(kind: TokenKind) -> str:
-    """Return a secret that nobody has had before."""
+    """Return a new random secret."""
     return PREFIXES[kind] + secrets.token_urlsafe(_BYTES)
 
 
 def hash_of(secret: str) -> str:
-    """Return what is kept of a secret. It is 256 random bits, so no slower hash is needed."""
+    """Return the stored hash of a secret. Its 256 random bits need no slower hash."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 async def find_token(store: Store, kind: TokenKind, secret: str) -> Token | None:
-    """Return the token of a secret, open or not, of whichever namespace; None if there is none of that kind.
+    """Return the token of a secret, open or not, from any namespace; None if there is none of that kind.
 
-    What cannot be a secret of the kind is not looked for. Whoever asks has to look at the token's namespace, and at
-    whether it is open.
+    Malformed secrets are not looked up. The caller has to check the token's namespace, and whether it is open.
     """
     if not secret.startswith(PREFIXES[kind]) or _SECRET.fullmatch(secret[len(PREFIXES[kind]) :]) is None:
         return None

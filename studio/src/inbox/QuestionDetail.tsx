@@ -106,7 +106,7 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
                 </a>
               )}{" "}
               <small>
-                {webHost(each.url) ?? "its address is none of the web"}
+                {webHost(each.url) ?? "not a web address"}
                 {each.media_type !== undefined && `, ${each.media_type}`}
               </small>
             </li>

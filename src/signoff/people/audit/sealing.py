@@ -36,7 +36,7 @@ class Sealing:
         """Seal events of all namespaces, up to a page.
 
         Returns:
-            Now, in unix seconds, if there are more than it does at once; else None: it cannot know when there will be.
+            The current time in unix seconds, if more events are ready; else None: the next ones cannot be predicted.
         """
         now = store.clock.now()
         waiting = {namespace for namespace, _ in self._chains.waiting(now)}
@@ -95,7 +95,7 @@ class Sealing:
             key = event.namespace, event.id
             try:
                 if not await _seal(store, [event]):
-                    raise ItemFailed("the chain does not take it: it has a seal already, or waits for none")
+                    raise ItemFailed("the chain refuses it: it is already sealed, or cannot be sealed")
             except Exception as error:
                 await raise_outage(store, error)
                 self._note(store, self._events, key, error)
@@ -113,14 +113,14 @@ class Sealing:
 
 
 async def seal_events(store: Store, sealing: Sealing | None = None) -> float | None:
-    """Give events that are recorded their places in their namespaces' chains.
+    """Seal recorded events into their namespaces' chains.
 
     Args:
         store: The store.
-        sealing: What has failed before; None: nothing.
+        sealing: Earlier failures; None: none.
 
     Returns:
-        Now, in unix seconds, if there are more than it does at once; else None: it cannot know when there will be.
+        The current time in unix seconds, if more events are ready; else None: the next ones cannot be predicted.
     """
     return await (Sealing() if sealing is None else sealing).seal(store)
 

@@ -1,8 +1,7 @@
-"""The audit trail: what is recorded beside a question's own events, and the chain that shows if a row was touched.
+"""The audit trail: records refusals, and verifies the hash chain that reveals changed rows.
 
-Each namespace has a chain. The hash of an event is made of the event and of the hash before it; so whoever changes or
-removes an event, or a seal, has to make all later hashes anew, and cannot hide it from somebody who has written down
-one of them.
+Each namespace has a chain. An event's hash covers the event and the previous hash. So changing or removing an event or
+a seal requires recomputing all later hashes, which a hash stored elsewhere reveals.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ GENESIS = "0" * 64
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a look at a chain has found.
+    """The result of verifying a chain.
 
     Attributes:
-        events: How many events are sealed.
-        head: The last seal's hash; write it down, to know later that the chain up to it is the same.
-        problems: What is wrong, in words, where the chain begins to be wrong; empty if nothing is.
-        unchecked: How many events were not shown whole, so that whether they were changed cannot be known here.
+        events: Number of sealed events.
+        head: The last seal's hash. Store it elsewhere to verify later that the chain up to it is unchanged.
+        problems: The first broken link, described; empty if the chain is intact.
+        unchecked: Number of redacted events, whose hash cannot be checked here.
     """
 
     events: int
@@ -48,12 +47,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class KnownEvent:
-    """An event that something outside the chain says it has had.
+    """An event that a source outside the chain knows of.
 
     Attributes:
-        seq: Its place.
-        hash: Its hash; None: only that there was such an event is known.
-        source: When, and where from, such as ``it was anchored at ...``.
+        seq: Its position.
+        hash: Its hash; None: unknown.
+        source: Time and place of the knowledge, such as ``it was anchored at ...``.
     """
 
     seq: int
@@ -62,7 +61,7 @@ class KnownEvent:
 
 
 class Chain(Protocol):
-    """Whoever can read a namespace's chain: a store, or a client of a server, who need not believe it."""
+    """Reads a namespace's chain: a store, or a client that need not trust its server."""
 
     async def read_chain(
         self, *, after: int = -1, limit: int = 100
@@ -72,7 +71,7 @@ class Chain(Protocol):
 def hash_of(previous: str, event: AuditEvent) -> str:
     """Return the hash that seals an event after the one with hash ``previous``.
 
-    It is made of what the event says, not of how its JSON is spelled.
+    It covers the event's contents, not the formatting of its JSON.
     """
     facts: tuple[object, ...] = (
         event.namespace,
@@ -84,7 +83,7 @@ def hash_of(previous: str, event: AuditEvent) -> str:
         event.by,
         _plain(event.details),
     )
-    if event.origin is not None:  # events of before there were origins have the hash that they had
+    if event.origin is not None:  # keeps the hash of events from before origins existed
         facts += (facts_of(event.origin),)
     text = previous + json.dumps(facts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -94,7 +93,7 @@ def _plain(details: str | None) -> object:
     try:
         return None if details is None else json.loads(details)
     except (ValueError, RecursionError):
-        return details  # whoever wrote it passed by the store
+        return details  # written without the store
 
 
 async def record_refusal(
@@ -106,37 +105,39 @@ async def record_refusal(
     request_id: str | None = None,
     attempt: str | None = None,
 ) -> None:
-    """Record that what somebody wanted of a question was refused, and why; if it cannot be, the log says so.
+    """Record the refusal of a request about a question. If that fails, it is logged.
 
     Args:
-        store: Where the question is.
+        store: The question's store.
         question: The question.
-        user_id: Who wanted it, as they or their link said.
-        error: Why it was refused.
-        request_id: By which it is known, if by any.
-        attempt: What they wanted, such as ``claim``; None: to answer it.
+        user_id: The user, as given by them or by their link.
+        error: The reason.
+        request_id: The request's id, if it has one.
+        attempt: The request, such as ``claim``; None: an answer.
     """
     if question.kind is not PromiseKind.QUESTION:
         return
-    told = {"error": type(error).__name__, "detail": str(error)[:LONGEST_DETAIL]}
+    details = {"error": type(error).__name__, "detail": str(error)[:LONGEST_DETAIL]}
     if request_id is not None:
-        told["request_id"] = request_id
+        details["request_id"] = request_id
     if attempt is not None:
-        told["attempt"] = attempt
+        details["attempt"] = attempt
     new = NewAuditEvent(
-        uuid.uuid4().hex, AuditKind.REFUSED, question.id, question.run_id, user_id, json.dumps(told)
+        uuid.uuid4().hex, AuditKind.REFUSED, question.id, question.run_id, user_id, json.dumps(details)
     )
     try:
         await store.record([new])
     except SignoffError as trouble:
-        log.warning("a refusal at question %s could not be recorded: %s", question.id, trouble)
+        log.warning(
+            "the refusal of a request about question %s could not be recorded: %s", question.id, trouble
+        )
 
 
 @asynccontextmanager
 async def recording(
     store: Store, question: Promise, user_id: str | None, attempt: str
 ) -> AsyncGenerator[None]:
-    """Record what is refused within; see ``record_refusal``. That the store is not available is no refusal."""
+    """Record refusals raised in the block; see ``record_refusal``. An unavailable store is not a refusal."""
     try:
         yield
     except SignoffError as refusal:
@@ -148,19 +149,19 @@ async def recording(
 async def verify(
     chain: Chain, *, expected: tuple[int, str] | None = None, known_events: Sequence[KnownEvent] = ()
 ) -> Verdict:
-    """Look through a whole chain.
+    """Verify a whole chain.
 
-    By itself a chain shows only that its events follow one another: of a chain whose end was cut off, or that was made
-    anew as a whole, that is true, too. ``expected`` and ``known_events`` show that it is the chain of before.
+    By itself a chain shows only that its events follow one another. That also holds for a chain that was cut off or
+    rewritten as a whole. ``expected`` and ``known_events`` show that it is still the same chain.
 
     Args:
-        chain: Of the namespace.
-        expected: A seq and its hash that were written down before.
-        known_events: What else is known of it from outside.
+        chain: The namespace's chain.
+        expected: The seq and hash of a seal, stored elsewhere.
+        known_events: Further events known from outside.
     """
     kept = unwrapped(chain)
     if expected is not None:
-        known_events = [KnownEvent(*expected, "it was written down"), *known_events]
+        known_events = [KnownEvent(*expected, "it was noted"), *known_events]
     claims: dict[int, list[KnownEvent]] = {}
     for each in known_events:
         claims.setdefault(each.seq, []).append(each)

@@ -1,1 +1,1 @@
-"""Doors without a login: answer links, callbacks and resume tokens."""
+"""Answers without signing in: answer links, callbacks and resume tokens."""

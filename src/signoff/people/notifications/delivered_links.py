@@ -1,6 +1,6 @@
-"""Answer links in messages. Each delivery that asks a person has a link of its own, which its next attempt replaces.
+"""Answer links in notices. Each delivery that asks a person gets its own link, replaced by each retry.
 
-A link is made when a message is sent, and stands in that message only: the outbox never has one.
+A link is created when its message is sent, and exists in that message only. The outbox does not store it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from signoff.records.responders import Responder
 from signoff.stores.contract.store import Store
 
 BY: Final = "signoff:notifications"
-"""Who makes the links in messages. No person is called so."""
+"""Creator of the links in notices. It cannot be the name of a user."""
 
 
 async def answer_url(store: Store, channel: Channel, notice: Notice) -> str | None:
-    """Make the link by which the recipient of a notice answers, and revoke those of the delivery's former attempts.
+    """Create the recipient's answer link, and revoke those of the delivery's earlier attempts.
 
     Args:
-        store: Where the question is.
-        channel: Through which the notice goes.
-        notice: What is sent.
+        store: The question's store.
+        channel: The notice's channel.
+        notice: The notice.
 
     Returns:
-        The link's address; None unless the recipient is one person, by name, who may answer by the channel's links.
+        The link's URL; None unless the recipient is one user who may answer by the channel's links.
     """
     delivery, question = notice.delivery, notice.question
     if channel.public_url is None or question is None or delivery.kind not in CALLS:
@@ -50,13 +50,13 @@ async def answer_url(store: Store, channel: Channel, notice: Notice) -> str | No
             by=BY,
             id=_link_id(delivery, delivery.attempts),
         )
-    except (AlreadySettled, InvalidValue, NotAllowed):  # it is over, or not for them; or nobody is called so
+    except (AlreadySettled, InvalidValue, NotAllowed):  # closed, not theirs, or not a valid user name
         return None
     return made.at(channel.public_url)
 
 
 async def _revoke_former(store: Store, delivery: Delivery) -> None:
-    """Revoke the link of the last attempt that made one: that attempt has revoked those before."""
+    """Revoke the link of the last attempt that created one. That attempt has revoked the earlier ones."""
     for attempt in range(delivery.attempts - 1, 0, -1):
         try:
             await revoke_link(store, _link_id(delivery, attempt), by=BY)

@@ -1,4 +1,4 @@
-"""What people are told of a question: an event, with the question as it is when they are told."""
+"""Notices: an event of a question, with the question's state at the time of sending."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _TITLES: Final = {
 
 @dataclass(frozen=True)
 class Notice:
-    """What a delivery says.
+    """The contents of a delivery.
 
     Attributes:
-        delivery: Which delivery, and to whom.
-        address: Where to, as the channel's sender knows places.
-        event: What happened.
-        question: The question as it is now; None if it is gone, with its run.
-        url: Where to look at it.
-        now: When it is sent, in unix seconds.
-        answer_url: By which the recipient answers without signing in, if they may: whoever has it is taken for them.
+        delivery: The delivery, with its recipient.
+        address: The recipient's address for the channel's sender.
+        event: The event.
+        question: The question now; None if it was deleted with its run.
+        url: URL of the question's page.
+        now: Time of sending, in unix seconds.
+        answer_url: URL by which the recipient can answer without signing in, if allowed. Anyone who has it can.
     """
 
     delivery: Delivery
@@ -65,7 +65,7 @@ class Notice:
 
     @property
     def title(self) -> str:
-        """One line: what happened, and the question's first words."""
+        """One line: the kind of event, and the question's first words."""
         what = _TITLES.get(self.event.kind, self.event.kind.value)
         return shown(f"{what}: {' '.join(self.text.split())}", LONGEST_TITLE).replace("\n", " ")
 
@@ -76,12 +76,12 @@ class Notice:
 
     @property
     def parts(self) -> list[tuple[str, str]]:
-        """What there is to say: (label, text) each, safe to show as plain text."""
+        """The body as (label, text), safe to show as plain text."""
         return [(label, shown(text, LONGEST_TEXT)) for label, text in self._said]
 
     @property
     def is_whole(self) -> bool:
-        """Whether ``parts`` leave nothing out."""
+        """Whether ``parts`` has everything uncut."""
         return all(len(text) <= LONGEST_TEXT and len(spelled(text)) <= LONGEST_TEXT for _, text in self._said)
 
     @cached_property
@@ -110,13 +110,13 @@ class Notice:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """What is asked, as in the question's JSON; of a question that is gone what its event still says of it."""
+        """The question's JSON; for a deleted question the part in its event."""
         written = self.question.data if self.question is not None else self.details.get("data")
         return read_object(written) if isinstance(written, str) else {}
 
     @cached_property
     def details(self) -> dict[str, Any]:
-        """What the event says."""
+        """The event's details."""
         return details_of(self.event)
 
     @property
@@ -152,20 +152,20 @@ class Notice:
 
 
 def said_of_attachment(attachment: Mapping[str, Any]) -> str:
-    """Return an attachment's name and address, without one that would run in the page that shows it."""
+    """Return an attachment's name and URL. A URL that could run in the page that shows it is left out."""
     name, url = attachment["name"], attachment["url"]
-    return f"{name} {url}" if is_web(url) else f"{name} (its address is none of the web)"
+    return f"{name} {url}" if is_web(url) else f"{name} (not a web address)"
 
 
 def url_of(public_url: str | None, question: Promise) -> str | None:
-    """Return the address of a question's page in Studio, where people sign in; None without a ``public_url``."""
+    """Return the URL of a question's page in Studio, which requires signing in; None without a ``public_url``."""
     if public_url is None:
         return None
     return f"{public_url.rstrip('/')}/inbox/{quote(question.id, safe='')}"
 
 
 def details_of(event: AuditEvent) -> dict[str, Any]:
-    """Return the details of an event; none of one that somebody wrote past the store."""
+    """Return the details of an event; empty if they are not a JSON object."""
     return read_object(event.details)
 
 
@@ -174,14 +174,14 @@ def _written(value: object) -> str:
 
 
 def shown(text: str, most: int) -> str:
-    """Return text as people can be shown it, ``spelled`` and cut to ``most`` characters."""
+    """Return text that is safe to show: ``spelled``, and cut to ``most`` characters."""
     said = spelled(text[: most + 1])
     return said if len(said) <= most else f"{said[: most - 1]}…"
 
 
 def spelled(text: str) -> str:
-    """Return text with its invisible characters, and those that turn the direction of writing, spelled out."""
-    lines = text.replace("\r\n", "\n")  # as they end on Windows and in mails
+    """Return text with invisible characters and changes of the writing direction as escapes."""
+    lines = text.replace("\r\n", "\n")  # line ends of Windows and of mails
     return "".join(each if each.isprintable() or each == "\n" else _spelled(each) for each in lines)
 
 
@@ -190,7 +190,7 @@ def _spelled(character: str) -> str:
 
 
 def settled_in_words(error: AlreadySettled) -> tuple[str, str]:
-    """Return a title and a text for a person whose answer came too late.
+    """Return a title and a text for a user whose answer came too late.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""The outbox: audit events become deliveries of each channel, and those are sent until they arrive or are given up."""
+"""The outbox: turns audit events into deliveries for each channel, and sends them until delivered or given up."""
 
 from __future__ import annotations
 
@@ -32,44 +32,44 @@ log = own_logger("signoff.notifications")
 
 AT_ONCE = 100
 MADE_AT_ONCE = 1_000
-"""Deliveries in one write, beside those of one event."""
+"""Number of deliveries per write, beyond those of one event."""
 PAGES_AT_ONCE = 20
-"""So many pages of events become deliveries of one channel before the others have their turn."""
+"""Pages of events expanded for one channel before the others get a turn."""
 LEASE_MARGIN_SECONDS = 30.0
-"""How much longer a delivery is held than an attempt may take."""
+"""How much longer a delivery's lease lasts than an attempt may take."""
 KEPT_SECONDS = 30 * 24 * 3600.0
-"""How long deliveries are kept after they ended."""
+"""How long finished deliveries are kept."""
 CLEAN_EVERY_SECONDS = 3600.0
 LONGEST_ERROR = 500  # characters
 
 
 def delivery_id(namespace: str, event_id: str, channel: str, recipient: str) -> str:
-    """Return the id of a delivery: the same whoever makes it, and over all attempts."""
+    """Return the id of a delivery: the same in every process and for all attempts."""
     facts = "\n".join((namespace, event_id, channel, recipient))
     return hashlib.sha256(facts.encode()).hexdigest()[:32]
 
 
 @dataclass(eq=False)
 class _Line:
-    """A channel, and what this process does for it now."""
+    """A channel and its state in this process."""
 
     channel: Channel
     cursor: int | None = None
-    began_at: int = -1  # up to here it tells only of what is open
+    began_at: int = -1  # events up to here are sent only if their question is open
     sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
-    held_until: float = 0.0  # the other side wants to hear nothing before
+    held_until: float = 0.0  # the server accepts no requests before
     is_failing: bool = False  # its last attempt failed
 
 
 class Dispatcher:
-    """Makes deliveries of what happens in a store's namespace, and sends them. Any number of processes may run one.
+    """Creates deliveries of the events in a store's namespace, and sends them. Any number of processes may run one.
 
-    What it does never holds up a run: it reads the audit trail, which is written whether somebody reads it or not.
+    It never delays a run: it reads the audit trail, which is written in any case.
 
     Args:
         store: An open store.
-        channels: Where to tell of what happens.
-        redaction: What is hidden in them.
+        channels: The channels.
+        redaction: Hides payloads in notices.
 
     Example::
 
@@ -88,7 +88,7 @@ class Dispatcher:
         self._is_closed = False
 
     async def serve(self, _: Store) -> float | None:
-        """Make deliveries of new events, and begin to send what is due. Returns when more is due, if it is known."""
+        """Create deliveries of new events, and start to send due ones. Returns when more is due, if known."""
         times: list[float] = []
         waiting = self._aside.waiting(self._store.clock.now())
         for line in self._lines:
@@ -98,7 +98,7 @@ class Dispatcher:
             try:
                 is_behind = await self._expand(line)
                 next_at = await self._begin(line)
-            except Exception as error:  # of one channel: the others go on
+            except Exception as error:  # one failing channel must not stop the others
                 await raise_outage(self._store, error)
                 self._aside.note(self._store.location, key, error, self._store.clock.now())
                 continue
@@ -116,7 +116,7 @@ class Dispatcher:
         return any(line.sending for line in self._lines)
 
     async def close(self) -> None:
-        """Stop sending. What was under way is sent again by whoever comes next, when its lease has run out."""
+        """Stop sending. Interrupted deliveries are sent again by another process once their leases expire."""
         self._is_closed = True
         tasks = [task for line in self._lines for task in line.sending]
         for task in tasks:
@@ -125,10 +125,10 @@ class Dispatcher:
         for line in self._lines:
             await line.channel.sender.close()
 
-    # Events become deliveries
+    # Creating deliveries
 
     async def _expand(self, line: _Line) -> bool:
-        """Make deliveries of some events. Returns whether there may be more."""
+        """Create deliveries of some events. Returns whether there may be more."""
         name = line.channel.name
         for _ in range(PAGES_AT_ONCE):
             if line.cursor is None:
@@ -148,13 +148,14 @@ class Dispatcher:
         return True
 
     async def _cursor(self, channel: Channel) -> tuple[int, int]:
-        """Return how far a channel has come, and up to where it tells only of what is open. A new one begins."""
+        """Return a channel's cursor, and the position up to which it sends only open questions. Starts new channels."""
         mark = f"open:{channel.name}"
         while (cursor := await self._store.read_cursor(channel.name)) is None:
             last = await self._store.last_seal()
             end = -1 if last is None else last.seq
             if channel.begin == "open":
-                # First the mark: whoever goes on from here takes no event from before for a new one.
+                # The mark comes first, so that a process that continues from here does not take older events for new
+                # ones.
                 await self._store.expand(mark, None, end, [])
                 end = -1
             await self._store.expand(channel.name, None, end, [])
@@ -162,7 +163,7 @@ class Dispatcher:
         return cursor, -1 if began_at is None else began_at
 
     async def _made_if_readable(self, line: _Line, event: AuditEvent, seq: int) -> list[NewDelivery]:
-        """Return what a channel tells of an event: nothing of one that fails, which keeps no later one waiting."""
+        """Return a channel's deliveries of an event. A failing event is skipped and blocks no later one."""
         try:
             made = await self._made(line, event, seq)
             check_deliveries(line.channel.name, made)
@@ -173,7 +174,7 @@ class Dispatcher:
             raise
         except Exception as error:
             log.error(
-                "channel %s left out event %s of question %s, which cannot be read: %s",
+                "channel %s skipped event %s of question %s, which cannot be read: %s",
                 line.channel.name,
                 event.id,
                 event.question_id,
@@ -183,7 +184,7 @@ class Dispatcher:
         return made
 
     async def _made(self, line: _Line, event: AuditEvent, seq: int) -> list[NewDelivery]:
-        """Return what a channel tells of an event."""
+        """Return a channel's deliveries of an event."""
         channel = line.channel
         if event.kind not in channel.events or await self._is_external(event):
             return []
@@ -209,7 +210,7 @@ class Dispatcher:
         ]
 
     async def _is_external(self, event: AuditEvent) -> bool:
-        """Whether a question is for something elsewhere to answer: people need not be told."""
+        """Whether another system answers the question, so that no person has to be notified."""
         data = details_of(event).get("data")
         if data is None:
             question = await self._question(event.question_id)
@@ -217,16 +218,16 @@ class Dispatcher:
         return isinstance(data, str) and read_object(data).get("input_type") == "external"
 
     async def _still_asked(self, event: AuditEvent) -> Sequence[str] | None:
-        """Return who may answer the question that an event asked; None if it is not open, or the event asked none."""
+        """Return the assignees of the question that an event asked; None if it is not open, or the event asked none."""
         if event.kind is not AuditKind.ASKED:
             return None
         question = await self._question(event.question_id)
         if question is None or question.state is not PromiseState.PENDING or question.created_at != event.at:
-            return None  # at another time another question of this id was asked, which is gone
+            return None  # a newer question reuses the id of a deleted one
         return question.assignees
 
     async def _concerned(self, event: AuditEvent) -> Sequence[str]:
-        """Return the assignees whom an event is for: whom it calls, or whose question it is."""
+        """Return the assignees that an event is for: those it calls, or else the question's."""
         if event.kind in CALLS:
             details = details_of(event)
             return _names(details.get("assignees" if event.kind is AuditKind.ASKED else "to"))
@@ -234,7 +235,7 @@ class Dispatcher:
         return () if question is None else question.assignees
 
     async def _not_excluded(self, event: AuditEvent, concerned: Sequence[str]) -> Sequence[str] | None:
-        """Return the assignees without those who must not answer; None if there were some, and none is left."""
+        """Return the assignees who are not excluded; None if all of them are."""
         question = await self._question(event.question_id)
         state = None if question is None else QuestionState.readable(question, self._store.clock.now())
         if state is None:
@@ -248,13 +249,13 @@ class Dispatcher:
         except NotFound:
             return None
 
-    # Deliveries are sent
+    # Sending deliveries
 
     async def _begin(self, line: _Line) -> float | None:
-        """Begin to send what is due. Returns when more is."""
+        """Start to send due deliveries. Returns when more are due."""
         free = line.channel.concurrency - len(line.sending)
         if self._is_closed or free <= 0:
-            return None  # whoever sends goes on with what is next
+            return None  # running sends continue with the next delivery
         if line.held_until > self._store.clock.now():
             return line.held_until
         taken, next_at = await self._claim(line, free)
@@ -269,7 +270,7 @@ class Dispatcher:
         return await self._store.claim_deliveries(line.channel.name, limit, lease_seconds)
 
     async def _send_on(self, line: _Line, delivery: Delivery) -> None:
-        """Send a delivery, and others as long as there are some."""
+        """Send a delivery, then further due ones."""
         try:
             taken: Sequence[Delivery] = [delivery]
             while taken:
@@ -282,12 +283,14 @@ class Dispatcher:
                     return
                 taken, _ = await self._claim(line, 1)
         except StoreError as trouble:
-            log.warning("channel %s stops until its store is back: %s", line.channel.name, trouble)
+            log.warning("channel %s stops until its store is available: %s", line.channel.name, trouble)
         except Exception:
-            log.exception("channel %s: delivery %s is tried again later", line.channel.name, delivery.id)
+            log.exception(
+                "channel %s: delivery %s failed and is retried later", line.channel.name, delivery.id
+            )
 
     async def _attempt(self, line: _Line, delivery: Delivery) -> Report:
-        """Try to send a delivery, and return what came of it."""
+        """Try to send a delivery, and return the outcome."""
         channel = line.channel
         try:
             notice = await self._notice(channel, delivery)
@@ -300,13 +303,13 @@ class Dispatcher:
         except Undelivered as failure:
             return self._failed(line, delivery, failure)
         except TimeoutError:
-            slow = Undelivered(f"it took more than {channel.timeout_seconds:g} s")
+            slow = Undelivered(f"timed out after {channel.timeout_seconds:g} s")
             return self._failed(line, delivery, slow)
         except MissingKey as error:  # of this delivery's question alone
             return self._failed(line, delivery, Undelivered(error.undecrypted))
         except StoreError:
             raise
-        except Exception as error:  # its text may have an address with a secret
+        except Exception as error:  # its text may contain a URL with a secret
             return self._failed(line, delivery, Undelivered(f"an error: {type(error).__name__}"))
         if line.is_failing:
             log.info("channel %s delivers again", channel.name)
@@ -314,10 +317,10 @@ class Dispatcher:
         return Report(DeliveryState.DELIVERED)
 
     async def _notice(self, channel: Channel, delivery: Delivery) -> Notice:
-        """Look at what a delivery is about, as it is now. Raises Undelivered."""
+        """Build the notice of a delivery from the current state. Raises Undelivered."""
         address = channel.address_of(delivery.recipient)
         if address is None:
-            raise Undelivered(f"no address of {delivery.recipient} is configured any more", is_final=True)
+            raise Undelivered(f"no address is configured for {delivery.recipient} any more", is_final=True)
         links = await self._store.read_chain(after=delivery.seq - 1, limit=1)
         event = links[0][1] if links else None
         if event is None or event.id != delivery.event_id:
@@ -331,14 +334,14 @@ class Dispatcher:
         return Notice(delivery, address, await shown(event), await shown(question), url, now)
 
     async def _with_rules(self, question: Promise, now: float) -> Promise:
-        """Return a question once it was looked for rules: nobody is called to what one of them answers."""
+        """Return a question after the search for standing approvals: if one answers it, nobody is notified."""
         state = QuestionState.readable(question, now) if question.state is PromiseState.PENDING else None
         if state is None or not state.awaits_rules:
             return question
         return await bring_up_to_date(self._store, question)
 
     def _failed(self, line: _Line, delivery: Delivery, failure: Undelivered) -> Report:
-        """Say when to try again, or that it is given up."""
+        """Return when to retry, or that the delivery is given up."""
         name, now = line.channel.name, self._store.clock.now()
         reason = failure.reason.replace("\0", "")[:LONGEST_ERROR]
         if failure.retry_after is not None:
@@ -356,12 +359,12 @@ class Dispatcher:
             )
             return Report(DeliveryState.DEAD, error=reason)
         if not line.is_failing:
-            log.warning("channel %s fails, and tries again (delivery %s): %s", name, delivery.id, reason)
+            log.warning("channel %s failed and retries delivery %s: %s", name, delivery.id, reason)
         line.is_failing = True
         return Report(DeliveryState.PENDING, next_at, reason)
 
     async def _clean(self) -> None:
-        """Forget what ended long ago."""
+        """Delete deliveries that ended long ago."""
         now = self._store.clock.now()
         if now >= self._clean_at:
             deleted = await self._store.delete_deliveries(now - KEPT_SECONDS, AT_ONCE)
@@ -377,24 +380,24 @@ def _announce(delivery: Delivery, report: Report, seconds: float) -> None:
     )
 
 
-def _names(told: object) -> list[str]:
-    """Return what are assignees of what an event says: a worker may have recorded anything."""
+def _names(details: object) -> list[str]:
+    """Return the valid assignees in an event's details, which a worker may have written in any form."""
     names: list[str] = []
-    for name in cast("list[object]", told) if isinstance(told, list) else ():
+    for name in cast("list[object]", details) if isinstance(details, list) else ():
         with contextlib.suppress(InvalidValue):
             names.append(check_assignee("to", str(name)))
     return names
 
 
 def _pointless(notice: Notice, channel: Channel) -> str | None:
-    """Return why the recipient need not be called any more; None if they may still answer."""
+    """Return why the recipient need not be notified any more; None if they can still answer."""
     if notice.event.kind not in CALLS:
         return None
     question, recipient = notice.question, notice.delivery.recipient
     if question is None:
-        return "the question is gone"
+        return "the question was deleted"
     if question.state is not PromiseState.PENDING:
-        return f"the question is {question.state.value.replace('_', ' ')} meanwhile"
+        return f"the question is already {question.state.value.replace('_', ' ')}"
     state = QuestionState.readable(question, notice.now)
     if state is None or recipient in channel.to or not recipient.startswith(("user:", "group:", "role:")):
         return None
@@ -404,5 +407,5 @@ def _pointless(notice: Notice, channel: Channel) -> str | None:
         return whys[0]
     is_only_theirs = not any(each.startswith("user:") and not state.is_excluded(each) for each in names)
     if is_only_theirs and channel.names_at(notice.address, state.policy.excluded):
-        return "it is the address of the requester, who may not answer it (four eyes)"
+        return "the address belongs to the requester, who may not answer (four eyes)"
     return None

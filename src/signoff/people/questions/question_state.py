@@ -245,20 +245,20 @@ class QuestionState:
                 question=replace(state.question, assignees=assignees),
                 progress=replace(state.progress, escalated=level + 1, claimed_by=None),
             )
-            told = {
+            details = {
                 "level": level + 1,
                 "to": escalation.to,
                 "assignees": assignees,
                 "from": old,
             }
-            events.append(self._event(AuditKind.ESCALATED, None, told, TIMER))
+            events.append(self._event(AuditKind.ESCALATED, None, details, TIMER))
         if events and state.progress.votes and state._has_too_few_voters():
             return state._lose(events)
         due = self._reminders_due()
         if due > state.progress.reminders:
             state = replace(state, progress=replace(state.progress, reminders=due))
-            told = {"number": due, "to": state.still_asked()}
-            events.append(self._event(AuditKind.REMINDED, None, told, TIMER))
+            details = {"number": due, "to": state.still_asked()}
+            events.append(self._event(AuditKind.REMINDED, None, details, TIMER))
         if self.awaits_rules and not events:
             return None  # the search for rules is what is due
         return state._amend(*events)
@@ -387,8 +387,8 @@ class QuestionState:
             settlement = Settlement(PromiseState.RESOLVED, value, responder.user_id, note, request_id)
             if rule is None:
                 return replace(self._amend(settlement=settlement), signal=signal)
-            told = asdict(rule) | {"arguments": json.loads(rule.arguments)}
-            made = self._event(AuditKind.RULE_MADE, rule.by, told)
+            details = asdict(rule) | {"arguments": json.loads(rule.arguments)}
+            made = self._event(AuditKind.RULE_MADE, rule.by, details)
             return replace(self._amend(made, settlement=settlement), rule=rule, signal=signal)
         assert responder.user_id is not None
         assert responder.user is not None
@@ -418,8 +418,8 @@ class QuestionState:
         approvals = sum(each.approved for each in votes)
         rejections = len(votes) - approvals
         state = replace(self, progress=replace(self.progress, votes=votes, claimed_by=None))
-        told = {"approved": vote.approved, "note": vote.note, "request_id": vote.request_id}
-        event = self._event(AuditKind.VOTED, vote.user_id, told)
+        details = {"approved": vote.approved, "note": vote.note, "request_id": vote.request_id}
+        event = self._event(AuditKind.VOTED, vote.user_id, details)
         is_approved = approvals >= self.policy.quorum.approvals
         is_open = rejections <= self.policy.quorum.of - self.policy.quorum.approvals
         if not is_approved and is_open and not state._has_too_few_voters():
@@ -481,8 +481,8 @@ class QuestionState:
             return None
         question = replace(self.question, assignees=names)
         state = replace(self, question=question, progress=replace(self.progress, claimed_by=None))
-        told = {"to": names, "from": self.question.assignees, "note": note}
-        return state._amend(self._event(AuditKind.DELEGATED, responder.user_id, told))
+        details = {"to": names, "from": self.question.assignees, "note": note}
+        return state._amend(self._event(AuditKind.DELEGATED, responder.user_id, details))
 
     def reassign(self, by: str | None, to: tuple[str, ...], reason: str | None) -> Amendment | None:
         """Replace the assignees; None if they stay the same. A claim ends, votes stay.
@@ -503,8 +503,8 @@ class QuestionState:
             return None
         question = replace(self.question, assignees=names)
         state = replace(self, question=question, progress=replace(self.progress, claimed_by=None))
-        told = {"to": names, "from": self.question.assignees, "reason": reason}
-        return state._amend(self._event(AuditKind.REASSIGNED, by, told))
+        details = {"to": names, "from": self.question.assignees, "reason": reason}
+        return state._amend(self._event(AuditKind.REASSIGNED, by, details))
 
     def move_deadline(self, by: str | None, seconds: float, reason: str | None) -> Amendment:
         """Set the deadline to this many seconds from now.
@@ -570,8 +570,10 @@ class QuestionState:
     def _event(
         self, kind: AuditKind, by: str | None, details: dict[str, Any], origin: Origin | None = None
     ) -> NewAuditEvent:
-        told = json.dumps({name: value for name, value in details.items() if value is not None})
-        return NewAuditEvent(uuid.uuid4().hex, kind, self.question.id, self.question.run_id, by, told, origin)
+        written = json.dumps({name: value for name, value in details.items() if value is not None})
+        return NewAuditEvent(
+            uuid.uuid4().hex, kind, self.question.id, self.question.run_id, by, written, origin
+        )
 
 
 def is_same_user(one: str, other: str) -> bool:

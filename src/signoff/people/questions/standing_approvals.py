@@ -241,13 +241,13 @@ async def revoke(store: Store, rule_id: str, by: str | None = None, reason: str 
     """
     check_texts(reason=reason)
     rule = await store.get_rule(rule_id)
-    told = {"rule": rule.id} if reason is None else {"rule": rule.id, "reason": reason}
+    details = {"rule": rule.id} if reason is None else {"rule": rule.id, "reason": reason}
     event = NewAuditEvent(
         uuid.uuid4().hex,
         AuditKind.RULE_REVOKED,
         rule.question_id,
         rule.run_id,
         Responder(by).user_id,
-        json.dumps(told),
+        json.dumps(details),
     )
     return await store.revoke_rule(rule_id, event)

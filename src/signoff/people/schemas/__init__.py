@@ -1,1 +1,1 @@
-"""JSON Schemas of answers, and checking values against them."""
+"""JSON Schemas of answers, and validation against them."""

@@ -32,4 +32,4 @@ async def take_action(channel: Id, request: Request, services: ServicesOf) -> Re
         return Response()
     address = services.address_of(request.scope)
     reaction = await actions.react(services.store, answering, click, services.redaction, address)
-    return Response(background=BackgroundTask(actions.tell, sender, reaction))
+    return Response(background=BackgroundTask(actions.post_reaction, sender, reaction))

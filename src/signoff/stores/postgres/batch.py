@@ -1,4 +1,4 @@
-"""Operations that travel to Postgres together: the statement that carries them, and how its reply is read."""
+"""Batches of operations sent to Postgres in one statement, and the reading of its reply."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NOTHING: Final[dict[str, Any]] = {}
 
 
 class Batch:
-    """Operations of one process, done in one transaction.
+    """Operations of one process, executed in one transaction.
 
-    Appends come first, each run's first one, in the order in which everybody locks runs; then the rest, in order.
+    Each run's first append comes first, in the order in which all processes lock runs; then the rest, in order.
 
     Args:
-        requests: At least one.
+        requests: At least one operation.
     """
 
     def __init__(self, requests: Sequence[Request[Any]]) -> None:
@@ -38,11 +38,11 @@ class Batch:
             self._appends.sort(key=lambda append: (append.write.run_id, append.namespace))
 
     def statement(self, now: float | None, lease_now: float | None) -> tuple[Statement, Sequence[Value]]:
-        """Return what to send.
+        """Return the statement to send, with its values.
 
         Args:
-            now: Business time, where it is not the database's.
-            lease_now: The time leases are measured by, where it is not the database's.
+            now: Business time; None: the database's.
+            lease_now: Time of the lease clock; None: the database's.
         """
         appends = self._appends
         if not self._operations:
@@ -62,18 +62,16 @@ class Batch:
         parts.append(b'"operations":[')
         parts += _joined([request.text for request in self._operations])
         parts.append(b"]}")
-        return Statement.APPLY, [
-            b"".join(parts)
-        ]  # once: every other way of putting them together copies them again
+        return Statement.APPLY, [b"".join(parts)]  # a single join: any other way copies the parts again
 
     def take(self, reply: bytes, touched: TouchedRuns) -> None:
         """Give each operation its part of the reply."""
-        told = from_json(reply)
-        appended = told.get("appended") if self._operations else told
+        parts = from_json(reply)
+        appended = parts.get("appended") if self._operations else parts
         for place, append in enumerate(self._appends):
             append.take(appended[place] if appended else _NOTHING, touched)
         if self._operations:
-            for request, result in zip(self._operations, told["results"], strict=True):
+            for request, result in zip(self._operations, parts["results"], strict=True):
                 request.take(result, touched)
 
 
@@ -86,7 +84,7 @@ def _rows(appends: Sequence[Append]) -> list[bytes | memoryview]:
 
 
 def _joined(texts: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    """Return texts with a comma between any two."""
+    """Return texts with commas between them."""
     parts: list[bytes | memoryview] = [b","] * (2 * len(texts) - 1)
     parts[::2] = texts
     return parts

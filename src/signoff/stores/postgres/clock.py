@@ -1,4 +1,4 @@
-"""The database's time, known here without asking for it each time."""
+"""The database's time, estimated without a query each time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOW = "SELECT extract(epoch FROM clock_timestamp())::double precision"
 
 
 class DatabaseClock:
-    """What the database's clock says. Machines may disagree about the time: this one decides."""
+    """The database's clock. Machines may disagree about the time; this clock decides."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,26 +27,26 @@ class DatabaseClock:
         return time.monotonic() + self._offset
 
     def forked(self) -> None:
-        """Have a lock that no thread of the parent holds."""
+        """Replace the lock, which a thread of the parent may hold."""
         self._lock = threading.Lock()
 
     def on_jump(self, callback: Callable[[], None]) -> None:
-        """It never jumps as far as anybody is told."""
+        """Do nothing: this clock makes no jumps that need a notification."""
 
     def ask(self, connection: psycopg.Connection[Any]) -> None:
-        """Ask the database for its time."""
+        """Query the database's time."""
         sent_at = time.monotonic()
         row = connection.execute(NOW).fetchone()
         assert row is not None
         self.learn(sent_at, row[0], time.monotonic())
 
     def learn(self, sent_at: float, database_now: float, received_at: float) -> float:
-        """Correct this clock by what the database said between two moments of ``time.monotonic()``.
+        """Correct this clock by a reading of the database between two times of ``time.monotonic()``.
 
-        A slow reply says little: the clock moves only as far as it must.
+        A slow reply is inexact, so the clock moves only as far as it must.
 
         Returns:
-            By how many seconds it was set forward.
+            Seconds by which it was set forward.
         """
         with self._lock:
             lowest, highest = database_now - received_at, database_now - sent_at

@@ -1,4 +1,4 @@
-"""An open Postgres database, which the stores of several namespaces share."""
+"""An open Postgres database, shared by the stores of several namespaces."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ T = TypeVar("T")
 
 log = own_logger("signoff.store")
 
-LONG_AGO = -1e12  # unix seconds: no lease has run out by then
-TAKES_NO_WRITES = ("25006", "53100")  # it is read-only, such as a standby, or its disk is full
-TELL_AFTER_SECONDS = 6.0  # of waiting for a server that is gone
+LONG_AGO = -1e12  # unix seconds: before the end of any lease
+TAKES_NO_WRITES = ("25006", "53100")  # read-only, such as a standby; disk full
+TELL_AFTER_SECONDS = 6.0  # of waiting for an unavailable server, before it is logged
 
 
 class Database:
@@ -57,26 +57,26 @@ class Database:
     Args:
         address: ``postgresql://user:password@host:port/database``, with any options of libpq.
         clock: Business time, instead of the database's.
-        lease_clock: The time leases are measured by, instead of the database's.
-        patience_seconds: How long operations wait for a server that is gone before they raise StoreUnavailable.
-        readers: How many connections read, extend leases and look for what is due.
-        listen_address: Where to LISTEN, if ``address`` is a pooler; the empty string does not listen.
+        lease_clock: Measures leases, instead of the database's clock.
+        patience_seconds: How long operations wait for an unavailable server before they raise StoreUnavailable.
+        readers: Number of connections that read, extend leases and process due items.
+        listen_address: Address for LISTEN, if ``address`` is a pooler; the empty string disables listening.
         inline_below_seconds: Send single operations from the event loop while replies take less; 0 never does.
-        migrates: Whether opening brings the schema up to date; else one that is not is refused.
+        migrates: Whether opening migrates the schema; otherwise an outdated schema is refused.
 
     Attributes:
-        options: How to connect, with the database's secrets.
-        listen_options: How to connect to listen; None if it does not listen.
-        location: Where it is, without its secrets.
+        options: Connection string, with secrets.
+        listen_options: Connection string for listening; None if it does not listen.
+        location: Address without secrets.
         clock: Business time.
-        listeners: Whom ``tell`` tells.
-        due_aside: Does what is due, and remembers which items failed.
-        prune_aside: Deletes ended runs, and remembers which failed.
-        claims: Claims runs, and remembers which failed.
-        deferred: Makes deferred changes, and remembers which failed.
-        deferred_times: When deferred changes are to be tried, as of the last look for what is due; None: none is.
-        outages: When it could not be reached.
-        lookups: Looks runs up.
+        listeners: The listeners notified by ``notify``.
+        due_aside: Processes due items, and remembers failed ones.
+        prune_aside: Deletes ended runs, and remembers failed ones.
+        claims: Claims runs, and remembers failed ones.
+        deferred: Makes deferred changes, and remembers failed ones.
+        deferred_times: Retry times of deferred changes, as of the last check for due items; None: there are none.
+        outages: Outages of the database.
+        lookups: Looks up runs.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Database:
         self._migrates = migrates
         self.options = connection_options(address)
         self.location = location_of(address)
-        self.trouble: str | None = None  # why readers try again now
+        self.trouble: str | None = None  # why readers are retrying now
         self.write_check = WriteCheck(self.location, lambda: self.trouble)
         self.listeners = Listeners()
         self.due_aside = OneByOne(leases.JOBS, log)
@@ -119,11 +119,11 @@ class Database:
         self._opening = threading.Lock()
         self._closing = False
         self._was_forked = False
-        self.clock.on_jump(self.listeners.tell_jump)
+        self.clock.on_jump(self.listeners.notify_jump)
         forks.in_child(self)
 
     def forked(self) -> None:
-        """Have the child connect anew."""
+        """Make the child connect anew."""
         forks.keep(self._writer, self._notifier, *self._readers.inherited())
         self._was_forked = self._writer is not None or self._was_forked
         self._writer = self._notifier = None
@@ -136,7 +136,7 @@ class Database:
 
     @property
     def writer(self) -> Writer:
-        """What commits. Raises StoreUnavailable if the database is not open."""
+        """The writer. Raises StoreUnavailable if the database is not open."""
         if self._writer is None:
             raise StoreUnavailable(
                 self.location, forks.NOT_REOPENED if self._was_forked else "it is not open"
@@ -148,19 +148,19 @@ class Database:
         return None if self._own_clock is None else self._own_clock.now()
 
     def lease_now(self) -> float | None:
-        """Return the time leases are measured by; None if it is the database's."""
+        """Return the time of the lease clock; None if it is the database's."""
         return None if self._lease_clock is None else self._lease_clock.now()
 
     def open(self, given_up: threading.Event) -> None:
-        """Connect, and bring the schema up to date. Opening twice opens once.
+        """Connect and migrate the schema. Opening twice opens once.
 
         Args:
-            given_up: Set when nobody waits for it any more: then it stops waiting for the server.
+            given_up: Set when the caller no longer waits; stops waiting for the server.
 
         Raises:
-            StoreUnavailable: The server could not be reached for ``patience_seconds``.
-            SchemaTooNew: A newer Signoff has migrated it.
-            SchemaTooOld: It is an older one, and the database's role may not change it.
+            StoreUnavailable: The server was unavailable for ``patience_seconds``.
+            SchemaTooNew: A newer Signoff has migrated the schema.
+            SchemaTooOld: The schema is older, and the database role may not change it.
         """
         with self._opening:
             if self._writer is not None:
@@ -184,12 +184,12 @@ class Database:
                 lease_clock=self._lease_clock,
                 patience_seconds=self._patience_seconds,
                 inline_below_seconds=self._inline_below_seconds,
-                committed=self.tell,
-                doubted=self.listeners.tell_disturbance,
+                committed=self.notify,
+                doubted=self.listeners.notify_disturbance,
             )
 
     def close(self) -> None:
-        """Finish what was begun and disconnect. Safe to call twice."""
+        """Finish running operations and disconnect. Safe to call twice."""
         with self._opening:
             writer, self._writer = self._writer, None
             notifier, self._notifier = self._notifier, None
@@ -201,19 +201,19 @@ class Database:
                 notifier.close()
 
     async def call(self, work: Callable[[reads.Connection], T]) -> T:
-        """Do something on a reader's thread and connection. It must be safe to do twice.
+        """Run a function on a reader's thread and connection. It may run twice.
 
         Raises:
-            StoreUnavailable: The database is not open, or has been gone for ``patience_seconds``.
+            StoreUnavailable: The database is not open, or was unavailable for ``patience_seconds``.
         """
         self.writer.check_usable()
         return await self._readers.call(lambda: self._call_here(work))
 
     async def due(self, limit: int, lease_seconds: float) -> float | None:
-        """Do what time has brought. The contract is in ``signoff.stores.contract.store.Store``, for all namespaces.
+        """Process due items in all namespaces; see ``signoff.stores.contract.store.Store``.
 
         Raises:
-            LeftUndone: Some items were left as they were. The others are done.
+            LeftUndone: Some items were left unchanged. The others are processed.
         """
         asked_at = self.outages.now()
         sent_at = time.monotonic()
@@ -226,7 +226,7 @@ class Database:
         return next_at
 
     async def due_each(self, limit: int, skipped: Skipped, lease_seconds: float) -> Done[float | None]:
-        """Do what time has brought one by one, but for some items."""
+        """Process due items one by one, without skipped ones."""
         asked_at = self.outages.now()
         sent_at = time.monotonic()
         done = await self.call(
@@ -238,13 +238,13 @@ class Database:
         return Done(next_at, done.failures, done.is_all, done.busy)
 
     def _lease_time(self, db: reads.Connection, lease_seconds: float, asked_at: float) -> leases.LeaseTime:
-        """Return the time by which the leases have run out that may be freed, once runs can be written."""
+        """Return the time by which expired leases may be freed, once runs can be written."""
         began_at = time.monotonic()
         self.deferred_times = leases.wait_for_locks(db)
         if time.monotonic() - began_at >= OUTAGE_SECONDS:
             self.outages.waiting(began_at)
         self.outages.reached()
-        # A network that delivers this late has kept the holders from extending them too.
+        # A network that is this slow has also kept holders from extending their leases.
         follows_database = self._lease_clock is None and isinstance(self.clock, DatabaseClock)
         at_most = self.clock.now() if follows_database else None
         self.outages.hold_if_late(asked_at, lease_seconds)
@@ -261,13 +261,13 @@ class Database:
                 ahead, lease_seconds
             ):  # this machine was suspended, or the database's clock was set
                 self.outages.hold()
-        self.tell(reply.touched)
+        self.notify(reply.touched)
         held_for = self.outages.held_for(lease_seconds)
         return earliest(reply.next_at, self.clock.now() + held_for if held_for > 0 else None)
 
     async def make_deferred(self, store: Store) -> float | None:
-        """Make deferred changes whose time has come, in every namespace. Returns when to make others."""
-        found = self.deferred_times  # of the look for what is due just now
+        """Make due deferred changes, in every namespace. Returns the time of the next ones."""
+        found = self.deferred_times  # from the check for due items just before
 
         async def times() -> Times | None:
             nonlocal found
@@ -277,7 +277,7 @@ class Database:
         async def make_some() -> Made:
             now = self.now()
             made, touched = await self.call(lambda db: leases.make_deferred(db, now))
-            self.tell(touched)
+            self.notify(touched)
             return made
 
         async def list_failed(limit: int) -> Sequence[SetAsideItem]:
@@ -288,21 +288,21 @@ class Database:
         return await self.deferred.make(store, times, make_some, list_failed)
 
     async def release(self, worker_id: str, *, dead: bool, each: bool = False) -> int:
-        """Take a worker off the register, and return how many runs became ready, at once or one by one."""
+        """Remove a worker from the register, at once or run by run, and return how many runs became ready."""
         now = self.now()
         release = leases.release_each if each else leases.release
         freed, touched = await self.call(lambda db: release(db, worker_id, now, dead=dead))
-        self.tell(touched)
+        self.notify(touched)
         return freed
 
-    def tell(self, touched: TouchedRuns) -> None:
-        """Tell this process, and then the others, what a commit touched."""
+    def notify(self, touched: TouchedRuns) -> None:
+        """Notify this process, then the others, of what a commit touched."""
         if not touched:
             return
-        self.listeners.tell(touched.change)
+        self.listeners.notify(touched.change)
         notifier = self._notifier
         if notifier is not None:
-            notifier.tell(touched)
+            notifier.notify(touched)
 
     async def _get_runs(self, namespace: str, run_ids: Sequence[str]) -> dict[str, Run]:
         return await self.call(lambda db: reads.get_runs(db, namespace, run_ids))
@@ -317,7 +317,7 @@ class Database:
                 self.clock.ask(connection)
 
     def _connect_to_read(self) -> reads.Connection:
-        # A pooler gives each transaction another connection, which knows no prepared statements of ours.
+        # A transaction pooler may use another connection, which does not have our prepared statements.
         return psycopg.connect(
             self.options, autocommit=True, prepare_threshold=None if self._is_pooled else 5
         )
@@ -334,7 +334,7 @@ class Database:
             try:
                 return work(connection)
             except psycopg.Error as error:
-                # A connection that was lost, and is made anew at once, is no outage.
+                # A lost connection that is replaced at once is not an outage.
                 if code_of(error) in TAKES_NO_WRITES or time.monotonic() - began_at >= OUTAGE_SECONDS:
                     self._note_outage(error, began_at)
                 if is_shared(error):
@@ -350,10 +350,10 @@ class Database:
             self.outages.waiting(since)
 
     def _patiently(self, work: Callable[[], T], given_up: threading.Event | None = None) -> T:
-        """Do something, and again while the server is gone or another transaction won."""
+        """Run a function. Retry while the server is unavailable, or after a conflict with another transaction."""
         began_at = time.monotonic()
         pause = RETRY_SOON
-        has_told = False
+        was_logged = False
         while True:
             try:
                 done = work()
@@ -373,8 +373,8 @@ class Database:
                 said = " ".join(str(error).split())
                 if is_gone(error):
                     self.trouble = said
-                if waited > TELL_AFTER_SECONDS and not has_told:
-                    has_told = True
+                if waited > TELL_AFTER_SECONDS and not was_logged:
+                    was_logged = True
                     log.warning("store %s is not available, still trying: %s", self.location, said)
             time.sleep(pause)
             pause = min(pause * 2, RETRY_LATER)

@@ -1,7 +1,7 @@
-"""The functions of a Postgres database: their source, and putting it in place as a whole.
+"""The functions in a Postgres database: their source, and their replacement as a whole.
 
-``schema/postgres/functions/`` defines each function once. A migration replaces all functions, and drops those that the
-source does not define, in its own transaction.
+``schema/postgres/functions/`` defines each function once. A migration replaces all functions in its own transaction,
+and drops those that the source does not define.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def source(file: str) -> str:
 
 
 def statements(file: str) -> list[re.Match[str]]:
-    """Return the statements of a file of the source, in order. ``name`` is the function's that one defines."""
+    """Return the statements of a source file, in order. ``name`` is the name of the defined function."""
     return list(_STATEMENT.finditer(source(file)))
 
 
@@ -80,21 +80,21 @@ def create_triggers(connection: psycopg.Connection[Any]) -> None:
 
 
 def replace_all(connection: psycopg.Connection[Any]) -> None:
-    """Create or replace all functions in the transaction that is open, and drop those that the source does not have.
+    """Create or replace all functions in the open transaction, and drop those that the source does not define.
 
-    A function keeps the rights that were granted on it, unless its parameters or its result change.
+    A function keeps its privileges, unless its parameters or its result change.
     """
     before = _written(connection)
     calls = _create(connection, FILES, before)
     for signature, found in _written(connection).items():
-        if before.get(signature) == found:  # nothing has written it again
+        if before.get(signature) == found:  # it was not replaced
             connection.execute(_drop(signature))
-    for call in calls:  # the functions of a name are now those of the source
+    for call in calls:  # now each name has only the functions of the source
         connection.execute(call)
 
 
 def _create(connection: psycopg.Connection[Any], files: Sequence[str], before: Written) -> list[bytes]:
-    """Create or replace the functions of these files. Returns the calls that remain to be done."""
+    """Create or replace the functions in these files. Returns the calls to execute afterwards."""
     calls: list[bytes] = []
     for statement in (statement for file in files for statement in statements(file)):
         text = statement.group().encode()
@@ -105,7 +105,7 @@ def _create(connection: psycopg.Connection[Any], files: Sequence[str], before: W
             with connection.transaction():
                 connection.execute(text)
         except (psycopg.errors.InvalidFunctionDefinition, psycopg.errors.WrongObjectType):
-            # One that returns something else, or whose parameters have other names, is not replaced.
+            # A function with another result type or other parameter names cannot be replaced.
             for signature, found in _written(connection, name).items():
                 if before.get(signature) == found:
                     connection.execute(_drop(signature))
@@ -114,10 +114,10 @@ def _create(connection: psycopg.Connection[Any], files: Sequence[str], before: W
 
 
 def _written(connection: psycopg.Connection[Any], name: str | None = None) -> Written:
-    """Return by which transaction, and where in the catalog, each function was written, by its signature."""
+    """Return each function's transaction and place in the catalog, by its signature. Replacing it changes both."""
     rows = connection.execute(_DEFINED).fetchall()
     return {signature: (xmin, ctid) for signature, found, xmin, ctid in rows if name in (None, found)}
 
 
 def _drop(signature: str) -> SQL:
-    return SQL(cast(LiteralString, f"DROP ROUTINE {signature}"))  # as regprocedure quotes it
+    return SQL(cast(LiteralString, f"DROP ROUTINE {signature}"))  # quoted by regprocedure

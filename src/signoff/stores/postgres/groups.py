@@ -1,4 +1,4 @@
-"""Groups in Postgres: pausing, limiting and listing them, on connections of the readers."""
+"""Groups in Postgres: pausing, limits and lists, on reader connections."""
 
 from __future__ import annotations
 

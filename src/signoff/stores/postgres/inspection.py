@@ -1,4 +1,4 @@
-"""Looking at a Postgres server and at Signoff's tables there, cheaply, with the rights of whoever works with them."""
+"""Cheap inspection of a Postgres server and Signoff's tables, with the rights of an ordinary role."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from signoff.stores.shared.inspection import COUNTED_AT_MOST, NAMESPACES_AT_MOST
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-# Of a table that was never analyzed the planner knows too little to look through its indexes. Behind a pooler settings
-# would stay with a connection that others use: they are made for one transaction.
+# For a table that was never analyzed, the planner knows too little to use its indexes. Behind a pooler, settings would
+# stay with a shared connection, so they are set for one transaction only.
 BOUNDS = "SET LOCAL statement_timeout = '5s'; SET LOCAL enable_seqscan = off"
 
 SETTINGS = """
@@ -30,12 +30,12 @@ SELECT name, setting FROM pg_settings WHERE name IN (
 
 IS_STANDBY = "SELECT pg_is_in_recovery()"
 
-# Other roles' sessions show no more than the database they are in.
+# Sessions of other roles show only their database.
 CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL"
 
 NOW = "SELECT extract(epoch FROM clock_timestamp())::double precision"
 
-# A record in the write-ahead log that means nothing to anybody, with the commit of a transaction that wrote.
+# A record in the write-ahead log without meaning, with the commit of a transaction that wrote.
 COMMIT = "SELECT pg_logical_emit_message(true, 'signoff doctor', '')"
 
 TABLES = """
@@ -61,7 +61,7 @@ SELECT count(*), extract(epoch FROM clock_timestamp())::double precision - min(a
 ) AS late
 """
 
-# By the index that finds what is due.
+# By the index that finds due items.
 LATE_KINDS: Sequence[tuple[str, dict[str, str]]] = (
     (
         "deadlines of questions and promises",
@@ -105,29 +105,29 @@ class Table:
 
 
 def query(db: Connection, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-    """Return the rows of one statement, which the server gives up after five seconds."""
+    """Return the rows of one statement, which the server cancels after five seconds."""
     with db.transaction():
         db.execute(BOUNDS)
         return db.execute(cast(LiteralString, statement), values or None).fetchall()
 
 
 def settings(db: Connection) -> dict[str, str]:
-    """Return those settings of the server that matter here."""
+    """Return the relevant settings of the server."""
     return dict(query(db, SETTINGS))  # pyright: ignore[reportArgumentType]
 
 
 def is_standby(db: Connection) -> bool:
-    """Whether the server only follows another one."""
+    """Whether the server is a standby."""
     return bool(query(db, IS_STANDBY)[0][0])
 
 
 def connections(db: Connection) -> int:
-    """Return how many connections are taken."""
+    """Return the number of open connections."""
     return int(query(db, CONNECTIONS)[0][0])
 
 
 def clock_difference(db: Connection) -> tuple[float, float]:
-    """Return by how many seconds the server's clock is ahead of this machine's, and how inexact that is."""
+    """Return by how many seconds the server's clock is ahead of this machine's, and the error of that estimate."""
     sent_at = time.time()
     now = float(query(db, NOW)[0][0])
     received_at = time.time()
@@ -135,7 +135,7 @@ def clock_difference(db: Connection) -> tuple[float, float]:
 
 
 def commit_seconds(db: Connection, times: int) -> list[float]:
-    """Return how long some commits took that each waited for the disk. Nothing is written that anybody reads."""
+    """Measure some commits, each of which waits for the disk. They write nothing that is ever read."""
     taken: list[float] = []
     for _ in range(times):
         began_at = time.perf_counter()
@@ -145,7 +145,7 @@ def commit_seconds(db: Connection, times: int) -> list[float]:
 
 
 def hears_notifications(db: Connection, listen_conninfo: str, seconds: float) -> bool:
-    """Whether what is notified on this connection is heard on another one that listens."""
+    """Whether a notification on this connection is received on another one that listens."""
     channel = f"signoff_doctor_{uuid.uuid4().hex}"
     with psycopg.connect(listen_conninfo, autocommit=True) as ear:
         ear.execute(SQL("LISTEN {}").format(Identifier(channel)))
@@ -161,7 +161,7 @@ def tables(db: Connection) -> list[Table]:
 
 
 def indexes(db: Connection) -> Indexes:
-    """Return which indexes are missing or cannot be used."""
+    """Return the indexes that are missing or unusable."""
     usable = dict(query(db, INDEXES))  # pyright: ignore[reportArgumentType]
     expected: set[str] = set()
     for kind, name in re.findall(
@@ -176,7 +176,7 @@ def indexes(db: Connection) -> Indexes:
 
 
 def late(db: Connection, than_seconds: float) -> list[Late]:
-    """Return what should have been done longer ago than that and was not."""
+    """Return the items that have been overdue for longer than that."""
     found: list[Late] = []
     for what, parts in LATE_KINDS:
         [(count, seconds)] = query(db, LATE.format(**parts), (than_seconds, COUNTED_AT_MOST))
@@ -186,7 +186,7 @@ def late(db: Connection, than_seconds: float) -> list[Late]:
 
 
 def namespaces_with_ready_runs(db: Connection) -> list[str]:
-    """Return them by name, at most ``NAMESPACES_AT_MOST``."""
+    """Return these namespaces by name, at most ``NAMESPACES_AT_MOST``."""
     found: list[str] = []
     while len(found) < NAMESPACES_AT_MOST and (rows := query(db, NEXT_NAMESPACE, ((found or [""])[-1],))):
         found.append(rows[0][0])

@@ -1,4 +1,4 @@
-"""What operators do with runs, as a Postgres store is asked for it: retrying, suspending, resuming, terminating."""
+"""Operator requests to a Postgres store: retrying, suspending, resuming and terminating runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def retry(
 def suspend(
     namespace: str, run_id: str, event: NewAuditEvent, reason: str | None, epoch: int | None
 ) -> Request[Run]:
-    """Have a run wait for an operator."""
+    """Make a run wait for an operator."""
     check_optional_text("reason", reason)
 
     def read(reply: Reply, touched: TouchedRuns) -> Run:
@@ -64,7 +64,7 @@ def suspend(
 
 
 def resume(namespace: str, run_id: str, event: NewAuditEvent) -> Request[Run]:
-    """Have a suspended run go on."""
+    """Let a suspended run continue."""
 
     def read(reply: Reply, touched: TouchedRuns) -> Run:
         return _read(reply, namespace, run_id, "resume", touched)
@@ -73,7 +73,7 @@ def resume(namespace: str, run_id: str, event: NewAuditEvent) -> Request[Run]:
 
 
 def terminate(namespace: str, run_id: str, event: NewAuditEvent, reason: str | None) -> Request[Run]:
-    """End a run without its code."""
+    """End a run without running its code."""
 
     def read(reply: Reply, touched: TouchedRuns) -> Run:
         run = _read(reply, namespace, run_id, "terminate", touched)

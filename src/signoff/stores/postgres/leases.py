@@ -1,4 +1,4 @@
-"""Leases and time in Postgres: what goes on beside the writer, on connections of the readers."""
+"""Leases and time in Postgres, on reader connections."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ RETURNING (SELECT is_first FROM register)
 
 HEARTBEAT = "SELECT signoff.heartbeat(%s, %s, %s, %s, %s, %s)"
 
-# `least` passes over a NULL.
+# `least` ignores NULL.
 _LEASE_NOW = (
     "least(coalesce(%s::double precision, extract(epoch FROM clock_timestamp())), %s::double precision)"
 )
@@ -73,10 +73,10 @@ WHERE failures > 0 ORDER BY next_at, number LIMIT %s
 MAKE_DEFERRED = "SELECT signoff.make_deferred_each(%s, %s, %s)"
 
 AT_ONCE: Final = 50
-"""Items in one transaction when they are done one by one: one with more than 64 subtransactions slows all others."""
+"""Items per transaction when processed one by one. More than 64 subtransactions would slow down all transactions."""
 
 JOBS: Final = ("promise", "timer", "deadline", "lease", "rate", "worker")
-"""Whose items ``due`` does."""
+"""The jobs of ``due``."""
 
 TIMED_OUT = json.dumps(
     {"run": encode_error(RunTimeout("<run>")), "child": encode_error(RunCancelled("<run>", None))}
@@ -100,13 +100,13 @@ RELEASE_EACH = RELEASE.replace(
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What time brought.
+    """The result of processing due items.
 
     Attributes:
-        next_at: When the next thing is due, in unix seconds.
+        next_at: When the next item is due, in unix seconds.
         now: The database's time.
-        touched: What was touched.
-        is_all: Whether no item was left as it was, but for the limit's sake.
+        touched: The touched runs.
+        is_all: Whether all due items were processed, apart from the limit.
     """
 
     next_at: float | None
@@ -117,11 +117,11 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class LeaseTime:
-    """The time by which leases have run out, in unix seconds.
+    """The time by which leases must have expired to be freed, in unix seconds.
 
     Attributes:
-        now: By the clock of leases; None: it is the database's.
-        at_most: No later than this; None: no bound.
+        now: Time of the lease clock; None: the database's.
+        at_most: Upper bound; None: no bound.
     """
 
     now: float | None
@@ -129,7 +129,7 @@ class LeaseTime:
 
 
 def enlist(db: Connection, worker: WorkerInfo, lease_now: float | None) -> TouchedRuns:
-    """Put a worker on the register, or note that it lives."""
+    """Register a worker, or update the time that it was seen."""
     check_worker(worker)
     values = (
         worker.id,
@@ -161,24 +161,24 @@ def heartbeat(
     lease_now: float | None,
     lease_seconds: float,
 ) -> set[str]:
-    """Extend leases. Returns the runs that are not held any more."""
-    run_ids = sorted(held)  # the order in which all lock runs
+    """Extend leases. Returns the runs that are no longer held."""
+    run_ids = sorted(held)  # the order in which all processes lock runs
     values = (namespace, worker_id, run_ids, [held[id] for id in run_ids], lease_now, lease_seconds)
     kept = {row[0] for row in db.execute(HEARTBEAT, values).fetchall()}
     return set(held) - kept
 
 
 def wait_for_locks(db: Connection) -> Times | None:
-    """Return when no transaction keeps others from writing runs, such as one that builds an index.
+    """Wait until no transaction blocks writes to runs, such as one that builds an index.
 
     Returns:
-        When deferred changes are to be tried; None: there are none.
+        The retry times of deferred changes; None: there are none.
     """
     return _times(db.execute(WAIT_FOR_LOCKS).fetchone())
 
 
 def deferred_times(db: Connection) -> Times | None:
-    """Return when deferred changes are to be tried; None: there are none."""
+    """Return the retry times of deferred changes; None: there are none."""
     return _times(db.execute(DEFERRED_TIMES).fetchone())
 
 
@@ -200,7 +200,7 @@ def _failed_change(
 
 
 def make_deferred(db: Connection, now: float | None) -> tuple[Made, TouchedRuns]:
-    """Make deferred changes one by one whose time has come. What fails leaves nothing behind."""
+    """Make due deferred changes one by one. A failed one changes nothing."""
     row = db.execute(MAKE_DEFERRED, (now, AT_ONCE, LONGEST_SECONDS)).fetchone()
     assert row is not None
     reply = row[0]
@@ -217,16 +217,16 @@ def make_deferred(db: Connection, now: float | None) -> tuple[Made, TouchedRuns]
 
 
 def hold(db: Connection, lease_now: float | None, served: float, lease_seconds: float) -> float | None:
-    """Count time in which leases were held and their holders could have extended them.
+    """Count time in which leases were held although their holders could have extended them.
 
     Args:
         db: A connection.
-        lease_now: The time by the clock of leases; None: it is the database's.
-        served: For how many seconds this process could write since it last counted.
-        lease_seconds: After so many, leases are freed, also if each process that held them was a new one.
+        lease_now: Time of the lease clock; None: the database's.
+        served: For how many seconds this process could write since its last count.
+        lease_seconds: The time after which leases are freed, even if each process that held them was a new one.
 
     Returns:
-        Until when leases must have run out to be freed all the same; None: none is.
+        Leases that expired by this time are freed in spite of the hold; None: no leases are.
     """
     row = db.execute(HOLD, (lease_now, served, lease_seconds)).fetchone()
     assert row is not None
@@ -234,7 +234,7 @@ def hold(db: Connection, lease_now: float | None, served: float, lease_seconds: 
 
 
 def due(db: Connection, now: float | None, lease_time: LeaseTime, limit: int) -> Due:
-    """Do what time has brought."""
+    """Fire due deadlines and timers; free expired leases."""
     values = (now, lease_time.now, lease_time.at_most, limit, FORGET_SECONDS, TIMED_OUT)
     row = db.execute(DUE, values).fetchone()
     assert row is not None
@@ -244,7 +244,7 @@ def due(db: Connection, now: float | None, lease_time: LeaseTime, limit: int) ->
 def due_each(
     db: Connection, now: float | None, lease_time: LeaseTime, limit: int, skipped: Skipped
 ) -> Done[Due]:
-    """Do what time has brought one by one, but for some items. What fails leaves nothing behind."""
+    """Process due items one by one, without skipped ones. A failed item stays unchanged."""
     passed_over = {job: {_name(key): True for key in keys} for job, keys in skipped.items()}
     values = (
         now,
@@ -257,13 +257,13 @@ def due_each(
     )
     row = db.execute(DUE_EACH, values).fetchone()
     assert row is not None
-    told = row[0]
+    reply = row[0]
     failures = [
         Failure(job, (namespace, id), ItemFailed(f"{text_of_postgres(code, reason)} (SQLSTATE {code})"))
-        for job, namespace, id, code, reason in told["failures"]
+        for job, namespace, id, code, reason in reply["failures"]
     ]
-    busy = [(job, (namespace, id)) for job, namespace, id in told["busy"]]
-    return Done(_due(told), failures, told["is_all"], busy)
+    busy = [(job, (namespace, id)) for job, namespace, id in reply["busy"]]
+    return Done(_due(reply), failures, reply["is_all"], busy)
 
 
 def claim_each(
@@ -275,7 +275,7 @@ def claim_each(
     now: float | None,
     lease_now: float | None,
 ) -> tuple[ClaimedEach, TouchedRuns]:
-    """Lease ready runs to a worker one by one, but for those to pass over. What fails leaves nothing behind."""
+    """Lease ready runs to a worker one by one, without skipped ones. A failed run stays unchanged."""
     op = to_json({"namespace": namespace, **body}).decode()
     values = (op, now, lease_now, list(skipped), list(known), AT_ONCE, PAGE_BYTES)
     row = db.execute(CLAIM_EACH, values).fetchone()
@@ -299,26 +299,26 @@ def claim_each(
 
 
 def _name(key: Key) -> str:
-    """Return an item's key as signoff.due_each makes it."""
+    """Return an item's key in the form of signoff.due_each."""
     return f"{len(key[0])}:{key[0]}{key[1]}"
 
 
-def _due(told: Mapping[str, Any]) -> Due:
+def _due(reply: Mapping[str, Any]) -> Due:
     touched = TouchedRuns()
-    for namespace, run_id in told["woken"]:
+    for namespace, run_id in reply["woken"]:
         touched.touch_woken(namespace, run_id, ready=True)
-    for namespace, run_id in told["freed"]:
+    for namespace, run_id in reply["freed"]:
         touched.touch(namespace, run_id, ready=True)
-    for namespace, run_id in told["ended"]:
+    for namespace, run_id in reply["ended"]:
         touched.touch_ended(namespace, run_id)
         touched.ready.add(namespace)
-    touched.ready.update(told["opened"])
-    next_at = told["next"]
-    return Due(None if next_at is None else float(next_at), told["now"], touched, told["is_all"])
+    touched.ready.update(reply["opened"])
+    next_at = reply["next"]
+    return Due(None if next_at is None else float(next_at), reply["now"], touched, reply["is_all"])
 
 
 def release(db: Connection, worker_id: str, now: float | None, *, dead: bool) -> tuple[int, TouchedRuns]:
-    """Take a worker off the register and make its runs ready."""
+    """Remove a worker from the register, and make its runs ready."""
     touched = TouchedRuns()
     rows = db.execute(RELEASE, {"worker_id": worker_id, "now": now, "dead": dead}).fetchall()
     for namespace, run_id in rows:
@@ -327,7 +327,7 @@ def release(db: Connection, worker_id: str, now: float | None, *, dead: bool) ->
 
 
 def release_each(db: Connection, worker_id: str, now: float | None, *, dead: bool) -> tuple[int, TouchedRuns]:
-    """Take a worker off the register and make its runs ready one by one. Leases of those that fail run out."""
+    """Remove a worker from the register, and make its runs ready one by one. Leases of failed ones expire."""
     touched = TouchedRuns()
     freed = 0
     rows = db.execute(RELEASE_EACH, {"worker_id": worker_id, "now": now, "dead": dead}).fetchall()

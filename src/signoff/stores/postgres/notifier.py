@@ -1,7 +1,7 @@
-"""Telling other processes of commits through Postgres, and hearing of theirs.
+"""Notifies other processes of commits through Postgres, and receives their notifications.
 
-What is told is a hint that saves looking: whoever waits also looks by itself now and then. So it is told after the
-commit, in a transaction of its own that waits for no disk, and may be lost.
+Notifications are hints that save polling: waiting processes also poll now and then. So they are sent after the commit,
+in a transaction of their own that does not wait for the disk, and may be lost.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from signoff.stores.shared.touched_runs import TouchedRuns
 log = own_logger("signoff.store")
 
 CHANNEL: Final = "signoff"
-MOST_BYTES: Final = 7_900  # Postgres takes 8,000
-APPENDS_WAIT: Final = 0.05  # seconds before others hear that a journal has grown, and nothing else
+MOST_BYTES: Final = 7_900  # Postgres allows 8,000
+APPENDS_WAIT: Final = 0.05  # seconds before others are notified of mere growth of a journal
 RECONNECT_SOON: Final = 0.05
 RECONNECT_LATER: Final = 2.0
 
@@ -35,11 +35,11 @@ NOTIFY: Final = "SELECT pg_notify('signoff', %s)"
 
 
 class Notifier:
-    """One connection and one thread for what processes tell each other.
+    """One connection and one thread for notifications between processes.
 
     Args:
-        connect: Opens a connection in autocommit mode; not through a pooler that shares connections by transaction.
-        listeners: Who is told here of what other processes did.
+        connect: Opens a connection in autocommit mode, not through a transaction pooler.
+        listeners: The listeners in this process.
         location: The store's address, for messages.
     """
 
@@ -60,8 +60,8 @@ class Notifier:
         self._thread = threading.Thread(target=self._run, name="signoff-postgres-notifier", daemon=True)
         self._thread.start()
 
-    def tell(self, touched: TouchedRuns) -> None:
-        """Tell other processes of a commit, soon. From any thread."""
+    def notify(self, touched: TouchedRuns) -> None:
+        """Notify other processes of a commit, soon. Thread-safe."""
         urgent = bool(touched.woken or touched.ended or touched.ready or touched.due)
         first = not self._outbox
         self._outbox.append(touched)
@@ -73,13 +73,13 @@ class Notifier:
             self._wake()
 
     def wait_until_listening(self, seconds: float, given_up: threading.Event) -> None:
-        """Wait until this process hears of others' commits, or nobody waits for that any more."""
+        """Wait until this process receives notifications, or ``given_up`` is set."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not given_up.is_set() and not self._listening.wait(0.2):
             pass
 
     def close(self) -> None:
-        """Send what waits, if the server is there, and end the thread. Blocks."""
+        """Send waiting notifications, if the server is available, and end the thread. Blocks."""
         self._closing = True
         self._wake()
         self._thread.join()
@@ -87,7 +87,7 @@ class Notifier:
         os.close(self._mouth)
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # it is full: the thread wakes anyway
+        with contextlib.suppress(BlockingIOError):  # the pipe is full: the thread wakes anyway
             os.write(self._mouth, b".")
 
     def _run(self) -> None:
@@ -98,7 +98,7 @@ class Notifier:
                     connection.execute("SET synchronous_commit TO off")
                     connection.add_notify_handler(self._heard)
                     connection.execute(f"LISTEN {CHANNEL}")
-                    self._listeners.tell_disturbance()  # whatever happened while nobody listened
+                    self._listeners.notify_disturbance()  # commits made while not listening
                     self._listening.set()
                     pause = RECONNECT_SOON
                     self._serve(connection)
@@ -139,8 +139,8 @@ class Notifier:
             touched.add(self._outbox.popleft())
         if not touched:
             return
-        told = {"from": self._sender, "due": touched.due, "in": _by_namespace(touched)}
-        text = to_json(told)
+        message = {"from": self._sender, "due": touched.due, "in": _by_namespace(touched)}
+        text = to_json(message)
         if len(text) > MOST_BYTES:
             text = to_json({"from": self._sender})
         connection.execute(NOTIFY, (text.decode(),))
@@ -150,32 +150,34 @@ class Notifier:
 
     def _take(self, payload: bytes) -> None:
         try:
-            told = from_json(payload)
-            if told["from"] == self._sender:
+            message = from_json(payload)
+            if message["from"] == self._sender:
                 return
-            if "in" not in told:
-                self._listeners.tell_disturbance()
+            if "in" not in message:
+                self._listeners.notify_disturbance()
                 return
             touched = TouchedRuns()
-            touched.due = told["due"]
-            for namespace, (runs, woken, ended, ready) in told["in"].items():
+            touched.due = message["due"]
+            for namespace, (runs, woken, ended, ready) in message["in"].items():
                 touched.runs[namespace] = {*runs, *woken, *ended}
                 touched.woken[namespace] = set(woken)
                 touched.ended[namespace] = set(ended)
                 if ready:
                     touched.ready.add(namespace)
         except (ValueError, KeyError, TypeError):
-            log.warning("store %s: not understood on channel %s: %r", self._location, CHANNEL, payload[:200])
-            self._listeners.tell_disturbance()
+            log.warning(
+                "store %s: invalid notification on channel %s: %r", self._location, CHANNEL, payload[:200]
+            )
+            self._listeners.notify_disturbance()
             return
-        self._listeners.tell(touched.change)
+        self._listeners.notify(touched.change)
 
 
 def _by_namespace(touched: TouchedRuns) -> dict[str, tuple[list[str], list[str], list[str], bool]]:
-    told: dict[str, tuple[list[str], list[str], list[str], bool]] = {}
+    found: dict[str, tuple[list[str], list[str], list[str], bool]] = {}
     for namespace in touched.runs.keys() | touched.ready:
         runs = touched.runs.get(namespace, set())
         woken, ended = touched.woken.get(namespace, set()), touched.ended.get(namespace, set())
         others = runs - woken - ended
-        told[namespace] = (list(others), list(woken), list(ended), namespace in touched.ready)
-    return told
+        found[namespace] = (list(others), list(woken), list(ended), namespace in touched.ready)
+    return found

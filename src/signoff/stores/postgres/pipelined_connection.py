@@ -1,4 +1,4 @@
-"""One connection that sends a few statements over and over: text in, text out, with a wait that can be cut short."""
+"""A connection that sends a few statements repeatedly, as text, with interruptible waits for replies."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from signoff.stores.postgres.schema import is_shared
 log = own_logger("signoff.store")
 
 
-# Texts are binary: a character that is 0 does not end them, but is refused.
+# Binary texts do not end at a NUL character; Postgres refuses it instead.
 _FORMATS: Final = {"t": pq.Format.TEXT, "b": pq.Format.BINARY}
 
 
 class Statement(Enum):
-    """What a link sends, and how each value of it is written."""
+    """The statements of a link, with the formats of their values."""
 
     APPLY = b"SELECT signoff.apply($1)", "t"
     APPEND = b"SELECT signoff.append($1, $2)", "tt"
@@ -38,20 +38,19 @@ class Statement(Enum):
 
 
 Value = bytes | None
-"""A value of a statement as it travels."""
+"""A value of a statement as sent."""
 
 _GOOD: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
 class Link:
-    """Sends statements, each once the reply to the one before is there.
+    """Sends statements, each after the reply to the previous one.
 
-    psycopg's cursors wait until the reply is there; this can wait a moment on an event loop and the rest on a thread.
+    psycopg's cursors block until the reply arrives. A link can wait a moment on an event loop and the rest on a thread.
 
     Args:
         connect: Opens a connection in autocommit mode.
-        prepares: Have the server parse each statement once; not through a pooler that shares connections by
-            transaction.
+        prepares: Whether the server parses each statement once; not possible through a transaction pooler.
     """
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], *, prepares: bool = True) -> None:
@@ -62,11 +61,11 @@ class Link:
         self._result: pq.abc.PGresult | None = None
 
     def prepare_no_more(self) -> bool:
-        """Send statements as they are from now on. Returns whether it was otherwise."""
+        """Stop using prepared statements. Returns whether they were used so far."""
         prepared, self._prepares = self._prepares, False
         if prepared:
             log.warning(
-                "Postgres is behind a pooler that shares connections: say where to listen, see listen_address"
+                "Postgres is behind a transaction pooler: set listen_address to an address for LISTEN"
             )
         return prepared
 
@@ -85,7 +84,7 @@ class Link:
         self._poll.register(connection.fileno(), select.POLLIN)
 
     def close(self) -> None:
-        """Disconnect; what is under way may or may not be done."""
+        """Disconnect. A running statement may or may not take effect."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -102,17 +101,17 @@ class Link:
             self._poll.modify(pgconn.socket, select.POLLIN | select.POLLOUT)
 
     def stay_awake(self, seconds: float) -> None:
-        """Return when a reply begins to come, or after ``seconds``, without sleeping: a core that sleeps takes time to
-        wake. Other threads go on meanwhile."""
+        """Poll for a reply for up to ``seconds`` without sleeping, because a sleeping core takes time to wake. Other
+        threads can run meanwhile."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._poll.poll(0):
             pass
 
     def receive(self, seconds: float | None) -> bytes | None:
-        """Return the reply; None if it has not come after ``seconds``. None as seconds waits for ever.
+        """Return the reply; None if it has not arrived after ``seconds``. Without ``seconds`` it waits indefinitely.
 
         Raises:
-            psycopg.Error: The statement failed, or the connection is gone.
+                psycopg.Error: The statement failed, or the connection was lost.
         """
         pgconn = self._pgconn
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Questions in Postgres: amending pending ones, and finding those whose policies have something to do."""
+"""Questions in Postgres: amends pending ones, and finds those with due policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from signoff.stores.shared.touched_runs import TouchedRuns
 
 NOW = "coalesce(%s::double precision, extract(epoch FROM clock_timestamp())::double precision)"
 
-# What is pending is not settled: no index of states is taken for that.
+# Pending ones are found by settled_at, so that no index by state is used.
 DUE = f"""
 SELECT namespace, id, act_at FROM signoff.promises
 WHERE kind = 'question' AND settled_at IS NULL AND act_at IS NOT NULL AND act_at <= (SELECT {NOW})
@@ -36,7 +36,7 @@ ORDER BY act_at LIMIT 1
 def amend(
     namespace: str, question_id: str, amendment: Amendment, token: str | None
 ) -> Request[tuple[Promise, bool]]:
-    """Change what a pending question keeps, settle it if that is asked for, and record events."""
+    """Change a pending question, settle it if requested, and record events."""
     check_amendment(amendment)
 
     def read(reply: Reply, touched: TouchedRuns) -> tuple[Promise, bool]:
@@ -63,7 +63,7 @@ def amend(
 
 
 def due(db: Connection, now: float | None, limit: int) -> tuple[list[Due], float | None]:
-    """Return questions of all namespaces whose policies have something to do, and when the first has."""
+    """Return the questions of all namespaces with due policies, and when the first one is due."""
     row = db.execute(NEXT_DUE).fetchone()
     if row is None:
         return [], None

@@ -1,4 +1,4 @@
-"""What a Postgres store reads, each in one statement."""
+"""Reads of a Postgres store, each in one statement."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from signoff.stores.shared.unreadable_rows import readable
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-# One id at a time (OFFSET keeps it so): what asks for several may be planned as reading all runs of a namespace.
+# One id at a time, enforced by OFFSET: several might be planned as a scan of all runs of a namespace.
 GET_RUNS = f"""
 SELECT run.* FROM unnest(%s::text[]) AS asked (id)
 CROSS JOIN LATERAL (
@@ -73,7 +73,7 @@ ORDER BY seq LIMIT %s
 ENTRIES = Listing(Entry, ENTRY_COLUMNS, size_in_postgres)
 PAGE_OF_JOURNAL = within_page(READ_JOURNAL.replace(ENTRY_COLUMNS, ENTRIES.columns), "seq")
 
-# The messages and the counters are of one snapshot.
+# Messages and counters come from one snapshot.
 MESSAGES = Listing(Message, MESSAGE_COLUMNS, size_in_postgres)
 SELECT_MESSAGES = f"""
 SELECT message.*, run.wakes
@@ -95,7 +95,7 @@ FROM signoff.workers AS workers ORDER BY id
 RUNS = Listing(Run, RUN_COLUMNS, size_in_postgres)
 PROMISES = Listing(Promise, PROMISE_COLUMNS, size_of_list(size_in_postgres))
 
-# One branch for each state asked for: they are merged, each in the order of its index.
+# One branch per requested state: they are merged, each in the order of its index.
 LIST_RUNS = f"""
 (SELECT {RUNS.columns}, number FROM signoff.runs
 WHERE namespace = %(namespace)s AND {{of_state}} = '{{state}}' AND number < %(before)s {{filters}}
@@ -108,10 +108,10 @@ WHERE namespace = %(namespace)s AND state = '{{state}}' AND kind = '{{kind}}' AN
 ORDER BY number LIMIT %(limit)s)
 """
 
-# The index by state has the other columns in the same order. Before Postgres has counted, both cost alike, and it would
-# be read through if the index by run is some levels higher, or if a connection remembers it as that. The last condition
-# holds wherever the index by run is used, so it costs something with others only: as much as eight levels do. It is one
-# of Postgres' dearest functions, and never called: its first half is true.
+# The index by state has the other columns in the same order. Without statistics both have the same cost, and the wrong
+# one would be scanned if the index by run is some levels higher, or is remembered as such by a connection. The last
+# condition is implied by the index by run, so it costs something with other indexes only: as much as eight levels do.
+# It # uses one of Postgres's most expensive functions, which is never called, because the first half is true.
 OF_RUN = f"""
 AND run_id = %(run_id)s
 AND (run_id IS NOT NULL OR {" || ".join(4 * ["to_tsvector('simple', id)"])} IS NULL)
@@ -133,7 +133,7 @@ WHERE (%(workflow)s::text IS NULL OR run.workflow = %(workflow)s)
 ORDER BY number LIMIT %(limit)s
 """
 
-# The next pending questions, and those of them whose runs are asked for: one row at least, which has where they end.
+# The next pending questions, and those of the requested runs. Always has a row, which holds where the search ended.
 OF_RUNS = f"""
 WITH looked AS MATERIALIZED ({{looked}}),
 found AS ({within_page(FOUND, "number")})
@@ -151,7 +151,7 @@ ORDER BY number LIMIT %(looked)s
 
 
 def get_runs(db: Connection, namespace: str, run_ids: Sequence[str]) -> dict[str, Run]:
-    """Return those of these runs that there are, by id."""
+    """Return the existing runs among these, by id."""
     rows = db.execute(GET_RUNS, (list(run_ids), namespace)).fetchall()
     runs = [to_run(row) for row in rows]
     return {run.id: run for run in runs}
@@ -166,7 +166,7 @@ def get_promise(db: Connection, namespace: str, promise_id: str) -> Promise:
 
 
 def ended(db: Connection, namespace: str, run_ids: Sequence[str]) -> set[str]:
-    """Return those of these runs that have ended."""
+    """Return the runs among these that have ended."""
     return {row[0] for row in _all(db, ENDED, (list(run_ids), namespace))}
 
 
@@ -192,7 +192,7 @@ def read_messages(db: Connection, namespace: str, run_ids: Sequence[str]) -> lis
 
 
 def list_workers(db: Connection) -> list[WorkerInfo]:
-    """Return the register."""
+    """Return the registered workers."""
     return [to_worker(row) for row in _all(db, LIST_WORKERS, ())]
 
 
@@ -267,7 +267,7 @@ def list_runs_statement(
     session: bool,
     suspended: bool | None = None,
 ) -> str:
-    """Return the statement that lists runs by these filters."""
+    """Return the statement that lists runs with these filters."""
     filters = ""
     if group:
         filters += "AND group_name = %(group)s "
@@ -279,7 +279,7 @@ def list_runs_statement(
         filters += "AND session_id || '' = %(session_id)s AND session_id IS NOT NULL "
     if suspended is not None:
         filters += f"AND suspended_at IS {'NOT ' if suspended else ''}NULL "
-    # each as its index has it
+    # in the form of the index to use
     of_state = "state || ''" if session else "state" if group or workflow or parent else "'' || state"
     branches = [LIST_RUNS.format(of_state=of_state, state=state, filters=filters) for state in sorted(states)]
     merged = f"SELECT * FROM ({'UNION ALL'.join(branches)}) AS merged ORDER BY number DESC LIMIT %(limit)s"
@@ -301,15 +301,15 @@ def list_promises_statement(
 
 @lru_cache
 def of_runs_statement(*, of_names: bool, of_run: bool) -> str:
-    """Return the statement that looks through the pending questions of names, of a run, or all."""
+    """Return the statement that searches the pending questions for names, of a run, or all."""
     looked = LOOKED_OF_NAMES if of_names else LOOKED.format(filters=OF_RUN if of_run else "")
     return OF_RUNS.format(looked=looked)
 
 
 def checked(limit: int) -> int:
-    """Return it. Raises InvalidValue."""
+    """Return the limit, checked. Raises InvalidValue."""
     if limit < 0:
-        raise InvalidValue("limit", f"{limit} is no number of items")
+        raise InvalidValue("limit", f"{limit} is not a number of items")
     return limit
 
 

@@ -1,4 +1,4 @@
-"""Deleting runs from Postgres that ended long ago, with everything that is theirs."""
+"""Deletes runs that ended long ago from Postgres, with everything that belongs to them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DELETE_ENDED = "SELECT signoff.delete_ended(%s, %s, %s)"
 
 
 def delete_ended(db: Connection, namespace: str, before: float, limit: int) -> tuple[int, TouchedRuns]:
-    """Delete up to ``limit`` runs without a parent that ended before that time. Returns how many."""
+    """Delete up to ``limit`` runs without a parent that ended before that time. Returns their number."""
     touched = TouchedRuns()
     rows = db.execute(DELETE_ENDED, (namespace, before, limit)).fetchall()
     for (run_id,) in rows:
@@ -29,16 +29,16 @@ def delete_ended(db: Connection, namespace: str, before: float, limit: int) -> t
 def delete_each(
     db: Connection, namespace: str, before: float, limit: int, skipped: Skipped
 ) -> tuple[Done[int], TouchedRuns]:
-    """Delete runs one by one, but for some. What fails leaves nothing behind."""
+    """Delete runs one by one, except some. A failed deletion changes nothing."""
     passed_over = [id for _, id in skipped[JOB]]
     row = db.execute(DELETE_EACH, (namespace, before, limit, passed_over, AT_ONCE)).fetchone()
     assert row is not None
-    told = row[0]
+    reply = row[0]
     touched = TouchedRuns()
-    for run_id in told["deleted"]:
+    for run_id in reply["deleted"]:
         touched.touch(namespace, run_id)
     failures = [
         Failure(JOB, (namespace, id), ItemFailed(f"{text_of_postgres(code, reason)} (SQLSTATE {code})"))
-        for id, code, reason in told["failures"]
+        for id, code, reason in reply["failures"]
     ]
-    return Done(len(told["deleted"]), failures, told["is_all"]), touched
+    return Done(len(reply["deleted"]), failures, reply["is_all"]), touched

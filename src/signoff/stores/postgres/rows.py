@@ -1,4 +1,4 @@
-"""Records on their way to Postgres, and rows on their way back. Both travel as JSON."""
+"""Converts records to JSON for Postgres, and rows and JSON replies to records."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ _TIMES = frozenset(
 
 
 def to_run(row: Sequence[Any]) -> Run:
-    """Make a run of its ``RUN_COLUMNS``."""
+    """Return a run from its ``RUN_COLUMNS``."""
     fields = list(row)
     fields[5] = RunState(fields[5])
     return Run(*fields)
 
 
 def to_promise(row: Sequence[Any]) -> Promise:
-    """Make a promise of its ``PROMISE_COLUMNS``."""
+    """Return a promise from its ``PROMISE_COLUMNS``."""
     fields = list(row)
     fields[2] = PromiseKind(fields[2])
     fields[3] = PromiseState(fields[3])
@@ -90,27 +90,27 @@ def to_promise(row: Sequence[Any]) -> Promise:
 
 
 def to_message(row: Sequence[Any]) -> Message:
-    """Make a message of its ``MESSAGE_COLUMNS``."""
+    """Return a message from its ``MESSAGE_COLUMNS``."""
     return Message(row[0], row[1], MessageKind(row[2]), *row[3:])
 
 
 def to_worker(row: Sequence[Any]) -> WorkerInfo:
-    """Make a worker of its ``WORKER_COLUMNS``, and how many runs it holds."""
+    """Return a worker from its ``WORKER_COLUMNS`` and the number of its runs."""
     return WorkerInfo(*row)
 
 
 def run_of_values(values: Sequence[Any]) -> Run:
-    """Make a run of its ``RUN_COLUMNS`` in JSON."""
+    """Return a run from its ``RUN_COLUMNS`` in JSON."""
     return to_run(_typed(values, _RUN_FIELDS))
 
 
 def run_of(row: Row) -> Run:
-    """Make a run of a row in JSON."""
+    """Return a run from a row in JSON."""
     return to_run(_fields(row, _RUN_FIELDS))
 
 
 def created_run(namespace: str, new: NewRun, created_at: float, position: int | None, *, waits: bool) -> Run:
-    """Make a run that was just created of what was asked for, and whether it waits for its turn."""
+    """Return a run that was just created, from its ``NewRun`` and whether it waits for its turn."""
     is_delayed = not waits and new.start_at is not None and new.start_at > created_at
     return Run(
         namespace=namespace,
@@ -136,17 +136,17 @@ def created_run(namespace: str, new: NewRun, created_at: float, position: int | 
 
 
 def promise_of_values(values: Sequence[Any]) -> Promise:
-    """Make a promise of its ``PROMISE_COLUMNS`` in JSON."""
+    """Return a promise from its ``PROMISE_COLUMNS`` in JSON."""
     return to_promise(_typed(values, _PROMISE_FIELDS))
 
 
 def message_of(row: Row) -> Message:
-    """Make a message of a row in JSON."""
+    """Return a message from a row in JSON."""
     return to_message(_fields(row, _MESSAGE_FIELDS))
 
 
 def from_run(new: NewRun) -> dict[str, Any]:
-    """What the database needs of a new run. Raises InvalidValue."""
+    """Return the JSON of a new run. Raises InvalidValue."""
     check_run(new)
     return {
         "id": new.id,
@@ -168,10 +168,10 @@ def from_run(new: NewRun) -> dict[str, Any]:
 
 
 def from_promise(new: NewPromise) -> dict[str, Any]:
-    """What the database needs of a new promise; what a question alone has is left out if it is nothing.
+    """Return the JSON of a new promise, without unset fields of questions.
 
     Raises:
-        InvalidValue: It is no question, and has what only a question has.
+        InvalidValue: A promise that is not a question has fields of a question.
     """
     check_promise(new)
     made: dict[str, Any] = {
@@ -192,7 +192,7 @@ def from_promise(new: NewPromise) -> dict[str, Any]:
 
 
 def from_settlement(settlement: Settlement) -> dict[str, Any]:
-    """What the database needs of a settlement."""
+    """Return the JSON of a settlement."""
     return {
         "state": settlement.state,
         "value": settlement.value,
@@ -205,7 +205,7 @@ def from_settlement(settlement: Settlement) -> dict[str, Any]:
 
 
 def from_amendment(amendment: Amendment) -> dict[str, Any]:
-    """What the database needs of an amendment."""
+    """Return the JSON of an amendment."""
     made: dict[str, Any] = {
         "version": amendment.version,
         "progress": amendment.progress,
@@ -229,7 +229,7 @@ def from_amendment(amendment: Amendment) -> dict[str, Any]:
 
 
 def from_event(event: NewAuditEvent) -> dict[str, Any]:
-    """What the database needs of an audit event."""
+    """Return the JSON of an audit event."""
     return {
         "id": event.id,
         "kind": event.kind,
@@ -242,7 +242,7 @@ def from_event(event: NewAuditEvent) -> dict[str, Any]:
 
 
 def from_outcome(outcome: Outcome) -> dict[str, Any]:
-    """What the database needs of a run's end."""
+    """Return the JSON of a run's outcome."""
     return {
         "state": outcome.state,
         "result": outcome.result,
@@ -252,7 +252,7 @@ def from_outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def from_write(write: Write) -> dict[str, Any]:
-    """What the database needs of a write; empty parts are left out."""
+    """Return the JSON of a write, without empty parts."""
     made: dict[str, Any] = {"run_id": write.run_id, "epoch": write.epoch}
     if write.entries:
         made["entries"] = [from_entry(entry) for entry in write.entries]
@@ -274,7 +274,7 @@ def from_write(write: Write) -> dict[str, Any]:
 
 
 def from_entry(entry: Entry) -> dict[str, Any]:
-    """What the database needs of a journal entry; what is None is left out."""
+    """Return the JSON of a journal entry, without None."""
     made: dict[str, Any] = {"seq": entry.seq, "at": entry.at, "kind": entry.kind._value_}
     if entry.n is not None:
         made["n"] = entry.n
@@ -292,7 +292,7 @@ def from_entry(entry: Entry) -> dict[str, Any]:
 
 
 def digest(json_text: str) -> str:
-    """Return the same text for the same JSON value, however it is spaced and its keys ordered."""
+    """Return the same hash for equal JSON values, regardless of spacing and key order."""
     return hashlib.sha256(canonical(json_text).encode()).hexdigest()
 
 

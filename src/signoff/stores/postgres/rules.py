@@ -1,4 +1,4 @@
-"""Rules in Postgres: made and used with amendments, listed and revoked."""
+"""Rules in Postgres: created and used by amendments, listed and revoked."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def get_rule(db: Connection, namespace: str, rule_id: str) -> Rule:
 def list_rules(
     db: Connection, namespace: str, which: RuleFilter, after: str | None, limit: int, now: float | None
 ) -> Page[Rule]:
-    """Return a page of rules in the order in which they were made."""
+    """Return a page of rules in the order of their creation."""
     which.check()
     begin = page_number(after, 0)
     values = (
@@ -60,7 +60,7 @@ def list_rules(
 def revoke_rule(
     db: Connection, namespace: str, rule_id: str, event: NewAuditEvent, now: float | None
 ) -> Rule:
-    """Have a rule be in force no more, and record that. Raises NotFound."""
+    """Revoke a rule, and record that. Raises NotFound."""
     check_events([event])
     values = (namespace, rule_id, to_json(from_event(event)).decode(), now)
     return _found(rule_id, db.execute(REVOKE, values).fetchone())

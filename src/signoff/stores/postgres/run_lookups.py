@@ -1,4 +1,4 @@
-"""Looking runs up: those asked for in one turn of an event loop are read in one statement."""
+"""Looks up runs: those requested in one turn of an event loop are read in one statement."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from signoff.errors import NotFound
 from signoff.records import Run
-from signoff.stores.shared.group_commit import GroupCommit, Operation, tell_here
+from signoff.stores.shared.group_commit import GroupCommit, Operation, resolve_here
 
 
 class Lookups:
     """Gathers lookups, on any number of event loops.
 
     Args:
-        read: Returns those of the runs of a namespace that there are, by id.
+        read: Returns the existing runs among these of a namespace, by id.
     """
 
     def __init__(self, read: Callable[[str, Sequence[str]], Awaitable[Mapping[str, Run]]]) -> None:
@@ -27,7 +27,7 @@ class Lookups:
         """Return a run.
 
         Raises:
-            NotFound: There is none.
+            NotFound: It does not exist.
         """
         if not _may_exist(run_id):
             raise NotFound("run", run_id)
@@ -35,7 +35,7 @@ class Lookups:
 
     def _begin(self, lookups: list[_Lookup]) -> None:
         loop = asyncio.get_running_loop()
-        # In no context of a step that is the first to ask: it serves others, which steps cannot cancel.
+        # Not in the context of the step that asks first: the lookup serves others, so that step must not cancel it.
         task = contextvars.Context().run(loop.create_task, self._look(lookups), name="signoff lookups")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -51,7 +51,7 @@ class Lookups:
             else:
                 for lookup in theirs:
                     lookup.take(found)
-            tell_here(theirs)
+            resolve_here(theirs)
 
 
 class _Lookup(Operation[Run]):
@@ -69,7 +69,7 @@ class _Lookup(Operation[Run]):
 
 
 def _may_exist(run_id: str) -> bool:
-    """Whether Postgres could keep such an id: no NUL character, and no half of a surrogate pair."""
+    """Whether Postgres could store such an id: no NUL character, and no half of a surrogate pair."""
     try:
         return b"\0" not in run_id.encode()
     except UnicodeEncodeError:

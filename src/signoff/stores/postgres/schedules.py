@@ -1,4 +1,4 @@
-"""Schedules in Postgres, on connections of the readers. When they fire is computed above the store."""
+"""Schedules in Postgres, on reader connections. Fire times are computed outside the store."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ FIRE = "SELECT signoff.fire_schedule(%s, %s, %s, %s, %s, %s)"
 
 
 def put(db: Connection, namespace: str, new: NewSchedule, now: float | None) -> tuple[Schedule, TouchedRuns]:
-    """Create a schedule, or change the one that has the id."""
+    """Create a schedule, or change the one with this id."""
     values = (
         namespace,
         new.id,
@@ -98,12 +98,12 @@ def list_schedules(db: Connection, namespace: str, after: str | None, limit: int
 
 
 def pause(db: Connection, namespace: str, schedule_id: str) -> Schedule:
-    """Have a schedule fire no more. Raises NotFound."""
+    """Pause a schedule. Raises NotFound."""
     return _found(schedule_id, db.execute(PAUSE, (namespace, schedule_id)).fetchone())
 
 
 def resume(db: Connection, namespace: str, schedule_id: str, next_at: float) -> tuple[Schedule, TouchedRuns]:
-    """Have a paused schedule fire again. Raises NotFound."""
+    """Resume a paused schedule. Raises NotFound."""
     return _found(schedule_id, db.execute(RESUME, (next_at, namespace, schedule_id)).fetchone()), _due()
 
 
@@ -114,7 +114,7 @@ def delete(db: Connection, namespace: str, schedule_id: str) -> None:
 
 
 def due(db: Connection, now: float | None, limit: int) -> tuple[list[Due], float | None]:
-    """Return the schedules of all namespaces whose time has come, and when the next one is due."""
+    """Return the due schedules of all namespaces, and when the next one is due."""
     found = [Due(*row) for row in db.execute(DUE, (now, limit)).fetchall()]
     row = db.execute(NEXT_DUE).fetchone()
     return found, None if row is None else row[0]
@@ -129,7 +129,7 @@ def fire(
     next_at: float,
     now: float | None,
 ) -> tuple[bool, TouchedRuns]:
-    """Move a schedule on from the time that is expected, and start its runs; False if somebody else did."""
+    """Advance a schedule from the expected time, and start its runs; False if another process did."""
     created = to_json([from_run(new) for new in runs]).decode()
     row = db.execute(FIRE, (namespace, schedule_id, expected, created, next_at, now)).fetchone()
     touched = TouchedRuns()
@@ -142,7 +142,7 @@ def fire(
 
 
 def to_schedule(row: Sequence[Any]) -> Schedule:
-    """Make a schedule of its ``COLUMNS``."""
+    """Return a schedule from its ``COLUMNS``."""
     fields = list(row)
     fields[7] = CatchUp(fields[7])
     return Schedule(*fields)

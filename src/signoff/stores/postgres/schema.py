@@ -1,4 +1,4 @@
-"""Opening a Postgres database: its address, its schema, and what its errors mean."""
+"""Opens a Postgres database: address, schema, and the meaning of errors."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from signoff.stores.shared.failure_texts import text_of_postgres
 
 MIGRATION_LOCK = 0x5167_6E6F  # an advisory lock ("Qgno")
 
-# Not to_regclass: what it said before the lock was waited for, it says again.
+# Not to_regclass, which would return the same result as before waiting for the lock.
 HAS_MIGRATIONS = "SELECT FROM pg_catalog.pg_tables WHERE schemaname = 'signoff' AND tablename = 'migrations'"
 
-# A server that is gone without a word is noticed within half a minute.
+# A server that disappears silently is detected within half a minute.
 CONNECTION_DEFAULTS = {
     "application_name": "signoff",
     "connect_timeout": "5",
@@ -38,35 +38,35 @@ CONNECTION_DEFAULTS = {
     "tcp_user_timeout": "20000",
 }
 
-# The words of SQLSTATE classes and codes: https://www.postgresql.org/docs/current/errcodes-appendix.html
-CONFLICTS = frozenset({"40001", "40P01", "55P03"})  # of transactions: the same again succeeds
+# SQLSTATE classes and codes: https://www.postgresql.org/docs/current/errcodes-appendix.html
+CONFLICTS = frozenset({"40001", "40P01", "55P03"})  # between transactions; a retry succeeds
 GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "53300", "25006", "08000", "08003", "08006", "08P01"})
 UNPREPARED = frozenset({"26000", "42P05"})
-TOO_LARGE = "54000"  # for an index, or for what a value may be at all
+TOO_LARGE = "54000"  # over the limit of an index or of values
 BAD_TEXT = frozenset({"22P05", "22021"})
 
-# What a server says that lets nobody in as asked. libpq does not pass its SQLSTATE on.
+# Errors of a server that refuses a connection as configured. libpq does not pass their SQLSTATE on.
 REFUSALS = (
     ("authentication failed", "check the user and the password, also in PGPASSWORD and ~/.pgpass"),
     ("no password supplied", "give a password in the address, in PGPASSWORD or in ~/.pgpass"),
-    ("no pg_hba.conf entry", "let this machine and user in, in the server's pg_hba.conf"),
+    ("no pg_hba.conf entry", "allow this machine and user in the server's pg_hba.conf"),
     ('" does not exist', "create it, or check its name in the address"),
 )
 
 
 def connection_options(address: str) -> str:
-    """Return how to connect to what ``address`` names.
+    """Return the connection string for an address, with defaults.
 
     Args:
-        address: ``postgresql://user:password@host:port/database?option=value``; every option of libpq may be given.
+        address: ``postgresql://user:password@host:port/database?option=value``, with any options of libpq.
 
     Raises:
-        InvalidValue: It is no address of a Postgres database.
+        InvalidValue: It is not a valid address of a Postgres database.
     """
     try:
         asked = conninfo.conninfo_to_dict(address)
     except psycopg.Error as error:
-        raise InvalidValue("store", f"this is no address of a Postgres database: {error}".strip()) from error
+        raise InvalidValue("store", f"not a valid address of a Postgres database: {error}".strip()) from error
     return conninfo.make_conninfo("", **{**CONNECTION_DEFAULTS, **asked})
 
 
@@ -79,7 +79,7 @@ def location_of(address: str) -> str:
 
 @contextmanager
 def connected(conninfo: str, location: str) -> Generator[psycopg.Connection[tuple[Any, ...]]]:
-    """Connect in autocommit mode, and raise what errors of Postgres mean for a user of the store."""
+    """Connect in autocommit mode. Raises store errors for errors of Postgres."""
     try:
         with psycopg.connect(conninfo, autocommit=True) as connection:
             yield connection
@@ -88,14 +88,14 @@ def connected(conninfo: str, location: str) -> Generator[psycopg.Connection[tupl
 
 
 def migrate(connection: psycopg.Connection[Any], location: str) -> int:
-    """Bring the schema up to date, one process at a time, all or nothing. What is up to date is only read.
+    """Migrate the schema, one process at a time, all or nothing. An up-to-date schema is only read.
 
     Returns:
-        By how many versions the schema went on.
+        By how many versions the schema was raised.
 
     Raises:
         SchemaTooNew: A newer Signoff has migrated it.
-        SchemaTooOld: It is an older one, and this role may not change it.
+        SchemaTooOld: It is older, and this role may not change it.
     """
     found, known = version(connection), known_version()
     if found.is_older_than(known):
@@ -109,7 +109,7 @@ def migrate(connection: psycopg.Connection[Any], location: str) -> int:
 
 
 def _apply(connection: psycopg.Connection[Any]) -> Version:
-    """Apply the migrations of tables that are missing, and replace the functions. Returns which version there was."""
+    """Apply missing migrations of tables, and replace the functions. Returns the version before."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
         found, known = version(connection), known_version()
@@ -132,7 +132,7 @@ def _apply(connection: psycopg.Connection[Any]) -> Version:
 
 
 def require_current(connection: psycopg.Connection[Any], location: str) -> None:
-    """Look at the schema and change nothing.
+    """Check the schema without changing it.
 
     Raises:
         SchemaTooOld: It is not migrated yet.
@@ -146,10 +146,10 @@ def require_current(connection: psycopg.Connection[Any], location: str) -> None:
 
 
 class Version(NamedTuple):
-    """The version of a schema. Each change of its tables or its functions makes another one.
+    """The version of a schema. Each change of its tables or functions makes another one.
 
     Attributes:
-        tables: How many migrations of tables it has; 0 if there is nothing of ours.
+        tables: Number of applied migrations of tables; 0 if there is no Signoff schema.
         functions: The version of its functions.
     """
 
@@ -162,7 +162,7 @@ class Version(NamedTuple):
         return self.tables + self.functions
 
     def is_older_than(self, other: Version) -> bool:
-        """Whether the other one has tables or functions that this one does not have."""
+        """Whether the other version has tables or functions that this one lacks."""
         return self.tables < other.tables or self.functions < other.functions
 
 
@@ -191,22 +191,22 @@ def migrations() -> list[str]:
 
 
 def code_of(error: psycopg.Error) -> str:
-    """Return the SQLSTATE, or the empty string where the server has not said one."""
+    """Return the SQLSTATE, or the empty string if the server did not send one."""
     return error.sqlstate or ""
 
 
 def is_conflict(error: psycopg.Error) -> bool:
-    """Whether the transaction lost against another one, and succeeds when it is done again."""
+    """Whether the transaction conflicted with another one, so that a retry succeeds."""
     return code_of(error) in CONFLICTS
 
 
 def is_shared(error: psycopg.Error) -> bool:
-    """Whether a pooler gave the transaction a connection that does not know what this one has prepared."""
+    """Whether a pooler switched to a connection that lacks our prepared statements."""
     return code_of(error) in UNPREPARED
 
 
 def is_gone(error: psycopg.Error) -> bool:
-    """Whether the server, or the connection to it, is gone, and may come back."""
+    """Whether the server or the connection is gone, and may come back."""
     code = code_of(error)
     if refusal_hint(error):
         return False
@@ -215,7 +215,7 @@ def is_gone(error: psycopg.Error) -> bool:
 
 
 def refusal_hint(error: psycopg.Error) -> str | None:
-    """Return what to do if the server has answered and lets nobody in as asked; else None."""
+    """Return advice if the server has refused the connection as configured; else None."""
     if not isinstance(error, psycopg.OperationalError) or code_of(error):
         return None
     said = str(error)
@@ -223,20 +223,20 @@ def refusal_hint(error: psycopg.Error) -> str | None:
 
 
 def _said(error: psycopg.Error) -> str:
-    """Return an error's text in one line. Its detail and context are left out: they quote rows."""
+    """Return an error's text in one line, without its detail and context, which quote rows."""
     primary = error.diag.message_primary
     text = str(error) if primary is None else text_of_postgres(error.sqlstate, primary)
     return " ".join(text.split())
 
 
 def translate(error: psycopg.Error, location: str) -> StoreError | InvalidValue:
-    """Return what an error of Postgres means for a user of the store."""
+    """Return the store error for an error of Postgres."""
     code = code_of(error)
     said = _said(error)
     if code == TOO_LARGE:
-        return InvalidValue("text", f"Postgres cannot keep one so long: {said}")
+        return InvalidValue("text", f"too long for Postgres: {said}")
     if code in BAD_TEXT:
-        return InvalidValue("text", f"Postgres cannot keep it: {said}")
+        return InvalidValue("text", f"Postgres cannot store it: {said}")
     if code == "53100":
         return StoreFull(location)
     if code == "25006":
@@ -244,9 +244,13 @@ def translate(error: psycopg.Error, location: str) -> StoreError | InvalidValue:
     if code in ("XX001", "XX002"):
         return StoreDamaged(location, said)
     if code == "42501":
-        return StoreUnavailable(location, f"{said}; grant this role the rights that docs/postgres.md lists")
+        return StoreUnavailable(
+            location, f"{said}; grant this role the privileges listed in docs/postgres.md"
+        )
     if hint := refusal_hint(error):
         return StoreUnavailable(location, f"{said}; {hint}")
     if code in ("3F000", "42P01", "42883"):
-        return StoreUnavailable(location, f"its schema is not this version's ({said}); run `signoff migrate`")
+        return StoreUnavailable(
+            location, f"its schema does not fit this version ({said}); run `signoff migrate`"
+        )
     return StoreUnavailable(location, said)

@@ -1,4 +1,4 @@
-"""Sessions in Postgres, as they are listed. Turns are passed in ``schema/postgres/functions/sessions.sql``."""
+"""Lists of sessions in Postgres. ``schema/postgres/functions/sessions.sql`` passes the turn on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def get_session(db: Connection, namespace: str, session_id: str) -> Session:
 
 
 def list_sessions(db: Connection, namespace: str, after: str | None, limit: int) -> Page[Session]:
-    """Return a page of sessions: that in which a run was started last comes first."""
+    """Return a page of sessions, the one with the latest run first."""
     rows = db.execute(LIST, (namespace, page_number(after, LAST_NUMBER), checked(limit) + 1)).fetchall()
     more = len(rows) > limit
     rows = rows[:limit]

@@ -1,4 +1,4 @@
-"""Snapshots in Postgres: a run with all that is needed to go on with it elsewhere, read and written at once."""
+"""Snapshots in Postgres: reads and writes a run with everything needed to continue it elsewhere."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ NOW = "SELECT coalesce(%s, extract(epoch FROM clock_timestamp()))::double precis
 
 WAS_LOADED = "SELECT FROM signoff.audit WHERE shard = signoff.shard_of(%s) AND namespace = %s AND id = %s"
 
-# As everybody does: turns before slots, each in order.
+# In the order of all processes: turns before slots, each in order.
 LOCK_TURNS = "SELECT signoff.lock_slots(signoff.turns_of(%s, %s))"
 LOCK_SLOTS = "SELECT signoff.lock_slots(slots) FROM (SELECT unnest(%s::text[]) AS slots ORDER BY 1) AS listed"
 SLOTS = "SELECT signoff.slots_of(%s, %s, %s, %s)"
@@ -124,7 +124,7 @@ RECORD = "SELECT signoff.record(%s, %s::jsonb, %s)"
 
 
 def save_run(db: Connection, namespace: str, run_id: str) -> Saved:
-    """Return a run and its unfinished descendants, as they are at one moment. Raises NotFound."""
+    """Return a consistent snapshot of a run and its unfinished descendants. Raises NotFound."""
     with db.transaction():
         db.execute(AT_ONE_MOMENT)
         runs: list[SavedRun] = []
@@ -143,7 +143,7 @@ def save_run(db: Connection, namespace: str, run_id: str) -> Saved:
 def load_run(
     db: Connection, namespace: str, saved: Saved, event: NewAuditEvent, now: float | None
 ) -> tuple[Run, TouchedRuns]:
-    """Create runs as they were saved."""
+    """Create the runs of a snapshot."""
     touched = TouchedRuns()
     with db.transaction():
         at: float = _row(db, NOW, now)[0]
@@ -155,7 +155,7 @@ def load_run(
 
 
 class _Loading:
-    """What comes into a namespace in one transaction."""
+    """Adds records to a namespace in one transaction."""
 
     def __init__(self, db: Connection, namespace: str, now: float, touched: TouchedRuns) -> None:
         self._db = db

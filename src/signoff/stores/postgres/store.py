@@ -93,22 +93,22 @@ T = TypeVar("T")
 
 
 class PostgresStore(Store):
-    """Keeps runs in a Postgres database. The contract of every method is in ``signoff.stores.contract.store.Store``.
+    """Keeps runs in a Postgres database. ``signoff.stores.contract.store.Store`` documents the methods.
 
-    Everything is in the schema ``signoff`` of the database. Times are the database's, whatever machines' clocks say.
+    Everything is in the schema ``signoff`` of the database. The database's clock decides, not those of machines.
 
     Args:
         address: ``postgresql://user:password@host:port/database``, with any options of libpq.
         namespace: The tenant.
         clock: Business time, instead of the database's; for tests.
-        lease_clock: The time leases are measured by, instead of the database's; for tests.
+        lease_clock: Measures leases, instead of the database's clock; for tests.
         lease_seconds: How long a claim or a heartbeat holds a run.
-        patience_seconds: How long operations wait for a server that is gone before they raise StoreUnavailable.
-        readers: How many connections read, extend leases and look for what is due; two more write and listen.
-        listen_address: Where to LISTEN, if ``address`` is a pooler that shares connections by transaction (PgBouncer).
-            None listens at ``address``; the empty string does not listen, and others' commits are found by looking.
+        patience_seconds: How long operations wait for an unavailable server before they raise StoreUnavailable.
+        readers: Number of connections that read, extend leases and process due items; two more write and listen.
+        listen_address: Address for LISTEN, if ``address`` is a transaction pooler (PgBouncer). None listens at
+            ``address``; the empty string disables listening, and other processes' commits are found by polling.
         inline_below_seconds: Send single operations from the event loop while replies take less; 0 never does.
-        migrates: Bring the schema up to date when it is opened; else ``open`` refuses one that is not (SchemaTooOld).
+        migrates: Whether opening migrates the schema; otherwise ``open`` refuses an outdated one (SchemaTooOld).
 
     Example:
         store = PostgresStore("postgresql://signoff@db/signoff")
@@ -150,12 +150,12 @@ class PostgresStore(Store):
 
     @property
     def conninfo(self) -> str:
-        """How to connect to the database, with its secrets."""
+        """The connection string of the database, with secrets."""
         return self._database.options
 
     @property
     def listen_conninfo(self) -> str | None:
-        """How to connect to listen there; None if it does not listen."""
+        """The connection string for listening; None if it does not listen."""
         return self._database.listen_options
 
     async def open(self) -> None:
@@ -163,7 +163,7 @@ class PostgresStore(Store):
         try:
             await asyncio.to_thread(self._database.open, given_up)
         except asyncio.CancelledError:
-            given_up.set()  # or its thread would wait for the server, and this process for the thread
+            given_up.set()  # otherwise its thread would wait for the server, and this process for the thread
             raise
 
     async def close(self) -> None:
@@ -251,7 +251,7 @@ class PostgresStore(Store):
             namespace=self.namespace,
         )
 
-    # What the holder of a lease does
+    # Writes of lease holders
 
     async def claim(
         self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
@@ -520,7 +520,7 @@ class PostgresStore(Store):
 
     async def enlist(self, worker: WorkerInfo) -> None:
         lease_now = self._database.lease_now()
-        self._database.tell(await self._database.call(lambda db: leases.enlist(db, worker, lease_now)))
+        self._database.notify(await self._database.call(lambda db: leases.enlist(db, worker, lease_now)))
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
         return await self._database.call(reads.list_workers)
@@ -570,9 +570,9 @@ class PostgresStore(Store):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Change something on a reader's connection, beside the writer, and tell of it."""
+        """Change something on a reader's connection, beside the writer, and notify listeners."""
         result, touched = await self._read(change, *args, **kwargs)
-        self._database.tell(touched)
+        self._database.notify(touched)
         return result
 
     async def _read(

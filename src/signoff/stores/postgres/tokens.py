@@ -1,4 +1,4 @@
-"""Tokens in Postgres, on connections of the readers: secrets of which only hashes are kept."""
+"""Tokens in Postgres, on reader connections. Only their hashes are stored."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ DELETE = "SELECT signoff.delete_tokens(%s, %s, %s)"
 
 
 def create(db: Connection, namespace: str, new: NewToken, now: float | None) -> Token:
-    """Keep a token, or find the one that has its id and hash. Raises IdConflict."""
+    """Store a token, or return the one with its id and hash. Raises IdConflict."""
     values = {
         "namespace": namespace,
         "id": new.id,
@@ -104,7 +104,7 @@ def get(db: Connection, namespace: str, token_id: str) -> Token:
 def list_tokens(
     db: Connection, namespace: str, which: TokenFilter, after: str | None, limit: int
 ) -> Page[Token]:
-    """Return a page of tokens in the order in which they were made."""
+    """Return a page of tokens in the order of their creation."""
     which.check()
     begin = page_number(after, 0)
     values = (namespace, which.kind.value, which.subject, which.question_id, begin, checked(limit) + 1)
@@ -115,24 +115,24 @@ def list_tokens(
 
 
 def revoke(db: Connection, namespace: str, token_id: str, now: float | None) -> Token:
-    """Have a token open nothing any more. Raises NotFound."""
+    """Revoke a token. Raises NotFound."""
     row = db.execute(REVOKE, {"namespace": namespace, "id": token_id, "now": now}).fetchone()
     return _found(token_id, row)
 
 
 def expire(db: Connection, namespace: str, token_id: str, at: float) -> Token:
-    """Have a token expire at a time, or when it does before. Raises NotFound."""
+    """Set a token's expiry, unless it expires earlier. Raises NotFound."""
     return _found(token_id, db.execute(EXPIRE, (at, namespace, token_id)).fetchone())
 
 
 def touch(db: Connection, namespace: str, token_id: str, now: float | None) -> None:
-    """Note that a token is used now, unless that was noted a short time ago."""
+    """Record the use of a token, unless that was recorded recently."""
     values = {"namespace": namespace, "id": token_id, "now": now, "seconds": TOUCH_SECONDS}
     db.execute(TOUCH, values)
 
 
 def delete(db: Connection, namespace: str, before: float, limit: int) -> int:
-    """Delete tokens that ended before a time. Returns how many."""
+    """Delete tokens that ended before a given time. Returns their number."""
     row = db.execute(DELETE, (namespace, before, checked(limit))).fetchone()
     return 0 if row is None else row[0]
 

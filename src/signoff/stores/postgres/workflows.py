@@ -1,4 +1,4 @@
-"""The register of workflows in Postgres, on connections of the readers."""
+"""The register of workflows in Postgres, on reader connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from signoff.stores.shared.listed_payloads import Listing, cut, size_in_postgres
 
 COLUMNS = "group_name, name, version, is_current, description, parameters, namespace, seen_at"
 
-# In one order, so that two workers that begin at once do not wait for each other.
+# In a fixed order, so that two workers that start at the same time cannot deadlock.
 ANNOUNCE = f"""
 INSERT INTO signoff.workflows ({COLUMNS})
 SELECT group_name, name, version, is_current, description, parameters, %s,
@@ -49,7 +49,7 @@ DELETE FROM signoff.workflows WHERE (name, namespace, group_name, version) IN (
 
 
 def announce(db: Connection, namespace: str, workflows: Sequence[WorkflowInfo], now: float | None) -> None:
-    """Put workflows on the register, or replace what it says of them."""
+    """Register workflows, or replace their entries."""
     check_workflows(workflows)
     columns = ("group", "name", "version", "is_current", "description", "parameters")
     values = ([getattr(each, column) for each in workflows] for column in columns)
@@ -78,7 +78,7 @@ def list_workflows(
 
 
 def delete(db: Connection, namespace: str, before: float, limit: int) -> int:
-    """Delete what was not announced since a time. Returns how many."""
+    """Delete workflows that were not announced since a given time. Returns their number."""
     return db.execute(DELETE, (namespace, before, limit)).rowcount
 
 

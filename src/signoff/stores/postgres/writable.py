@@ -1,7 +1,7 @@
-"""Whether a Postgres store takes writes: found out by one, and by whether its disk has room for more.
+"""Checks that a Postgres store accepts writes, by a write, and by a test of free disk space.
 
-On a full disk a row still fits into the pages of a table that are there, while those of runs do not. So the probe has
-the database write half a megabyte into a temporary file, too, which is gone at once.
+On a full disk a row still fits into existing pages of a small table, while the rows of runs do not. So the check also
+makes the database write half a megabyte to a temporary file, which is deleted at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VALUES (%(namespace)s, %(id)s, %(probe)s, %(id)s, %(probe)s, 0)
 DELETE: Final = "DELETE FROM signoff.tokens WHERE namespace = %(namespace)s AND id = %(id)s"
 
 
-# The planner keeps the function's rows where it scans them: beyond work_mem that is a file.
+# The planner materializes the function's rows: beyond work_mem that uses a file.
 LITTLE_MEMORY: Final = "SET LOCAL work_mem = '64kB'"
 SPILL: Final = "SELECT count(*) FROM generate_series(1, 30000)"
 
@@ -34,7 +34,7 @@ def check(db: Connection, namespace: str) -> None:
     with db.transaction():
         db.execute(INSERT, values)
         db.execute(DELETE, values)
-    # A low ``temp_file_limit`` says nothing of the disk.
+    # A low ``temp_file_limit`` says nothing about the disk.
     with suppress(psycopg.errors.ConfigurationLimitExceeded), db.transaction():
         db.execute(LITTLE_MEMORY)
         db.execute(SPILL)

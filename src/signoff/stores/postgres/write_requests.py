@@ -1,4 +1,4 @@
-"""What a Postgres store is asked to write: each operation as the JSON it sends, and how its reply is read."""
+"""Write requests to a Postgres store: the JSON of each operation, and the reading of its reply."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ Read = Callable[[Reply, TouchedRuns], T]
 
 _BEFORE: Final = b'{"operations":['
 _AFTER: Final = b"]}"
-"""Around an operation that is sent alone."""
+"""Enclose an operation that is sent alone."""
 
 
 class Request(Operation[T], ABC):
-    """An operation on its way to the database. Sending it again, when its reply was lost, is safe.
+    """An operation to send to the database. It may be sent again if its reply was lost.
 
     Args:
         namespace: The tenant.
@@ -67,30 +67,30 @@ class Request(Operation[T], ABC):
     @property
     @abstractmethod
     def text(self) -> bytes | memoryview:
-        """What is sent of it among other operations, as JSON."""
+        """Its JSON among other operations."""
 
     @property
     def alone(self) -> bytes:
-        """What is sent of it if there are no others, as JSON."""
+        """Its JSON as the only operation."""
         return b"".join((_BEFORE, self.text, _AFTER))
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """About how many bytes are sent of it."""
+        """Its approximate size in bytes."""
 
     @abstractmethod
     def take(self, reply: Reply, touched: TouchedRuns) -> None:
-        """Keep what the reply says, and note what was touched."""
+        """Store the result in a reply, and note what was touched."""
 
 
 class JsonRequest(Request[T]):
-    """An operation that ``signoff.operate`` does.
+    """An operation executed by ``signoff.operate``.
 
     Args:
         namespace: The tenant.
-        body: What is sent.
-        read: Makes the result of the reply, or raises; notes what was touched.
+        body: The JSON to send.
+        read: Converts the reply to the result, or raises; notes what was touched.
 
     Raises:
         InvalidValue: The body has text that is not Unicode.
@@ -101,7 +101,7 @@ class JsonRequest(Request[T]):
     def __init__(self, namespace: str, body: dict[str, Any], read: Read[T]) -> None:
         super().__init__(namespace)
         self._read = read
-        # It is written once, as it is sent alone: a text of many megabytes is not copied.
+        # Serialized once, in the form of a single operation, so that texts of many megabytes are not copied.
         self._alone = _json({"operations": [{"namespace": namespace, **body}]})
 
     @property
@@ -129,14 +129,14 @@ class JsonRequest(Request[T]):
 
 
 class Append(Request[None]):
-    """Entries for a journal, and nothing else: what runs do most has shorter ways to the database.
+    """An append of journal entries without other writes. The most common operation has a faster path.
 
     Args:
         namespace: The tenant.
         write: The entries.
 
     Attributes:
-        values: What is sent of it on its own, if it is one entry.
+        values: The values to send if it is a single entry on its own.
 
     Raises:
         InvalidValue: An entry has text that is not Unicode.
@@ -156,14 +156,14 @@ class Append(Request[None]):
 
     @property
     def list(self) -> bytes:
-        """The rows of the journal, as a JSON array."""
+        """The journal's rows, as a JSON array."""
         if self._rows is None:
             self._rows = self._json_of_rows()
         return self._rows
 
     @property
     def rows(self) -> memoryview:
-        """What is sent of them among others', as JSON."""
+        """The rows among those of other appends, as JSON."""
         return memoryview(self.list)[1:-1]
 
     def _json_of_rows(self) -> bytes:
@@ -178,7 +178,7 @@ class Append(Request[None]):
 
     @property
     def head(self) -> bytes:
-        """Whose journal the rows are for, and where they begin, as JSON."""
+        """The owner of the rows and the seq of the first one, as JSON."""
         write = self.write
         return to_json(
             {
@@ -208,7 +208,7 @@ class Append(Request[None]):
 
 
 def create_run(namespace: str, new: NewRun, token: str | None) -> Request[tuple[Run, bool]]:
-    """Create a ready run, or find the one that has the id."""
+    """Create a ready run, or return the one with this id."""
 
     def read(reply: Reply, touched: TouchedRuns) -> tuple[Run, bool]:
         if "run" not in reply:
@@ -309,7 +309,7 @@ def claim(
 def claim_body(
     worker_id: str, group: str, workflows: Sequence[str], limit: int, lease_seconds: float, token: str
 ) -> dict[str, Any]:
-    """Return what is sent of a claim."""
+    """Return the JSON of a claim."""
     return {
         "op": "claim",
         "worker_id": worker_id,
@@ -322,7 +322,7 @@ def claim_body(
 
 
 def claim_of(made: Sequence[Any], namespace: str, touched: TouchedRuns) -> Claim:
-    """Make a claim of its part of a reply."""
+    """Return a claim from its part of a reply."""
     values, messages = made
     run = run_of_values(values)
     touched.touch(namespace, run.id)
@@ -331,7 +331,7 @@ def claim_of(made: Sequence[Any], namespace: str, touched: TouchedRuns) -> Claim
 
 
 def append(namespace: str, write: Write) -> Request[None]:
-    """Write one fenced batch."""
+    """Write one batch, guarded by the epoch."""
     _check_order(write)
     if write.entries and not (
         write.opens
@@ -351,7 +351,7 @@ def append(namespace: str, write: Write) -> Request[None]:
 
 
 def pause(namespace: str, write: Write, wakes: int, wake_at: float | None) -> Request[bool]:
-    """Write the batch and pause the run, unless something came meanwhile."""
+    """Write the batch and pause the run, unless a message came meanwhile."""
     _check_order(write)
 
     def read(reply: Reply, touched: TouchedRuns) -> bool:
@@ -379,7 +379,7 @@ def complete(namespace: str, write: Write, outcome: Outcome) -> Request[None]:
 
 
 def create_promise(namespace: str, new: NewPromise, token: str | None) -> Request[tuple[Promise, bool]]:
-    """Create a promise that belongs to no run, or find it."""
+    """Create a promise without a run, or return the existing one."""
 
     def read(reply: Reply, touched: TouchedRuns) -> tuple[Promise, bool]:
         promise = promise_of_values(reply["promise"])
@@ -399,7 +399,7 @@ def create_promise(namespace: str, new: NewPromise, token: str | None) -> Reques
 def settle(
     namespace: str, promise_id: str, kind: PromiseKind, settlement: Settlement, token: str | None
 ) -> Request[tuple[Promise, bool]]:
-    """Settle a pending promise and tell the runs that wait for it."""
+    """Settle a pending promise and notify the runs that wait for it."""
     if settlement.state is PromiseState.PENDING:
         raise InvalidValue("settlement.state", "a promise cannot be settled as pending")
 
@@ -431,7 +431,7 @@ def settle(
 
 
 def refuse_conflict(reply: Reply, promise_id: str) -> None:
-    """Raise RequestConflict if the request id was used for something else of the execution."""
+    """Raise RequestConflict if the request id was used for something else in the execution."""
     if "conflict" in reply:
         request_id, used_for = reply["conflict"]
         raise RequestConflict(request_id, promise_id, used_for)
@@ -467,11 +467,11 @@ def _json(body: object) -> bytes:
 
 
 def _not_unicode(error: Exception) -> InvalidValue:
-    return InvalidValue("text", f"it is not Unicode text: {error}")
+    return InvalidValue("text", f"not Unicode text: {error}")
 
 
 def new_token() -> str:
-    """Return an id of a call, by which it is known when its reply was lost and it is sent again."""
+    """Return a random id of a call. It identifies the call when it is sent again after a lost reply."""
     return str(uuid.uuid4())
 
 
@@ -491,7 +491,7 @@ def _note_write(reply: Reply, namespace: str, write: Write, touched: TouchedRuns
     if "next" in reply:
         raise InvalidValue(
             "entries",
-            f"seq {write.entries[0].seq} where the journal of {write.run_id!r} goes on at {reply['next']}",
+            f"seq {write.entries[0].seq} where the journal of {write.run_id!r} continues at {reply['next']}",
         )
     if write.entries:
         touched.touch(namespace, write.run_id)
@@ -505,6 +505,6 @@ def _note_write(reply: Reply, namespace: str, write: Write, touched: TouchedRuns
 
 
 def note_woken(reply: Reply, namespace: str, touched: TouchedRuns) -> None:
-    """Note the runs that were left a message."""
+    """Note the runs that got a message."""
     for run_id in reply.get("woken") or ():
         touched.touch_woken(namespace, run_id)

@@ -1,12 +1,12 @@
-"""The writer of a Postgres store: it decides when and on which thread operations are sent, and sends them again.
+"""The writer of a Postgres store. It decides when and on which thread operations are sent, and retries them.
 
-Operations asked for in one turn of an event loop are gathered, and a thread sends all that wait in one statement: one
-round trip and one commit. A single operation is sent from the event loop itself while replies come fast, which saves
-two thread switches; if one does not come within a moment, the thread waits for it. Where replies take no
-longer than some wake-ups of a core, as from a server on the same host, the loop stays awake for them.
+Operations of one turn of an event loop are gathered, and a thread sends all waiting ones in one statement: one round
+trip and one commit. While replies are fast, a single operation is sent from the event loop itself, which saves two
+thread switches; if its reply takes longer, the thread waits for it. If replies take no longer than a few wake-ups of a
+core, as from a server on the same host, the loop polls for them.
 
-When the server is gone, what was under way may or may not have been done. It is sent again: every operation knows its
-own effect when it meets it.
+If the server becomes unavailable, running operations may or may not have taken effect. They are sent again: every
+operation recognizes its own effect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from signoff.stores.postgres.batch import Batch
 from signoff.stores.postgres.pipelined_connection import Link
 from signoff.stores.postgres.schema import is_conflict, is_gone, is_shared, translate
 from signoff.stores.postgres.write_requests import Request
-from signoff.stores.shared.group_commit import GroupCommit, tell
+from signoff.stores.shared.group_commit import GroupCommit, resolve
 from signoff.stores.shared.thread_wakeup import WakeUp
 from signoff.stores.shared.touched_runs import TouchedRuns
 
@@ -41,26 +41,26 @@ log = own_logger("signoff.store")
 
 AVERAGE_OVER: Final = 20  # replies
 AT_ONCE: Final = 500  # operations in one statement
-BYTES_AT_ONCE: Final = 4 * 1024 * 1024  # a longer operation alone
-LOOP_WAITS: Final = 0.003  # seconds that an event loop waits for a reply itself
-AWAKE_BELOW = 0.0005  # seconds: slower replies, on average, are slept for
+BYTES_AT_ONCE: Final = 4 * 1024 * 1024  # a longer operation is sent alone
+LOOP_WAITS: Final = 0.003  # seconds that an event loop itself waits for a reply
+AWAKE_BELOW = 0.0005  # seconds; slower average replies are not polled for
 CORES = os.cpu_count() or 1
 RETRY_SOON: Final = 0.02
 RETRY_LATER: Final = 1.0
 
 
 class Writer:
-    """Takes operations from any number of event loops and threads.
+    """Accepts operations from any number of event loops and threads.
 
     Args:
-        link: The writing connection; nobody else may use it.
+        link: The writing connection. Nothing else may use it.
         location: The store's address, for messages.
-        clock: Business time, where it is not the database's.
-        lease_clock: The time leases are measured by, where it is not the database's.
-        patience_seconds: How long to go on trying while the server is gone.
+        clock: Business time; None: the database's.
+        lease_clock: Measures leases; None: the database's.
+        patience_seconds: How long to retry while the server is unavailable.
         inline_below_seconds: Send from the event loop while replies take less than this; 0 never does.
-        committed: Called after each commit with what it touched, if only nothing.
-        doubted: Called when a commit's reply was lost: others may not have been told of it.
+        committed: Called after each commit with what it touched, even if that is nothing.
+        doubted: Called when a commit's reply was lost, so that others may not have been notified.
     """
 
     def __init__(
@@ -84,21 +84,21 @@ class Writer:
         self._committed = committed
         self._doubted = doubted
         self._average_seconds = 0.0
-        self._lock = threading.Lock()  # held by whoever uses the link
+        self._lock = threading.Lock()  # held while using the link
         self._group_commit = GroupCommit[Request[Any]](self._send_one, self._hand_over)
         self._waiting: deque[Request[Any]] = deque()
-        self._under_way: tuple[Batch, float] | None = None  # sent by a loop, to be received by the thread
+        self._under_way: tuple[Batch, float] | None = None  # sent by a loop, received by the thread
         self._wakeup = WakeUp()
         self._closing = False
         self._thread = threading.Thread(target=self._serve, name="signoff-postgres-writer", daemon=True)
         self._thread.start()
 
-    # For callers, on their event loops
+    # Called on event loops
 
     def write(self, request: Request[T]) -> Awaitable[T]:
-        """Have an operation done, and return its result when that is durable.
+        """Do an operation, and return its result once it is durable.
 
-        It is done or not done as a whole, even if the caller is cancelled.
+        It is done as a whole or not at all, even if the caller is cancelled.
         """
         self.check_usable()
         return self._group_commit.do(request)
@@ -109,9 +109,9 @@ class Writer:
             raise StoreUnavailable(self._location, "it is closed")
 
     def close(self) -> None:
-        """Finish what waits, end the thread and disconnect. Blocks."""
+        """Finish waiting operations, end the thread and disconnect. Blocks."""
         self._closing = True
-        self._wakeup.ring()
+        self._wakeup.wake()
         self._thread.join()
         self._abandon()
         with self._lock:
@@ -131,15 +131,15 @@ class Writer:
             reply = self._link.receive(LOOP_WAITS)
         except psycopg.Error:
             self._lock.release()
-            return False  # the thread sends it again, and finds out what is wrong
+            return False  # the thread sends it again, and handles the error
         except BaseException:
-            self._link.close()  # whatever is under way on it is nobody's any more
+            self._link.close()  # a running statement would have no receiver
             self._lock.release()
             raise
         if reply is None:
             request.wait()
             self._under_way = (batch, began)
-            self._wakeup.ring()
+            self._wakeup.wake()
             return True  # with the lock held, for the thread
         self._lock.release()
         self._note_duration(began, 1)
@@ -149,14 +149,14 @@ class Writer:
         return True
 
     def _awake_seconds(self) -> float:
-        """Return how long to look for a reply before sleeping until it comes. A single core is left to the server."""
+        """Return how long to poll for a reply before sleeping. A single core is left to the server."""
         if CORES == 1 or self._average_seconds > AWAKE_BELOW:
             return 0.0
         return 2 * self._average_seconds
 
     def _hand_over(self, batch: list[Request[Any]]) -> None:
         self._waiting.extend(batch)
-        self._wakeup.ring()
+        self._wakeup.wake()
         if not self._thread.is_alive():
             self._abandon()
 
@@ -165,9 +165,9 @@ class Writer:
         self._waiting.clear()
         for request in left:
             request.error = StoreUnavailable(self._location, "it is closed")
-        tell(left)
+        resolve(left)
 
-    # The thread
+    # On the thread
 
     def _serve(self) -> None:
         while True:
@@ -179,7 +179,7 @@ class Writer:
                     return
 
     def _work_off(self) -> None:
-        """Do what waits. A loop that holds the lock either lets go of it or leaves it, and what is under way, to us."""
+        """Process waiting operations. A loop with the lock either releases it, or hands it over with its batch."""
         while True:
             if self._under_way is not None:
                 (batch, began), self._under_way = self._under_way, None
@@ -206,10 +206,10 @@ class Writer:
         return Batch(some)
 
     def _finish(self, batch: Batch, sent_at: float | None) -> None:
-        """Send a batch, or take up one that is sent already, until it is done or has failed; tell those who wait."""
+        """Send a batch, or receive one that is sent already, until it is done or has failed. Then resolve it."""
         touched = TouchedRuns()
         self._commit(batch, sent_at, touched)
-        tell(batch.requests)
+        resolve(batch.requests)
         self._committed(touched)
 
     def _commit(self, batch: Batch, sent_at: float | None, touched: TouchedRuns) -> None:
@@ -240,7 +240,7 @@ class Writer:
                     if len(batch.requests) == 1:
                         batch.requests[0].error = translate(error, self._location)
                         return
-                    # One of them is at fault: each on its own, so that it harms nobody else.
+                    # One of them is at fault: send each on its own, so that it does not affect the others.
                     for request in batch.requests:
                         self._commit(Batch([request]), None, touched)
                     return
@@ -250,7 +250,7 @@ class Writer:
                     return
                 log.log(
                     logging.WARNING if is_gone(error) else logging.DEBUG,
-                    "store %s: %s; it is tried again",
+                    "store %s: %s; retrying",
                     self._location,
                     " ".join(str(error).split()),
                 )

@@ -1,1 +1,1 @@
-"""Parts that several stores share."""
+"""Code shared by several stores."""

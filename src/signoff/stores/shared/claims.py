@@ -1,4 +1,4 @@
-"""Claims in one statement; run by run while some runs cannot be claimed, so that these keep no other from workers."""
+"""Claims runs in one statement, or one by one while some of them cannot be claimed, so that these block no others."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ JOB: Final = "ready run"
 
 @dataclass(frozen=True, slots=True)
 class ClaimedEach:
-    """What came of a claim that was done run by run.
+    """The result of claiming runs one by one.
 
     Attributes:
-        claims: The runs that were leased.
-        failures: The runs that could not be leased. Nothing of them was written.
-        ready: Of the runs that had failed before, the ids of those that are still ready.
+        claims: The leased runs.
+        failures: The runs that could not be leased. They were not changed.
+        ready: Ids of the runs that had failed before and are still ready.
     """
 
     claims: Sequence[Claim]
@@ -31,10 +31,10 @@ class ClaimedEach:
 
 
 class Claims:
-    """Claims runs for workers, and remembers which runs could not be claimed.
+    """Claims runs for workers, and remembers runs that could not be claimed.
 
     Args:
-        log: Where failures are logged.
+        log: Logger for failures.
     """
 
     def __init__(self, log: logging.Logger | logging.LoggerAdapter[logging.Logger]) -> None:
@@ -42,7 +42,7 @@ class Claims:
         self._aside = SetAside(JOB, log)
 
     def failed(self, namespace: str) -> list[str]:
-        """Return the ids of a namespace's runs that could not be claimed of late."""
+        """Return the ids of a namespace's runs that recently could not be claimed."""
         return [item.id for item in self._aside.items if item.namespace == namespace] if self._aside else []
 
     async def claim(
@@ -51,15 +51,15 @@ class Claims:
         at_once: Callable[[], Awaitable[Sequence[Claim]]],
         each: Callable[[Sequence[str], Sequence[str]], Awaitable[ClaimedEach]],
     ) -> Sequence[Claim]:
-        """Claim at once; run by run if that failed, or if runs of the namespace are set aside.
+        """Claim in one statement; one by one if that failed, or if runs of the namespace are set aside.
 
         Args:
-            store: Where the runs are.
+            store: The runs' store.
             at_once: Claims in one statement.
-            each: Claims run by run. It is given the ids of the runs to pass over, and of all that have failed.
+            each: Claims one by one. Receives the ids of the runs to skip, and of all that have failed.
 
         Raises:
-            StoreUnavailable: The store takes no writes at all: no run is at fault.
+            StoreUnavailable: The store accepts no writes at all, so no run is at fault.
         """
         failed: Exception | None = None
         known = self.failed(store.namespace)
@@ -73,7 +73,7 @@ class Claims:
         waiting = [id for namespace, id in self._aside.waiting(now) if namespace == store.namespace]
         done = await each(waiting, known)
         if failed is not None and not done.failures:
-            self._log.warning("a claim failed, but of none of its runs: %s", failed)
+            self._log.warning("a claim failed, but none of its runs did: %s", failed)
         for id in set(known) - set(done.ready):
             self._aside.forget((store.namespace, id))
         for failure in done.failures:

@@ -1,4 +1,4 @@
-"""Noticing that the clock of a database or of a server was set."""
+"""Detects that the clock of a database or server was set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WHOSE: Final = {"postgres": "the database's clock", "remote": "the server's clo
 
 
 class SetClock:
-    """Logs and announces that a clock elsewhere was set, as one process sees it.
+    """Logs and announces changes of a remote clock, as seen by one process.
 
     Args:
         store: ``postgres`` or ``remote``.
@@ -23,14 +23,14 @@ class SetClock:
 
     def __init__(self, store: str) -> None:
         self._store = store
-        self._slept: float | None = None  # None: the clock was not asked yet
+        self._slept: float | None = None  # None: the clock was not read yet
 
     def note(self, moved: float) -> None:
-        """Note what the clock said.
+        """Process a reading of the clock.
 
         Args:
-            moved: By how many seconds it is ahead of what it was thought to be. A suspension of this machine is no
-                such distance: time has passed.
+            moved: Seconds by which the clock is ahead of its expected time. A suspension of this machine does not
+                count, because time has really passed.
         """
         slept = since_boot() - awake()
         before, self._slept = self._slept, slept

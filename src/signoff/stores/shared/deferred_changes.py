@@ -1,4 +1,4 @@
-"""Changes that follow from changes of other runs, and that the database refused to make: they are made later."""
+"""Retries changes of runs that follow from changes of other runs, and that the database refused."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from signoff.stores.shared.set_aside_items import LONGEST_SECONDS, SetAside
 JOB: Final = "deferred change"
 
 LISTED: Final = 1_000
-"""Changes that have failed, and that a process lists."""
+"""Maximum number of failed changes that a process lists."""
 
 LIST_EVERY_SECONDS: Final = 10.0
-"""How often a process reads those that have failed, also if others have tried them."""
+"""How often a process reads the failed changes, including those that others have retried."""
 
 PAUSE_SECONDS: Final = 1.0
-"""After a page of changes that have all failed before: so the work of a process is bounded, however many fail."""
+"""Pause after a page of changes that have all failed before. It limits a process's work, however many fail."""
 
 Kind = Literal["turn", "slot", "cancel", "message"]
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """When deferred changes are tried, in unix seconds: the first and the last of them."""
+    """First and last retry time of the deferred changes, in unix seconds."""
 
     first: float
     last: float
 
     def next_at(self, now: float) -> float:
-        """Return when to make some; now, if the clock was set back since."""
+        """Return the time of the next retry; now, if the clock was set back since."""
         return now if self.last > now + LONGEST_SECONDS else self.first
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What came of some deferred changes.
+    """The result of retrying deferred changes.
 
     Attributes:
-        count: How many were made.
-        failures: Those that failed, as they are now.
-        is_all: Whether all were tried whose time had come; else there are more.
+        count: Number of changes made.
+        failures: Changes that failed again, with their new state.
+        is_all: Whether all due changes were tried; else there are more.
     """
 
     count: int
@@ -54,10 +54,10 @@ class Made:
 
 
 class DeferredChanges:
-    """Makes deferred changes at their times, which their rows keep, and lists those that have failed.
+    """Makes deferred changes when they are due, as stored in their rows, and lists those that have failed.
 
     Args:
-        log: Where failures are logged.
+        log: Logger for failures.
     """
 
     def __init__(self, log: logging.Logger | logging.LoggerAdapter[logging.Logger]) -> None:
@@ -65,7 +65,7 @@ class DeferredChanges:
         self._list_at = 0.0  # on the monotonic clock
 
     def none_left(self, location: str) -> None:
-        """List no failed change: there are no deferred ones."""
+        """Clear the list of failed changes: there are no deferred ones."""
         self._aside.show(location, ())
 
     async def make(
@@ -75,13 +75,13 @@ class DeferredChanges:
         make_some: Callable[[], Awaitable[Made]],
         list_failed: Callable[[int], Awaitable[Sequence[SetAsideItem]]],
     ) -> float | None:
-        """Make those whose time has come. Returns when to make others, in unix seconds; None if none is left.
+        """Make the due changes. Returns the time of the next ones, in unix seconds; None if there are none.
 
         Args:
-            store: Where the runs are.
-            times: Returns when changes are to be tried; None: there are none.
-            make_some: Makes some whose time has come, one by one.
-            list_failed: Returns at most so many that have failed.
+            store: The runs' store.
+            times: Returns the retry times; None: there are no deferred changes.
+            make_some: Makes some due changes, one by one.
+            list_failed: Returns failed changes, up to a limit.
         """
         found = await times()
         if found is None:

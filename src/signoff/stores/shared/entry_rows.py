@@ -1,4 +1,4 @@
-"""Journal entries from rows, as SQLite and Postgres keep them alike."""
+"""Reads journal entries from rows, which are the same in SQLite and Postgres."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from signoff.records import CallKind, Entry, EntryKind
 
-# Journals may be long, and to call an enum takes as long as all the rest.
+# Journals can be long, and calling an enum takes as long as everything else.
 _KINDS = {kind.value: kind for kind in EntryKind}
 _CALLS: dict[str | None, CallKind | None] = {None: None, **{kind.value: kind for kind in CallKind}}
 
 
 def to_entry(row: Sequence[Any]) -> Entry:
-    """Make an entry of its ``ENTRY_COLUMNS``."""
+    """Return an entry from its ``ENTRY_COLUMNS``."""
     seq, at, kind, n, call, name, value, error, details = row
     return Entry(seq, at, _KINDS[kind], n, _CALLS[call], name, value, error, details)

@@ -1,4 +1,4 @@
-"""Whether two JSON texts say the same, and whether what is there is what a call wants."""
+"""Equality of JSON texts, and of existing records with those that a call wants to create."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OTHER_ACTIVE = "another run of its session is active"
 
 
 def same_json(one: str | None, other: str | None) -> bool:
-    """Whether two JSON texts hold the same value, however they are spaced and their keys ordered."""
+    """Whether two JSON texts have the same value, regardless of spacing and key order."""
     if one == other:
         return True
     if one is None or other is None:
@@ -22,34 +22,34 @@ def same_json(one: str | None, other: str | None) -> bool:
 
 
 def canonical(text: str) -> str:
-    """Return the one text of all that hold this value."""
+    """Return the canonical text of a JSON value."""
     return json.dumps(json.loads(text), sort_keys=True)
 
 
 def may_join(new: NewPromise, found: PromiseKind) -> bool:
-    """Whether a call that wants to open a promise may wait for another's of that id: never for a question.
+    """Whether a call that wants to open a promise may join an existing one with its id: never for a question.
 
-    Who has made it would choose what is asked, and of whom.
+    Its creator would determine the question and its assignees.
     """
     return new.kind is found is PromiseKind.PROMISE
 
 
 def refusal_of(new: NewPromise) -> IdConflict:
-    """Return what a call is told that may not join what has the id of the promise it wants to open."""
+    """Return the error for a call that may not join the record with its promise's id."""
     if new.kind is PromiseKind.QUESTION:
         return IdConflict(
-            new.id, "another call, run or caller has it, and a question is asked by one call only"
+            new.id, "it belongs to another call, run or caller, and a question belongs to one call only"
         )
     return IdConflict(new.id, "it is a question, not a promise")
 
 
 def taken_token(new: NewToken) -> IdConflict:
-    """Return what a call is told whose token has the id or the hash of another one."""
+    """Return the error for a token whose id or hash belongs to another one."""
     return IdConflict(new.id, "a token of this id has another secret, or one of another id has this secret")
 
 
 def difference(run: Run, new: NewRun) -> str | None:
-    """Say what makes a run another one than what is wanted under its id; None if it is that one."""
+    """Return how an existing run differs from the one to start under its id; None if it does not."""
     if run.workflow != new.workflow:
         return f"it is a run of {run.workflow!r}, not of {new.workflow!r}"
     if not same_json(run.arguments, new.arguments):

@@ -1,4 +1,4 @@
-"""Texts of failures that may be shown: bounded, and without the data that a row held."""
+"""Texts of failures that are safe to show: limited in length, and without data from rows."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from signoff.errors import SignoffError, StoreError
 from signoff.runtime.loggers import texts_are_hidden
 
 LONGEST: Final = 500
-"""Characters of a text."""
+"""Maximum length of a text in characters."""
 
 DATA_EXCEPTION: Final = "22"
-"""The class of SQLSTATEs whose messages quote the value that was refused."""
+"""The class of SQLSTATEs whose messages quote the refused value."""
 
 _QUOTED: Final = re.compile(r"""["'].*["']|["'].*""", re.DOTALL)
-"""From the first quotation mark to the last: a value may hold some itself."""
+"""From the first quotation mark to the last, because a value may contain some."""
 
 
 def text_of(error: BaseException) -> str:
-    """Return why something failed, for an operator of its namespace.
+    """Return the reason of a failure, for an operator of its namespace.
 
-    Errors of Signoff and of databases say which rule was broken. The text of any other exception may quote the data
-    that it stumbled on: what is in quotation marks is left out. Where payloads are hidden (docs/redaction.md), only
-    the errors of a store are shown in full.
+    Errors of Signoff and of databases name the violated rule. Texts of other exceptions may quote data, so quoted parts
+    are removed. Where payloads are hidden (docs/redaction.md), only store errors are shown in full.
 
     Args:
         error: The failure.
@@ -47,17 +46,17 @@ def text_of(error: BaseException) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a text, of at most ``LONGEST`` characters."""
+    """Return the first line of a text, cut to ``LONGEST`` characters."""
     return text.strip().partition("\n")[0][:LONGEST]
 
 
 def text_of_postgres(sqlstate: str | None, message: str) -> str:
-    """Return the primary message of an error of Postgres without the value that it quotes.
+    """Return the primary message of a Postgres error without the value that it quotes.
 
     Args:
         sqlstate: Its code, such as ``22P02``.
-        message: Such as ``invalid input syntax for type bigint: "x"``. Its detail, hint and context do not belong to
-            it: they quote rows.
+        message: Its message, such as ``invalid input syntax for type bigint: "x"``, without detail, hint and context,
+            which quote rows.
     """
     if sqlstate is not None and sqlstate.startswith(DATA_EXCEPTION):
         return _without_quotations(message)
@@ -69,7 +68,7 @@ def _without_quotations(text: str) -> str:
 
 
 def _text_of_psycopg(error: BaseException) -> str | None:
-    """Return the text of an error of psycopg, which need not be installed; None of another one."""
+    """Return the text of a psycopg error, without importing psycopg; None for other errors."""
     diagnosis = getattr(error, "diag", None)
     primary = getattr(diagnosis, "message_primary", None)
     if not isinstance(primary, str):

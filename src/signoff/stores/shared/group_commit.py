@@ -1,4 +1,4 @@
-"""Operations asked for in one turn of an event loop, gathered so that they are committed together."""
+"""Group commit: operations of one turn of an event loop are gathered and committed together."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ log = own_logger("signoff.store")
 
 
 class Operation(Generic[T]):
-    """Something that a store was asked to do, and what came of it.
+    """An operation of a store, and its outcome.
 
     Attributes:
-        future: Who waits for it, if somebody does: what is done at once is waited for by nobody.
-        error: What it raises for its caller.
-        result: What it returns otherwise.
+        future: The future that its caller awaits; None if the operation was done at once.
+        error: The error to raise for its caller.
+        result: The result otherwise.
     """
 
     __slots__ = ("error", "future", "result")
@@ -32,15 +32,15 @@ class Operation(Generic[T]):
         self.result: Any = None
 
     def fail(self, error: BaseException) -> None:
-        """Keep what the operation raises for its caller.
+        """Set the error to raise for the caller.
 
-        One of Signoff's own errors leaves its frames behind: they hold the rows that were read, and through their
-        callers the replies to the whole batch.
+        Signoff's own errors lose their traceback: its frames hold the rows that were read, and through their callers
+        the replies to the whole batch.
         """
         self.error = error.with_traceback(None) if isinstance(error, SignoffError) else error
 
     def wait(self) -> asyncio.Future[T]:
-        """Return a future of this event loop, which ``tell`` resolves."""
+        """Return a future of this event loop, resolved by ``resolve``."""
         self.future = future = asyncio.get_running_loop().create_future()
         return future
 
@@ -50,7 +50,7 @@ class Operation(Generic[T]):
             raise self.error
         return self.result
 
-    def tell(self) -> None:
+    def resolve(self) -> None:
         """Resolve the future, on its event loop."""
         if self.future is None or self.future.done():  # done: its caller was cancelled
             return
@@ -64,25 +64,28 @@ Op = TypeVar("Op", bound=Operation[Any])
 
 
 class _Group(Generic[Op]):
-    """What one turn of an event loop asks for, and whether the turn before had several tasks asking.
+    """The operations of one turn of an event loop.
 
     Attributes:
-        asker: The id of the task that asked first in this turn, or last before it.
+        is_open: Whether operations are gathered for the end of this turn.
+        crowded: Whether several tasks wrote in the turn before.
+        writer: The id of the task that wrote first in this turn, or last before it.
+        others: Whether other tasks write in this turn.
     """
 
-    __slots__ = ("asker", "batch", "crowded", "is_open", "loop", "others")
+    __slots__ = ("batch", "crowded", "is_open", "loop", "others", "writer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.is_open = False
         self.crowded = False
-        self.asker = 0
+        self.writer = 0
         self.others = False
         self.batch: list[Op] = []
 
-    def open(self, asker: int) -> None:
+    def open(self, writer: int) -> None:
         self.is_open = True
-        self.asker = asker
+        self.writer = writer
         self.others = False
 
     def close(self) -> list[Op]:
@@ -93,72 +96,72 @@ class _Group(Generic[Op]):
 
 
 class GroupCommit(Generic[Op]):
-    """Gathers operations by turns, on any number of event loops.
+    """Gathers operations by turns of event loops, on any number of event loops.
 
-    When only one task writes, its operation does not wait for the end of the turn; and if it was the last to write
-    before that, nobody looks whether others write in this turn.
+    If only one task writes, its operation does not wait for the end of the turn; and if that task was also the last to
+    write before, the loop does not even schedule a check for other writers.
 
     Args:
-        commit_at_once: Commits a single operation on the spot, if that is quick. Returns whether it did, or began to
-            and has somebody tell of the rest.
-        commit: Given the operations of a turn at its end; tells them what came of them sooner or later.
+        commit_at_once: Commits a single operation immediately, if that is quick. Returns whether it did, or has started
+            to and resolves the operation later.
+        commit: Receives the operations of a turn at its end, and resolves them sooner or later.
     """
 
     def __init__(self, commit_at_once: Callable[[Op], bool], commit: Callable[[list[Op]], None]) -> None:
         self._commit_at_once = commit_at_once
         self._commit = commit
-        self._turns = threading.local()
+        self._groups = threading.local()
 
     async def do(self, operation: Op) -> Any:
-        """Have an operation done, and return its result when that is durable.
+        """Do an operation, and return its result once it is durable.
 
-        It is done or not done as a whole, even if the caller is cancelled.
+        It is done as a whole or not at all, even if the caller is cancelled.
         """
         loop = asyncio.get_running_loop()
-        asker = id(asyncio.current_task(loop))
-        turn = self._turn_of(loop)
-        if not turn.is_open:
-            if turn.crowded or asker != turn.asker:
-                self._begin_turn(turn, asker)
-            if not turn.crowded and self._commit_at_once(operation):
+        writer = id(asyncio.current_task(loop))
+        group = self._group_of(loop)
+        if not group.is_open:
+            if group.crowded or writer != group.writer:
+                self._begin(group, writer)
+            if not group.crowded and self._commit_at_once(operation):
                 return operation.outcome() if operation.future is None else await operation.future
-            if not turn.is_open:
-                self._begin_turn(turn, asker)
-        elif asker != turn.asker:
-            turn.others = True
-        turn.batch.append(operation)
+            if not group.is_open:
+                self._begin(group, writer)
+        elif writer != group.writer:
+            group.others = True
+        group.batch.append(operation)
         return await operation.wait()
 
-    def _turn_of(self, loop: asyncio.AbstractEventLoop) -> _Group[Op]:
-        turn: _Group[Op] | None = getattr(self._turns, "turn", None)
-        if turn is None or turn.loop is not loop:
-            turn = self._turns.turn = _Group[Op](loop)
-        return turn
+    def _group_of(self, loop: asyncio.AbstractEventLoop) -> _Group[Op]:
+        group: _Group[Op] | None = getattr(self._groups, "group", None)
+        if group is None or group.loop is not loop:
+            group = self._groups.group = _Group[Op](loop)
+        return group
 
-    def _begin_turn(self, turn: _Group[Op], asker: int) -> None:
-        turn.open(asker)
-        turn.loop.call_soon(self._end_turn, turn)
+    def _begin(self, group: _Group[Op], writer: int) -> None:
+        group.open(writer)
+        group.loop.call_soon(self._end, group)
 
-    def _end_turn(self, turn: _Group[Op]) -> None:
-        batch = turn.close()
+    def _end(self, group: _Group[Op]) -> None:
+        batch = group.close()
         if batch:
             self._commit(batch)
 
 
-def tell(operations: Sequence[Operation[Any]]) -> None:
-    """Resolve the futures from another thread, with one wake-up for each event loop."""
+def resolve(operations: Sequence[Operation[Any]]) -> None:
+    """Resolve operations from another thread, with one wake-up per event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Operation[Any]]] = {}
     for operation in operations:
         if operation.future is not None:
             by_loop.setdefault(operation.future.get_loop(), []).append(operation)
     for loop, theirs in by_loop.items():
         try:
-            loop.call_soon_threadsafe(tell_here, theirs)
-        except RuntimeError:  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(resolve_here, theirs)
+        except RuntimeError:  # the loop is closed: nothing awaits them
             log.debug("the event loop of %d operations was closed before they were committed", len(theirs))
 
 
-def tell_here(operations: Sequence[Operation[Any]]) -> None:
-    """Resolve the futures of operations of this event loop."""
+def resolve_here(operations: Sequence[Operation[Any]]) -> None:
+    """Resolve operations of this event loop."""
     for operation in operations:
-        operation.tell()
+        operation.resolve()

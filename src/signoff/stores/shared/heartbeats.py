@@ -1,4 +1,4 @@
-"""Heartbeats in one statement; run by run if that fails, so that one refused row costs no other run its lease."""
+"""Extends leases in one statement, or one by one if that fails, so that a refused row costs no other run its lease."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ log = own_logger("signoff.store")
 async def extend_leases(
     store: Store, held: Mapping[str, int], extend: Callable[[Mapping[str, int]], Awaitable[set[str]]]
 ) -> set[str]:
-    """Extend the leases of runs, and return those that are not held any more.
+    """Extend the leases of runs, and return those that are no longer held.
 
-    A run whose row the database refuses to change counts as lost: its worker could write nothing more of it.
+    A run whose row the database refuses to change counts as lost: its worker could not write to it either.
 
     Args:
-        store: Where the runs are.
+        store: The runs' store.
         held: The epochs of the leases, by run id.
         extend: Extends leases in one statement.
 
     Raises:
-        StoreUnavailable: The store takes no writes at all: no run is at fault.
+        StoreUnavailable: The store accepts no writes at all, so no run is at fault.
     """
     try:
         return await extend(held)
@@ -37,7 +37,7 @@ async def extend_leases(
         except Exception as error:
             await raise_outage(store, error)
             log.error(
-                "the lease of run %s of namespace %s cannot be extended, and the worker drops the run: %s",
+                "the lease of run %s of namespace %s cannot be extended; the worker drops the run: %s",
                 run_id,
                 store.namespace,
                 error,
@@ -47,9 +47,9 @@ async def extend_leases(
 
 
 def log_unreleased(run_id: str, namespace: str, error: Exception | str) -> None:
-    """Log that a run could not be made ready when its worker let go of it."""
+    """Log that a run could not be made ready when its worker released it."""
     log.error(
-        "run %s of namespace %s cannot be made ready, and waits until its lease has run out: %s",
+        "run %s of namespace %s cannot be released, and waits until its lease expires: %s",
         run_id,
         namespace,
         error,

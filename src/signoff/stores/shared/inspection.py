@@ -1,4 +1,4 @@
-"""What can be seen of a database besides the contract, for ``signoff doctor``."""
+"""Findings about a database beyond the store contract, for ``signoff doctor``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ NAMESPACES_AT_MOST: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Things of one kind whose time came long enough ago, and that nobody did.
+    """Overdue items of one kind.
 
     Attributes:
         what: The kind, in words.
-        count: How many, counted up to ``COUNTED_AT_MOST``.
+        count: Their number, counted up to ``COUNTED_AT_MOST``.
         seconds: How late the first of them is.
     """
 
@@ -26,7 +26,7 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """Indexes that a schema should have and that are not there, or not usable."""
+    """Indexes of the schema that are missing or not usable."""
 
     missing: tuple[str, ...]
     invalid: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
-"""Payloads in lists, the same for every store: small ones are included, large ones are replaced by their size.
+"""Payloads in lists, for all stores: small ones are included, large ones are replaced by their size.
 
-A page has two bounds. A payload of more than ``LISTED_BYTES`` is left out where a single read returns it: the record
-says so in ``left_out``. And a page ends as soon as it has ``PAGE_BYTES`` of payloads, with a ``next``. So a page has
-one item at least, and never takes much more than ``PAGE_BYTES``, whatever its ``limit`` is.
+A page has two limits. A payload of more than ``LISTED_BYTES`` is left out if a single read returns it; the record says
+so in ``left_out``. And a page ends once it has ``PAGE_BYTES`` of payloads, with a ``next``. So a page has at least one
+item, and never much more than ``PAGE_BYTES``, whatever its ``limit`` is.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from signoff.records import (
 from signoff.records.deliveries import Delivery
 
 LISTED_BYTES: Final = 64 * 1024
-"""Of a payload in a list, in UTF-8."""
+"""Limit of one payload in a list, in UTF-8."""
 
 PAGE_BYTES: Final = 4 * 1024 * 1024
-"""Of all payloads of a page, in UTF-8, before its last item."""
+"""Limit of all payloads of a page before its last item, in UTF-8."""
 
 CLAIMED_BYTES: Final = 1024 * 1024
-"""A server stops claiming runs for one request at this many bytes of payloads."""
+"""Limit of payloads at which a server stops claiming runs for one request."""
 
 _COUNTED: Final[Mapping[type, tuple[str, ...]]] = {
     Run: ("arguments", "result", "error", "suspended_reason"),
@@ -57,44 +57,44 @@ LEFT_OUT: Final[Mapping[type, tuple[str, ...]]] = {
     Promise: ("data", "value"),
     Schedule: ("arguments",),
 }
-"""The fields that lists leave out if they are large. Questions leave out nothing."""
+"""The fields that lists leave out if they are large. Lists leave out nothing of questions."""
 
 _IS_LEFT_OUT: Final[Mapping[type, str]] = {Promise: f"kind = '{PromiseKind.PROMISE}' AND "}
-"""The SQL condition on rows whose fields are left out."""
+"""The SQL condition on rows that fields are left out of."""
 
 T = TypeVar("T")
 Size = Callable[[str], str]
 
 
 def size_in_sqlite(column: str) -> str:
-    """Return the SQL of how many bytes a text has in SQLite."""
+    """Return the SQL of a text's size in bytes, in SQLite."""
     if sqlite3.sqlite_version_info >= (3, 43):
         return f"octet_length({column})"  # without reading it
     return f"length(CAST({column} AS BLOB))"
 
 
 def size_in_postgres(column: str) -> str:
-    """Return the SQL of how many bytes a text has in Postgres, without reading it."""
+    """Return the SQL of a text's size in bytes, in Postgres, without reading the text."""
     return f"octet_length({column})"
 
 
 def size_of_list(size: Size) -> Size:
-    """Return the same, where ``assignees`` is no text."""
+    """Return the same for tables in which ``assignees`` is an array."""
     return lambda column: size("assignees::text" if column == "assignees" else column)
 
 
 class Listing:
-    """How one kind of record is selected for lists.
+    """The SQL and the reader for one kind of record in lists.
 
     Args:
-        kind: The record.
-        columns: Its columns, as a record is made of them.
-        size: The SQL of how many bytes a column has.
+        kind: The record's class.
+        columns: Its columns, in the order of its fields.
+        size: The SQL of a column's size in bytes.
         stored: The SQL that reads a column; by default its name.
 
     Attributes:
-        columns: What to select: the columns, the sizes of what is left out, and how many bytes a row has.
-        width: How many these are.
+        columns: The columns to select: those of the record, the sizes of left-out fields, and the row's size.
+        width: Number of selected columns.
     """
 
     def __init__(self, kind: type, columns: str, size: Size, stored: Size = str) -> None:
@@ -128,18 +128,18 @@ class Listing:
         self.width = self._own + len(sizes) + 1
 
     def read(self, row: Sequence[Any], to_record: Callable[[Any], T]) -> T:
-        """Return the record of a row that begins with ``columns``."""
+        """Return the record in a row that begins with ``columns``."""
         record = to_record(tuple(row[: self._own]))
         sizes = row[self._own : self.width - 1]
         return with_left_out(record, dict(zip(self._left_out, sizes, strict=True)))
 
     def bytes_of(self, row: Sequence[Any]) -> int:
-        """Return how many bytes of payloads a row has."""
-        return row[self.width - 1] or 0  # of no row at all: None
+        """Return the payload bytes of a row."""
+        return row[self.width - 1] or 0  # None for an empty row of an outer join
 
 
 def with_left_out(record: T, sizes: Mapping[str, int | None]) -> T:
-    """Return the record with the sizes of the fields that were left out."""
+    """Return the record with the sizes of its left-out fields."""
     large = {name: size for name, size in sizes.items() if size is not None}
     if not large:
         return record
@@ -163,9 +163,9 @@ def read_page(
 
 
 def within_page(statement: str, order: str) -> str:
-    """Return a statement of Postgres that selects what fits on a page of what another one selects, in that order.
+    """Return a Postgres statement that selects the rows of another one that fit on a page, in the given order.
 
-    The other one selects ``bytes``. At the end of each row is how many rows the other one has selected.
+    The inner statement selects ``bytes``. Each row ends with the number of rows that the inner statement selected.
     """
     return f"""
     SELECT paged.* FROM (
@@ -180,13 +180,13 @@ def within_page(statement: str, order: str) -> str:
 
 
 def cut(rows: Sequence[tuple[Any, ...]], limit: int) -> tuple[list[tuple[Any, ...]], bool]:
-    """Return the rows of a page without the counts of ``within_page``, and whether there are more."""
+    """Return the rows of a page without the counts added by ``within_page``, and whether there are more."""
     more = bool(rows) and min(limit, len(rows)) < rows[0][-2]
     return [row[:-2] for row in rows[:limit]], more
 
 
 def listed(record: T) -> T:
-    """Return a record as lists have it."""
+    """Return a record as it appears in lists."""
     names = LEFT_OUT.get(cast("type", type(record)), ())
     if isinstance(record, Promise) and record.kind is PromiseKind.QUESTION:
         return record
@@ -197,7 +197,7 @@ def listed(record: T) -> T:
 
 
 def bytes_of(record: object) -> int:
-    """Return how many bytes of payloads a record has; of several, all of them have."""
+    """Return the payload bytes of a record, or of several records."""
     if isinstance(record, tuple | list):
         return sum(map(bytes_of, cast("Sequence[object]", record)))
     return sum(_bytes(getattr(record, name)) for name in _COUNTED.get(type(record), ()))
@@ -208,20 +208,20 @@ def _bytes(part: object) -> int:
 
 
 def may_be_cut(items: Sequence[object], limit: int | None = None, *, at: int = PAGE_BYTES) -> bool:
-    """Whether there may be more than these items, as far as their number and their size say.
+    """Whether there may be more items than these, judging by their number and size.
 
-    They may have been counted encrypted, which is longer: a part of ``at`` is enough, so that none is passed over.
+    The page may have been measured encrypted, which is longer, so a quarter of ``at`` counts as full.
 
     Args:
-        items: Those of a page that says of itself nothing more.
-        limit: How many were asked for.
-        at: With how many bytes the page ends.
+        items: The items of a page that does not say whether there are more.
+        limit: The requested number.
+        at: Size in bytes at which the page ends.
     """
     return len(items) == limit or bytes_of(items) >= at // 4
 
 
 def first_of(items: Iterable[T], limit: int | None = None, size: int = 0) -> tuple[list[T], bool]:
-    """Return the items that fit on a page that has ``size`` bytes already, and whether there are more."""
+    """Return the items that fit on a page that already has ``size`` bytes, and whether there are more."""
     found: list[T] = []
     for item in items:
         if len(found) == limit or size >= PAGE_BYTES:
@@ -232,6 +232,6 @@ def first_of(items: Iterable[T], limit: int | None = None, size: int = 0) -> tup
 
 
 def seen_of(found: Sequence[tuple[Message, int]]) -> list[tuple[Message, int]]:
-    """Return messages of a cut page: the last run's counter says that more may follow."""
+    """Return the messages of a full page. The last run's counter is lowered to show that more may follow."""
     last = found[-1][0].run_id
     return [(message, wakes - 1 if message.run_id == last else wakes) for message, wakes in found]

@@ -1,4 +1,4 @@
-"""Who in this process wants to know of a store's commits."""
+"""Listeners of a store's commits in this process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ log = own_logger("signoff.store")
 
 
 class Listeners:
-    """Callbacks by namespace. They may be called from any thread; one that fails harms nobody."""
+    """Callbacks by namespace. They may be called from any thread. A failing callback does not affect others."""
 
     def __init__(self) -> None:
         self._callbacks: tuple[tuple[str, Callable[[Change], None]], ...] = ()
         self._lock = threading.Lock()
 
     def add(self, namespace: str, callback: Callable[[Change], None]) -> Callable[[], None]:
-        """Have ``callback`` called; returns a function that ends it."""
+        """Register ``callback``. Returns a function that removes it."""
         entry = (namespace, callback)
         with self._lock:
             self._callbacks = (*self._callbacks, entry)
@@ -31,32 +31,32 @@ class Listeners:
         return end
 
     def forget(self) -> None:
-        """Forget all of them, in a forked child."""
+        """Remove all listeners, in a forked child."""
         self._callbacks = ()
         self._lock = threading.Lock()
 
-    def tell(self, change_of: Callable[[str], Change]) -> None:
-        """Tell everybody of a commit: ``change_of`` returns what it changed in a namespace."""
-        told, change = None, Change()
+    def notify(self, change_of: Callable[[str], Change]) -> None:
+        """Notify listeners of a commit. ``change_of`` returns its changes in a namespace."""
+        notified, change = None, Change()
         for namespace, callback in self._callbacks:
-            if namespace != told:
-                told, change = namespace, change_of(namespace)
+            if namespace != notified:
+                notified, change = namespace, change_of(namespace)
             if change.runs or change.due or change.ready:
-                _tell(callback, change)
+                _notify(callback, change)
 
-    def tell_disturbance(self) -> None:
-        """Tell everybody that anything may have changed."""
+    def notify_disturbance(self) -> None:
+        """Notify listeners that anything may have changed."""
         for _, callback in self._callbacks:
-            _tell(callback, Change(runs=None))
+            _notify(callback, Change(runs=None))
 
-    def tell_jump(self) -> None:
-        """Tell everybody that the clock has jumped."""
+    def notify_jump(self) -> None:
+        """Notify listeners that the clock has jumped."""
         for _, callback in self._callbacks:
-            _tell(callback, Change(runs=frozenset(), ready=False, due=True))
+            _notify(callback, Change(runs=frozenset(), ready=False, due=True))
 
 
-def _tell(callback: Callable[[Change], None], change: Change) -> None:
+def _notify(callback: Callable[[Change], None], change: Change) -> None:
     try:
         callback(change)
     except Exception:
-        log.exception("a listener of the store failed; the commit stands")
+        log.exception("a listener of the store failed; the commit is not affected")

@@ -1,4 +1,4 @@
-"""Batches of items done in one transaction; item by item while some of them fail, so that these stop no other."""
+"""Processes batches in one transaction, or one by one while items fail, so that these block no others."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from signoff.stores.shared.set_aside_items import FULL_SECONDS, Key, SetAside, r
 T = TypeVar("T")
 
 AT_ONCE: Final = 200
-"""Items of each job in one transaction when they are done one by one."""
+"""Items of each job per transaction when they are processed one by one."""
 
 LEFT_AS_IT_WAS: Final = "the database has left its row as it was"
-"""Of a row that a trigger keeps from being changed, without an error."""
+"""Error of a row that a trigger leaves unchanged without an error."""
 
 Skipped = Mapping[str, Sequence[Key]]
-"""The items to pass over, by job."""
+"""The items to skip, by job."""
 
 
 BUSY_SECONDS: Final = 1.0
-"""How long an item is left alone whose row another transaction has locked."""
+"""How long an item is skipped whose row another transaction has locked."""
 
 
 class ItemFailed(StoreError):
@@ -32,12 +32,12 @@ class ItemFailed(StoreError):
 
 
 class LeftUndone(StoreError):
-    """A batch left items as they were that it was to do: a trigger kept their rows, or others have locked them."""
+    """A batch did not process all its items: a trigger left their rows unchanged, or other transactions locked them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An item that could not be done."""
+    """An item that failed."""
 
     job: str
     key: Key
@@ -46,13 +46,13 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
-    """What came of items that were done one by one.
+    """The result of processing items one by one.
 
     Attributes:
-        result: What the batch would have returned.
-        failures: The items that failed. Nothing of them was written.
-        is_all: Whether all that was to be done was tried; else there are more.
-        busy: The items that other transactions have locked, by job.
+        result: The result that the batch would have had.
+        failures: The items that failed. They were not changed.
+        is_all: Whether all due items were tried; else there are more.
+        busy: The items locked by other transactions, by job.
     """
 
     result: T
@@ -62,11 +62,11 @@ class Done(Generic[T]):
 
 
 class OneByOne:
-    """Does batches, and remembers which items of them have failed.
+    """Processes batches, and remembers the items that have failed.
 
     Args:
-        jobs: The names of the jobs that a batch has items of, such as ``timer``.
-        log: Where failures are logged.
+        jobs: The names of the jobs in a batch, such as ``timer``.
+        log: Logger for failures.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class OneByOne:
     ) -> None:
         self._log = log
         self._asides = {job: SetAside(job, log) for job in jobs}
-        self._busy: dict[tuple[str, Key], float] = {}  # until when each is left alone
+        self._busy: dict[tuple[str, Key], float] = {}  # until when each is skipped
 
     async def do(
         self,
@@ -84,16 +84,16 @@ class OneByOne:
         *,
         namespace: str | None = None,
     ) -> T:
-        """Do a batch: at once, or one by one if that failed or left some undone, or if items of it are set aside.
+        """Process a batch at once; one by one if that failed or left some undone, or if items are set aside.
 
         Args:
-            store: Where the items are.
-            at_once: Does the batch in one transaction.
-            each: Does its items one by one, but for those to pass over.
-            namespace: The only one that the batch is about; None: it is about all.
+            store: The items' store.
+            at_once: Processes the batch in one transaction.
+            each: Processes the items one by one, without those to skip.
+            namespace: The batch's only namespace; None: all.
 
         Raises:
-            StoreUnavailable: The store takes no writes at all: no item is at fault.
+            StoreUnavailable: The store accepts no writes at all, so no item is at fault.
         """
         failed: Exception | None = None
 
@@ -126,7 +126,7 @@ class OneByOne:
         return done.result
 
     def next_at(self, next_at: float | None, now: float) -> float | None:
-        """Return when to do the next batch, in unix seconds; None: it is not known.
+        """Return the time of the next batch, in unix seconds; None: unknown.
 
         Args:
             next_at: When the next item is due that is not set aside.
@@ -145,7 +145,7 @@ class OneByOne:
         return earliest(*busy.values(), *tries)
 
     def _still_busy(self, now: float) -> dict[tuple[str, Key], float]:
-        """Return the items to leave alone, each until its time; no longer than that if the clock was set back."""
+        """Return the busy items with the times until which to skip them, bounded in case the clock was set back."""
         return {item: at for item, at in self._busy.items() if now < at <= now + BUSY_SECONDS}
 
 

@@ -1,4 +1,4 @@
-"""Threads beside a database's writer, for what does not have to be committed with others."""
+"""Reader threads beside a database's writer, for work that needs no group commit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from signoff.errors import StoreUnavailable
 
 
 class Connection(Protocol):
-    """What a thread has of its own."""
+    """The connection of a reader thread."""
 
     def close(self) -> None: ...
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Gate:
-    """Lets any number of threads in, until it is shut."""
+    """Admits any number of threads until it is shut."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -42,26 +42,26 @@ class Gate:
                 self._changed.notify_all()
 
     def shut(self, seconds: float) -> bool:
-        """Let nobody in and wait until nobody is inside. Returns False if that takes longer."""
+        """Admit no more threads, and wait until all have left. Returns False if that takes longer."""
         with self._changed:
             self._is_shut = True
             return self._changed.wait_for(lambda: self._inside == 0, seconds)
 
     def open(self) -> None:
-        """Let threads in again."""
+        """Admit threads again."""
         with self._changed:
             self._is_shut = False
             self._changed.notify_all()
 
 
 class Readers(Generic[C]):
-    """Threads that each have a connection as soon as they ask for one.
+    """Threads that each open a connection when they first need one.
 
     Args:
-        count: How many threads there are.
-        name: What the threads are called.
+        count: Number of threads.
+        name: Name of the threads.
         location: The database's address without secrets, for messages.
-        connect: Makes a connection.
+        connect: Opens a connection.
     """
 
     def __init__(self, count: int, *, name: str, location: str, connect: Callable[[], C]) -> None:
@@ -74,25 +74,25 @@ class Readers(Generic[C]):
         self._mine = threading.local()
 
     def open(self) -> None:
-        """Have threads, which may have been closed before."""
+        """Start the threads, also after a close."""
         self._mine = threading.local()
         self._threads = ThreadPoolExecutor(self._count, thread_name_prefix=self._name)
 
     def close(self) -> None:
-        """Finish what was begun and disconnect. Safe to call twice."""
+        """Finish the work that has begun, and disconnect. Safe to call twice."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.shutdown()
         self.disconnect_all()
 
     def disconnect_all(self) -> None:
-        """Close all connections, which no thread uses. Each thread gets another one."""
+        """Close all connections, which no thread may be using. Each thread then opens a new one."""
         self._mine = threading.local()
         while self._connections:
             self._connections.pop().close()
 
     def inherited(self) -> list[object]:
-        """Forget the threads and connections of the process that this one was forked from, and return them."""
+        """Drop the threads and connections inherited from the process that forked this one, and return them."""
         left: list[object] = [self._threads, self._mine, self._connections]
         self._threads, self._mine, self._connections = None, threading.local(), set()
         return left
@@ -101,7 +101,7 @@ class Readers(Generic[C]):
         """Call a function on one of the threads.
 
         Raises:
-            StoreUnavailable: The threads are closed, or the system has no thread left.
+                StoreUnavailable: The threads are closed, or the system cannot start another thread.
         """
         threads = self._threads
         if threads is None:
@@ -113,10 +113,10 @@ class Readers(Generic[C]):
             raise StoreUnavailable(self._location, str(error) if is_open else "it is closed") from None
         return await calling
 
-    # On their threads
+    # On the threads
 
     def connection(self) -> C:
-        """Return the connection of this thread."""
+        """Return this thread's connection."""
         connection: C | None = getattr(self._mine, "connection", None)
         if connection is None:
             connection = self._mine.connection = self._connect()
@@ -124,7 +124,7 @@ class Readers(Generic[C]):
         return connection
 
     def disconnect(self) -> None:
-        """Close the connection of this thread, which then gets another one."""
+        """Close this thread's connection; the next use opens a new one."""
         connection: C = self._mine.connection
         del self._mine.connection
         self._connections.discard(connection)

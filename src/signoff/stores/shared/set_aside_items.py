@@ -1,4 +1,4 @@
-"""Items of a periodic job that failed: set aside, logged, and tried again with back-off while the others go on."""
+"""Failed items of a periodic job: set aside, logged, and retried with back-off while the others go on."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from signoff.stores.shared.failure_texts import text_of
 FIRST_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 300.0
 MOST: Final = 10_000
-"""Items that are remembered. Of more, the oldest are tried again without a back-off, and a page of them each second."""
+"""Maximum number of remembered items. Beyond it, the oldest are retried without back-off, one page per second."""
 
 FULL_SECONDS: Final = 1.0
-"""That pause."""
+"""The pause between these pages."""
 
 REPEATED: Final = 8
-"""Log an unavailable store after this many failures (about four minutes), if it takes writes."""
+"""Number of failures (about four minutes) after which an unavailable store is logged although it accepts writes."""
 
 Key = tuple[str, str]
 """The item's namespace and id."""
 
 
 def pause_after(failures: int) -> float:
-    """Return for how many seconds an item is left alone that has failed so often in a row."""
+    """Return the back-off in seconds after this many consecutive failures."""
     return min(FIRST_SECONDS * 2 ** min(failures - 1, 20), LONGEST_SECONDS)
 
 
 _lock = threading.Lock()
 _at_work: WeakSet[SetAside] = WeakSet()
-"""Those of this process, for its metrics."""
+"""The instances of this process, for its metrics."""
 
 
 class SetAside:
-    """Remembers which items of a job have failed, and when to try each again.
+    """Remembers the failed items of a job, and when to retry each.
 
     Args:
-        noun: What an item is, for the log.
-        log: Where failures are logged: the first of an item, then each time their number has doubled. A store that is
-            briefly unavailable is logged from the eighth failure on.
+        noun: The kind of item, for the log.
+        log: Logger for failures: an item's first, then each time their number has doubled. A briefly unavailable store
+            is logged from the eighth failure on.
 
     Example::
 
@@ -63,12 +63,12 @@ class SetAside:
 
     @property
     def noun(self) -> str:
-        """What an item is, such as ``schedule``."""
+        """The kind of item, such as ``schedule``."""
         return self._noun
 
     @property
     def failures(self) -> int:
-        """How often an item has failed in all."""
+        """Total number of failures."""
         return self._failures
 
     def __len__(self) -> int:
@@ -76,25 +76,25 @@ class SetAside:
 
     @property
     def location(self) -> str:
-        """The address of the store whose items have failed, as in its messages; empty if none has."""
+        """The address of the store with the failed items, as used in messages; empty if none has failed."""
         return self._location
 
     @property
     def items(self) -> Sequence[SetAsideItem]:
-        """The items that wait to be tried again, the first to fail first."""
+        """The items waiting for a retry, the first to fail first."""
         return tuple(self._items.values())
 
     @property
     def is_full(self) -> bool:
-        """Whether more items fail than are remembered: then a job makes a pause after each page of them."""
+        """Whether more items fail than can be remembered. The job then pauses after each page of them."""
         return len(self._items) >= MOST
 
     def waiting(self, now: float) -> list[Key]:
-        """Return the items that are not to be tried before a later time than ``now`` (unix seconds)."""
+        """Return the items that must not be retried at ``now`` (unix seconds)."""
         return [key for key in tuple(self._items) if self._is_waiting(key, now)]
 
     def next_try(self, now: float, besides: Collection[Key] = ()) -> float | None:
-        """Return when the next item but for some is tried again, in unix seconds; None without one."""
+        """Return when the next item is retried, apart from ``besides``, in unix seconds; None without one."""
         return min(
             (
                 min(each.next_at, now + LONGEST_SECONDS)
@@ -105,12 +105,12 @@ class SetAside:
         )
 
     def note(self, location: str, key: Key, error: Exception, now: float) -> None:
-        """Set an item aside, or once more.
+        """Set an item aside, or extend its back-off.
 
         Args:
-            location: The store's.
+            location: The store's address.
             key: The item's namespace and id.
-            error: Why it failed.
+            error: The failure.
             now: Unix seconds of the store's clock.
         """
         self._location = location
@@ -126,15 +126,15 @@ class SetAside:
             self._log_at_doubling(key, failures, str(error))
 
     def log_failure(self, item: SetAsideItem) -> None:
-        """Count and log a failure of an item that is remembered elsewhere."""
+        """Count and log the failure of an item that is stored elsewhere."""
         self._failures += 1
         self._log_at_doubling((item.namespace, item.id), item.failures, item.error)
 
     def show(self, location: str, items: Sequence[SetAsideItem]) -> None:
-        """List these items, which are remembered elsewhere, instead of those that were.
+        """Replace the list by these items, which are stored elsewhere.
 
         Args:
-            location: The store's.
+            location: The store's address.
             items: Items of this job.
         """
         self._location = location
@@ -143,7 +143,7 @@ class SetAside:
     def _log_at_doubling(self, key: Key, failures: int, error: str) -> None:
         if failures & (failures - 1) == 0:
             self._log.error(
-                "%s %s of namespace %s failed %d times, and is tried again in %d s: %s",
+                "%s %s of namespace %s failed %d times, and is retried in %d s: %s",
                 self._noun,
                 key[1],
                 key[0],
@@ -153,11 +153,11 @@ class SetAside:
             )
 
     def forget(self, key: Key) -> None:
-        """Take an item that has succeeded off the list."""
+        """Remove an item that has succeeded."""
         self._items.pop(key, None)
 
     def keep_only(self, keys: Collection[Key]) -> None:
-        """Take all other items off the list: they are due no more."""
+        """Remove all other items: they are no longer due."""
         for key in self._items.keys() - set(keys):
             self.forget(key)
 
@@ -169,22 +169,22 @@ class SetAside:
         *,
         at_once: int,
     ) -> float | None:
-        """Serve all items that are due, each by itself.
+        """Serve all due items, each separately.
 
         Args:
-            store: Where they are.
-            list_due: Returns at most so many items that are due, the oldest first, and when the next one is.
-            serve: Reads and serves one. Returns whether it is due at another time now, if at any.
-            at_once: How many are served between two looks.
+            store: The items' store.
+            list_due: Returns due items up to a limit, the oldest first, and when the next one is due.
+            serve: Reads and serves one item. Returns whether its due time has changed.
+            at_once: Number of items per page.
 
         Returns:
             When the next one is due, in unix seconds; None if there is none, or if some are left for later.
 
         Raises:
-            StoreUnavailable: The store takes no writes at all: no item is at fault.
+            StoreUnavailable: The store accepts no writes at all, so no item is at fault.
         """
         while True:
-            # Those that failed are still due, and may be the oldest: they must not fill the page.
+            # Failed items are still due, and may be the oldest: they must not fill the page.
             due, next_at = await list_due(at_once + len(self))
             if len(due) < at_once:
                 self.keep_only([(item.namespace, item.id) for item in due])
@@ -209,44 +209,44 @@ class SetAside:
 
     def _is_waiting(self, key: Key, now: float) -> bool:
         known = self._items.get(key)
-        # An item waits no longer than the longest back-off, also if the clock was set back.
+        # An item waits no longer than the longest back-off, even if the clock was set back.
         return known is not None and now < known.next_at <= now + LONGEST_SECONDS
 
 
 def at_work() -> list[SetAside]:
-    """Return what periodic jobs of this process remember of their items."""
+    """Return the instances of this process's periodic jobs."""
     with _lock:
         return list(_at_work)
 
 
 def items_of(location: str, namespace: str) -> list[SetAsideItem]:
-    """Return the items of one namespace of a store that jobs of this process have set aside, by job and id.
+    """Return the items of a store's namespace set aside by jobs of this process, by job and id.
 
     Args:
-        location: The store's.
-        namespace: The only one whose items are returned.
+        location: The store's address.
+        namespace: The namespace.
     """
     found: dict[Key, SetAsideItem] = {}
     for aside in at_work():
         for item in aside.items if aside.location == location else ():
             if item.namespace == namespace:
                 key = item.job, item.id
-                known = found.get(key)  # two timers of this process may have tried it
+                known = found.get(key)  # two timers of this process may have set it aside
                 if known is None or known.failures < item.failures:
                     found[key] = item
     return [found[key] for key in sorted(found)]
 
 
 async def raise_outage(store: Store, error: Exception) -> None:
-    """Raise an error again if the store is not available to anybody; return if one row or one job is at fault.
+    """Re-raise an error if the whole store is unavailable; return if a single row or job is at fault.
 
     Raises:
-        StoreUnavailable: The store takes no writes.
+        StoreUnavailable: The store accepts no writes.
     """
     if may_pass(error):
         await store.check_writable()
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether an error may be gone by the next time: a connection was lost, and another one works."""
+    """Whether an error may be transient, such as a lost connection."""
     return isinstance(error, StoreUnavailable) and not isinstance(error, MissingKey)

@@ -1,8 +1,8 @@
-"""Suspects: ready runs that have lost several workers without progress. One of them may have killed these.
+"""Suspects: ready runs that have lost several workers without progress. One of them may have killed the workers.
 
-When a worker dies, Signoff cannot know which of its runs killed it. Each of them counts a takeover. Suspects begin in
-smaller and smaller groups: innocent runs make progress there and are cleared, and the run that kills its workers is
-alone in the end.
+When a worker dies, Signoff cannot know which of its runs killed it, so each of them counts a takeover. Suspects start
+in ever smaller groups: innocent runs make progress there and are cleared, until the run that kills its workers is
+alone.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Final
 
 SUSPECT_TAKEOVERS: Final = 2
-"""From this many takeovers without progress on, a run is a suspect."""
+"""A run with this many takeovers without progress is a suspect."""
 
 ALONE_TAKEOVERS: Final = 4
-"""From this many on it is the only suspect on its worker."""
+"""With this many it is the only suspect on its worker."""
 
 _ROOM: Final = {2: 100, 3: 10}
 
@@ -24,5 +24,5 @@ def level_of(takeovers: int) -> int:
 
 
 def room_of(level: int) -> int:
-    """Return how many suspects of a level a worker holds at most: 100, 10, one."""
+    """Return the maximum number of suspects of a level on one worker: 100, 10, 1."""
     return _ROOM.get(level, 1)

@@ -1,4 +1,4 @@
-"""A bell that wakes a thread."""
+"""Wakes a thread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 
 
 class WakeUp:
-    """Far cheaper to wait on, again and again, than a ``threading.Event``."""
+    """Much cheaper than a ``threading.Event`` for repeated waits."""
 
     __slots__ = ("_silent",)
 
@@ -15,11 +15,11 @@ class WakeUp:
         self._silent = threading.Lock()
         self._silent.acquire()
 
-    def ring(self) -> None:
-        """Wake the thread, or have its next wait return at once."""
-        with contextlib.suppress(RuntimeError):  # it rings already
+    def wake(self) -> None:
+        """Wake the thread, or make its next wait return at once."""
+        with contextlib.suppress(RuntimeError):  # the wake-up is already pending
             self._silent.release()
 
     def wait(self, seconds: float) -> None:
-        """Wait until it rings, ``seconds`` at most."""
+        """Wait for a wake-up, at most ``seconds``."""
         self._silent.acquire(timeout=max(seconds, 0.0))

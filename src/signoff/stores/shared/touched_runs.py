@@ -1,4 +1,4 @@
-"""What a commit touched, by namespace."""
+"""The runs touched by a commit, by namespace."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from signoff.stores.contract.store import Change
 
 
 class TouchedRuns:
-    """Collects what operations of one commit changed.
+    """Collects the changes made by the operations of one commit.
 
     Attributes:
-        runs: Ids of the runs touched, by namespace.
-        woken: Those of them that were left a message.
-        ended: Those of them that ended.
+        runs: Ids of the touched runs, by namespace.
+        woken: Ids of runs that got a message.
+        ended: Ids of runs that ended.
         ready: Namespaces in which a run may have become claimable.
-        due: Whether an earlier deadline may exist.
+        due: Whether there may be an earlier deadline.
     """
 
     __slots__ = ("due", "ended", "ready", "runs", "woken")
@@ -34,7 +34,7 @@ class TouchedRuns:
             self.due = True
 
     def touch_woken(self, namespace: str, run_id: str, *, ready: bool = False) -> None:
-        """Note that a run was left a message."""
+        """Note that a run has got a message."""
         self.touch(namespace, run_id, ready=ready)
         self.woken.setdefault(namespace, set()).add(run_id)
 
@@ -44,7 +44,7 @@ class TouchedRuns:
         self.ended.setdefault(namespace, set()).add(run_id)
 
     def add(self, other: TouchedRuns) -> None:
-        """Note what another commit touched."""
+        """Add what another commit touched."""
         for mine, theirs in ((self.runs, other.runs), (self.woken, other.woken), (self.ended, other.ended)):
             for namespace, run_ids in theirs.items():
                 mine.setdefault(namespace, set()).update(run_ids)
@@ -55,7 +55,7 @@ class TouchedRuns:
         return bool(self.runs or self.ready) or self.due
 
     def change(self, namespace: str) -> Change:
-        """Return what changed in a namespace."""
+        """Return the changes in a namespace."""
         return Change(
             runs=frozenset(self.runs.get(namespace, ())),
             woken=frozenset(self.woken.get(namespace, ())),

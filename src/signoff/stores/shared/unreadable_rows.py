@@ -1,4 +1,4 @@
-"""Lists with rows that cannot be read: these keep no other row from being read."""
+"""Reads lists with unreadable rows: these do not block the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = own_logger("signoff.stores")
 
 
 def read_each(rows: Iterable[Sequence[Any]], make: Callable[[Any], T]) -> list[T | Unreadable]:
-    """Make records of rows whose first two columns are a namespace and an id."""
+    """Read records from rows whose first two columns are a namespace and an id."""
     return [_read(row, make) for row in rows]
 
 
@@ -28,17 +28,17 @@ def _read(row: Sequence[Any], make: Callable[[Any], T]) -> T | Unreadable:
 
 
 def readable(rows: Iterable[R], make: Callable[[R], T], what: Callable[[R], str]) -> Iterator[T]:
-    """Make records of rows, and leave out those that cannot be read; the log names them.
+    """Read records from rows. Skips and logs unreadable ones.
 
     Args:
         rows: The rows.
-        make: Makes a record of one.
-        what: Names one, such as ``message 3 of run r``.
+        make: Reads one record.
+        what: Names a row, such as ``message 3 of run r``.
     """
     for row in rows:
         try:
             made = make(row)
         except Exception as error:
-            log.error("%s is left out, its row is damaged: %s", what(row), error)
+            log.error("%s is skipped, because its row is damaged: %s", what(row), error)
         else:
             yield made

@@ -1,4 +1,4 @@
-"""Finds circles of runs that would wait for each other. Postgres has the same search in ``schema/postgres``."""
+"""Finds cycles of runs that would wait for each other. ``schema/postgres`` has the same search in SQL."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 LOOKED_AT: Final = 2_000
-"""How many runs that wait for one are looked at: a circle beyond them is not found."""
+"""How many waiting runs are searched. A cycle beyond them is not found."""
 
 
-def circle_of(waiter: str, target: str, waiting_for: Callable[[str], Iterable[str]]) -> list[str] | None:
-    """Return the circle that would close if one run came to wait for another; None if there is none.
+def cycle_of(waiter: str, target: str, waiting_for: Callable[[str], Iterable[str]]) -> list[str] | None:
+    """Return the cycle that would arise if one run waited for another; None if there is none.
 
     Args:
         waiter: The run that is about to wait.
-        target: The run that it is about to wait for.
+        target: The run to wait for.
         waiting_for: Returns the unfinished runs that wait for a run, as its parent or because they have joined it.
 
     Returns:
-        Ids of runs, each of which waits for the next, from ``waiter`` by ``target`` to ``waiter`` again.
+        Run ids, each waiting for the next, from ``waiter`` to ``target`` and back to ``waiter``.
     """
     if waiter == target:
         return [waiter, waiter]
@@ -33,8 +33,8 @@ def circle_of(waiter: str, target: str, waiting_for: Callable[[str], Iterable[st
             waits[other] = run_id
             queue.append(other)
             if other == target:
-                circle = [waiter, target]
-                while circle[-1] != waiter:
-                    circle.append(waits[circle[-1]])
-                return circle
+                cycle = [waiter, target]
+                while cycle[-1] != waiter:
+                    cycle.append(waits[cycle[-1]])
+                return cycle
     return None

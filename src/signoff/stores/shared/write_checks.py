@@ -1,4 +1,4 @@
-"""Trying whether a store takes writes, with the cause soon if it does not."""
+"""Checks whether a store accepts writes, and names the cause quickly if it does not."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 from signoff.errors import StoreUnavailable
 
 SOON_SECONDS: Final = 1.0
-"""After so long the cause is said, while the store itself goes on trying for longer."""
+"""After this time the cause is reported, while the store itself keeps trying."""
 
 
 class WriteCheck:
-    """Checks of one store. Those that are asked for while one is under way share it: a store that hangs gets no more.
+    """Write checks of one store. Concurrent checks share one write, so a hanging store does not get more of them.
 
     Args:
         location: The store's address, for messages.
-        trouble: Returns what the store waits for now; None: for nothing that is known.
+        trouble: Returns the known cause of a delay; None: unknown.
     """
 
     def __init__(self, location: str, trouble: Callable[[], str | None]) -> None:
@@ -26,10 +26,10 @@ class WriteCheck:
         self._checking: asyncio.Future[None] | None = None
 
     async def look(self, check: Callable[[], Awaitable[None]]) -> None:
-        """Check, and wait for it; but for a second at most if the store's trouble is known.
+        """Run a check and wait for it; at most a second if the cause of a delay is known.
 
         Raises:
-            StoreUnavailable: The store takes no writes.
+            StoreUnavailable: The store accepts no writes.
         """
         checking = self._checking
         if checking is None or checking.done() or checking.get_loop() is not asyncio.get_running_loop():

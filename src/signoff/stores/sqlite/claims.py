@@ -1,4 +1,4 @@
-"""Which ready runs a worker gets from SQLite, and in what order."""
+"""Selects the ready runs that a worker gets from SQLite, in order."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WHERE namespace = ? AND group_name = ? AND workflow = ? AND state = 'ready' AND 
 
 BESIDE = "AND id NOT IN (SELECT value FROM json_each(?))"
 
-# Where rows may be damaged: text that is not Unicode would end the list.
+# For lists with damaged rows: text that is not Unicode would end the list.
 AS_BYTES = "CAST(concurrency_key AS BLOB)"
 
 FIRST = """
@@ -76,7 +76,7 @@ WHERE (
 ) AND NOT EXISTS (SELECT 1 FROM groups WHERE namespace = :namespace AND name = :group_name AND is_paused)
 """
 
-# The highest level of the suspects that are ready.
+# The highest level of the ready suspects.
 HIGHEST_LEVEL = """
 SELECT max((
     SELECT min(takeovers, 4) FROM runs INDEXED BY runs_ready_suspect
@@ -117,16 +117,16 @@ GROUP BY 1, 2
 
 ANY_CLAIMED = "SELECT 1 FROM runs INDEXED BY runs_claims WHERE claim_token = ? AND state = 'running'"
 
-# In the order of claims: negative priority, when it became ready, number; then whether it never started, its workflow,
-# its concurrency key and limit.
+# In claim order: negative priority, time of becoming ready, number; then whether it never started, its workflow,
+# concurrency key and limit.
 Place = tuple[int, float, int, int, str, str | bytes | None, int | None]
 
 
 class CannotClaim(Exception):
-    """A ready run cannot be leased, or passed over, because of its row: the cause says why.
+    """A ready run cannot be leased or blocked because of its row; the cause has the reason.
 
     Attributes:
-        number: The run's.
+        number: The run's number.
     """
 
     def __init__(self, number: int) -> None:
@@ -145,7 +145,7 @@ def may_claim(
 
 
 def claimed(tx: Transaction, namespace: str, worker_id: str, token: str) -> list[Run]:
-    """Return the runs that a worker still holds under the leases of one call of ``claim``."""
+    """Return the runs that a worker still holds from one call of ``claim``."""
     rows = tx.db.execute(CLAIMED, (token, namespace, worker_id)).fetchall()
     return [to_run(row) for row in sorted(rows, key=lambda row: row[RUN_WIDTH:])]
 
@@ -160,7 +160,7 @@ def claim(
     lease_until: float,
     token: str | None,
 ) -> list[Run]:
-    """Lease the ready runs that come first to a worker, as far as limits allow: suspects, or others."""
+    """Lease the first ready runs to a worker, within all limits: suspects, or others."""
     level, room_for_suspects = _suspects(tx, namespace, worker_id, group, workflows)
     if level is not None:
         most = min(limit, room_for_suspects)
@@ -182,19 +182,19 @@ def claim_each(
     skipped: Sequence[str],
     read: Callable[[Run], Claim],
 ) -> tuple[list[Claim], list[Failure]]:
-    """Lease ready runs as ``claim``, one by one and but for some. What fails leaves nothing behind.
+    """Lease ready runs like ``claim``, but one by one and without some. A failed run stays unchanged.
 
     Args:
         tx: The transaction.
         namespace: The tenant.
         worker_id: The worker.
         group: Its group.
-        workflows: Those it has.
-        limit: How many runs to lease at most; fewer if they fill a page.
-        lease_until: Until when, by the clock of leases.
-        token: Of the call.
-        skipped: The ids of the runs to pass over.
-        read: Reads what is left of a claim.
+        workflows: Its workflows.
+        limit: Maximum number of runs; fewer if they fill a page.
+        lease_until: End of the leases, on the lease clock.
+        token: The call's token.
+        skipped: Ids of the runs to skip.
+        read: Reads the rest of a claim.
     """
     beside = list(skipped)
     claims: list[Claim] = []
@@ -230,7 +230,7 @@ def claim_each(
             size += bytes_of([part for claim in found for part in (claim.run, *claim.messages)])
             is_suspect = any(claim.run.takeovers >= suspect_runs.SUSPECT_TAKEOVERS for claim in found)
             if is_suspect or not may_be_more:
-                break  # a suspect begins alone
+                break  # a suspect starts alone
         elif isinstance(error, CannotClaim) and isinstance(error.__cause__, Exception):
             id = tx.db.execute(ID_OF, (error.number,)).fetchone()[0].decode(errors="replace")
             failures.append(Failure(JOB, (namespace, id), own_error(error.__cause__)))
@@ -242,12 +242,12 @@ def claim_each(
 
 
 def still_ready(tx: Transaction, namespace: str, run_ids: Sequence[str]) -> set[str]:
-    """Return those of these runs that claims may take."""
+    """Return the runs among these that can be claimed."""
     return {id for (id,) in tx.db.execute(STILL_READY, (namespace, json.dumps(run_ids))).fetchall()}
 
 
 def _pass_over(tx: Transaction, namespace: str, group: str, run_ids: Sequence[str]) -> None:
-    """Make the next ones of their keys candidates, in the places of runs that are ready and cannot be claimed."""
+    """Unblock the next runs of their keys in place of ready runs that cannot be claimed."""
     if not run_ids:
         return
     for workflow, key, limit in tx.db.execute(KEYS_OF, (namespace, json.dumps(run_ids), group)).fetchall():
@@ -273,7 +273,7 @@ def _suspects(
     workflows: Sequence[str],
     beside: Sequence[str] | None = None,
 ) -> tuple[int | None, int]:
-    """Return the level of the suspects to claim, None for none, and how many of them the worker has room for."""
+    """Return the level of the suspects to claim, or None, and how many of them the worker has room for."""
     values = {"namespace": namespace, "group_name": group, "workflows": json.dumps(workflows)}
     if beside:
         [level] = tx.db.execute(LEVEL_BESIDE, {**values, "beside": json.dumps(beside)}).fetchone()
@@ -313,7 +313,7 @@ def _lease(
 
 
 def _block(tx: Transaction, numbers: Sequence[int]) -> None:
-    """Have claims pass over ready runs. Raises ItemFailed where a trigger keeps one: a claim would look without end."""
+    """Exclude ready runs from claims. Raises ItemFailed if a trigger prevents it: a claim would not terminate."""
     if not keys.block(tx, numbers):
         raise ItemFailed(LEFT_AS_IT_WAS)
 
@@ -327,12 +327,12 @@ def _choose(
     level: int | None,
     beside: Sequence[str] | None = None,
 ) -> tuple[list[int], list[int]]:
-    """Return the numbers of the runs to claim, in order, and of those passed over because their key's slots are taken.
+    """Return the numbers of the runs to claim, in order, and of those skipped because their key's slots are taken.
 
-    If some were passed over there may be more to claim behind them.
+    If some were skipped, there may be more to claim behind them.
     """
     starts = room.runs if room.starts is None else min(room.starts, room.runs)
-    new_ones = min(starts + 1, room.runs)  # one more than may start, to see whether one is passed over
+    new_ones = min(starts + 1, room.runs)  # one more than may start, to detect that one is skipped
     if level is None:
         new = _first(tx, namespace, group, workflows, "new", new_ones, beside=beside)
         again = _first(tx, namespace, group, workflows, "again", room.runs, beside=beside)
@@ -346,7 +346,7 @@ def _choose(
     taken: dict[Slots, int] = {}
     for place in heapq.merge(new, again):
         if len(chosen) == room.runs or (full and place > min(ends, default=place)):
-            break  # what was passed over may have hidden another that comes before this one
+            break  # skipped runs may have hidden one that comes before this
         _, _, number, is_new, workflow, key, limit = place
         slots = None
         if key is not None and limit is not None:
@@ -394,7 +394,7 @@ def _first(
 
 @lru_cache
 def first_statement(workflows: int, kind: Kind, *, beside: bool = False) -> str:
-    """Return the statement that finds the ready runs of so many workflows that come first, all or but for some."""
+    """Return the statement that finds the first ready runs of this many workflows."""
     branch = CANDIDATES.format(
         kind=kind,
         is_of_kind=IS_OF_KIND[kind],

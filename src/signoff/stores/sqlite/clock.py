@@ -1,13 +1,13 @@
-"""The clock that all processes with one SQLite file share.
+"""The clock shared by all processes that use one SQLite file.
 
-The machine's clock may be set, by hand, by its time service or by the host of a virtual machine. It is asked once, by
-the first process that opens the file after a boot. From then on time is counted on clocks that nobody can set. What it
-is counted from is kept in the file, so that processes that begin before and after a jump agree.
+The machine's clock may be set by hand, by its time service or by the host of a virtual machine. It is read once, by the
+first process that opens the file after a boot. From then on, time is measured by clocks that cannot be set. The
+starting point is stored in the file, so that processes started before and after a jump agree.
 
-Leases go by the time that the machine was awake: a laptop that sleeps loses none. All else goes by the time with
-suspensions. When the machine's clock keeps a distance for a minute, it is followed. It is followed forward at once, as
-it is when a virtual machine was suspended and the time has really passed. It is followed back slowly, so that no timer
-waits for the distance.
+Leases use the time that the machine was awake: a laptop that sleeps loses none. Everything else uses the time including
+suspensions. If the machine's clock differs for a minute, the file's clock follows it: forward at once, because after
+the suspension of a virtual machine the time has really passed; back slowly, so that timers are not delayed by the
+difference.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from signoff.stores.sqlite.transaction import Transaction
 
 log = own_logger("signoff.store")
 
-FOLLOW_AFTER: Final = 60.0  # seconds that the machine's clock keeps its distance
-SLOWLY: Final = 11 / 12  # of a second for each second that passes: as fast as chrony turns a clock back
+FOLLOW_AFTER: Final = 60.0  # seconds that the machine's clock must differ
+SLOWLY: Final = 11 / 12  # seconds per second: the rate at which chrony turns a clock back
 
 READ: Final = "SELECT boot, ahead, slow_from, slow_time, lease_ahead FROM clock"
 WRITE: Final = """
@@ -37,7 +37,7 @@ SHORTEN: Final = "UPDATE runs SET lease_until = :at_most WHERE state = 'running'
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """What time is counted from. See ``schema/sqlite/0001.sql``."""
+    """The starting point of the file's time. See ``schema/sqlite/0001.sql``."""
 
     boot: str
     ahead: float
@@ -47,28 +47,28 @@ class Anchor:
 
     @classmethod
     def now(cls) -> Anchor:
-        """Begin to count with what the machine's clock says."""
+        """Start at the machine's current time."""
         up = since_boot()
         ahead = wall() - up
         return cls(boot() or "", ahead, up, ahead + up, ahead + up - awake())
 
     def time(self, up: float) -> float:
-        """Return the time, ``up`` seconds after the boot."""
+        """Return the time ``up`` seconds after the boot."""
         return max(self.ahead + up, self.slow_time + (up - self.slow_from) * SLOWLY)
 
     @property
     def is_even_at(self) -> float:
-        """How many seconds after the boot it has ended to go slowly."""
+        """Seconds after the boot at which it stops running slowly."""
         return (self.slow_time - self.slow_from * SLOWLY - self.ahead) / (1 - SLOWLY)
 
     def following(self, off: float) -> Anchor:
-        """Return one that follows the machine's clock, which is ahead by ``off`` seconds."""
+        """Return a starting point that follows the machine's clock, which is ahead by ``off`` seconds."""
         up = since_boot()
         return Anchor(self.boot, wall() - up, up, self.time(up), self.lease_ahead)
 
 
 class FileClock:
-    """The time of one file. Until that is open, the machine's."""
+    """The time of one file; until the file is open, that of the machine."""
 
     def __init__(self) -> None:
         self._count_from(Anchor.now())
@@ -84,11 +84,11 @@ class FileClock:
 
     @property
     def anchor(self) -> Anchor:
-        """What it counts from."""
+        """The current starting point."""
         return self._anchor
 
     def use(self, anchor: Anchor) -> None:
-        """Count from elsewhere, if that is not the case already."""
+        """Switch to a starting point, unless it is in use already."""
         if anchor == self._anchor:
             return
         self._count_from(anchor)
@@ -98,28 +98,28 @@ class FileClock:
     def _count_from(self, anchor: Anchor) -> None:
         self._anchor = anchor
         self._ahead = anchor.ahead
-        self._is_even_at = anchor.is_even_at + 1.0  # of its times the first is the later one from then on
+        self._is_even_at = anchor.is_even_at + 1.0  # from here on ``time`` returns its first term
 
 
 class LeaseClock:
-    """The time that leases of one file are measured by."""
+    """The clock for the leases of one file."""
 
     def __init__(self, clock: FileClock) -> None:
         self._clock = clock
 
     def now(self) -> float:
-        """Return the time in unix seconds, as if the machine had never slept since what is counted from."""
+        """Return the time in unix seconds, without the time that the machine has slept since the starting point."""
         return awake() + self._clock.anchor.lease_ahead
 
     def on_jump(self, callback: Callable[[], None]) -> None:
-        """Do nothing: it never jumps."""
+        """Do nothing: this clock never jumps."""
 
 
 class Watch:
-    """Watches the machine's clock for one process, and has the file's time follow it.
+    """Watches the machine's clock for one process, and makes the file's time follow it.
 
     Args:
-        clock: The file's time.
+        clock: The file's clock.
         location: The store's address, for messages.
     """
 
@@ -131,18 +131,18 @@ class Watch:
         self._apart_by = 0.0
 
     def look(self) -> Anchor | None:
-        """Look at the machine's clock and log what it did. Returns what to count the file's time from from now on."""
+        """Check the machine's clock and log its jumps. Returns a new starting point for the file's time, if needed."""
         off, jump = self._jumps.look()
         if jump is not None and jump.slept:
             log.warning(
-                "store %s: this machine was suspended for %.1f s; leases did not run meanwhile, all else did",
+                "store %s: this machine was suspended for %.1f s; leases were paused, all other times were not",
                 self._location,
                 jump.slept,
             )
         if jump is not None and jump.seconds:
             log.warning(
-                "store %s: the machine's clock was set %s by %.1f s. Leases, timers and deadlines go on by the time "
-                "that passes; the clock is followed if it stays like that for %.0f s",
+                "store %s: the machine's clock was set %s by %.1f s. Leases, timers and deadlines follow the time "
+                "that has passed; the clock is followed once the difference has lasted for %.0f s",
                 self._location,
                 "forward" if jump.seconds > 0 else "back",
                 abs(jump.seconds),
@@ -162,25 +162,25 @@ class Watch:
         return self._clock.anchor.following(off)
 
     def _is_going_back(self, up: float) -> bool:
-        """Whether it follows the machine's clock back already."""
+        """Whether it is already following the machine's clock back."""
         anchor = self._clock.anchor
         return anchor.time(up) > anchor.ahead + up and abs(anchor.ahead - (wall() - up)) <= JUMP_SECONDS
 
     def followed(self) -> None:
-        """Begin anew, after the file's time was set."""
+        """Start over after the file's time was set."""
         self._jumps = Jumps(self._clock.now)
 
 
 def read(db: sqlite3.Connection) -> Anchor | None:
-    """Return what a file's time is counted from; None: nothing yet."""
+    """Return a file's starting point; None: not set yet."""
     row = db.execute(READ).fetchone()
     return None if row is None else Anchor(*row)
 
 
 def begin(db: sqlite3.Connection, lease_seconds: float) -> Anchor:
-    """Return what the file's time is counted from. The first process after a boot decides.
+    """Return the file's starting point. The first process after a boot sets it.
 
-    Leases from before end within ``lease_seconds``: they were measured by a clock that is gone.
+    Leases from before the boot end within ``lease_seconds``, because their clock no longer exists.
     """
     mine = Anchor.now()
     found = read(db)
@@ -201,7 +201,7 @@ def begin(db: sqlite3.Connection, lease_seconds: float) -> Anchor:
 
 
 def follow(tx: Transaction, namespace: str, was: Anchor, anchor: Anchor) -> Anchor:
-    """Count the file's time from elsewhere, unless another process has decided so meanwhile. Returns what holds."""
+    """Set the file's starting point, unless another process has changed it meanwhile. Returns the current one."""
     found = read(tx.db)
     if found is not None and found != was:
         return found

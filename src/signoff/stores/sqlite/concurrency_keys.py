@@ -1,13 +1,12 @@
-"""Concurrency keys in SQLite: which ready runs wait for a slot of their key.
+"""Concurrency keys in SQLite: the ready runs that wait for a slot of their key.
 
-A key's runs are those of one namespace, group, workflow and key, so whoever may claim one may claim any of them.
-A ready run is a candidate for claims unless it is ``blocked``. At any time those of a key that a claim would take are
-among its candidates:
+A key's runs share one namespace, group, workflow and key, so a worker that may claim one may claim any of them. A ready
+run is a candidate for claims unless it is ``blocked``. The runs of a key that a claim would take are always candidates:
 
-- a claim blocks what it passes over because the slots are taken;
+- a claim blocks the runs that it skips because all slots are taken;
 - a run that becomes ready behind enough candidates to take all slots is blocked at once;
-- when a slot is freed, or a candidate vanishes, the first blocked run is unblocked (of each limit, should a key's runs
-  have several).
+- when a slot is freed or a candidate disappears, the first blocked run is unblocked (one for each limit, if a key's
+  runs have several).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ SELECT count(*) FROM (
 )
 """
 
-# Candidates that claims come to before a run that has just become ready, and that may take its slot.
+# Candidates that claims reach before a run that has just become ready, and that may take its slot.
 AHEAD = """
 SELECT count(*) FROM (
     SELECT 1 FROM runs INDEXED BY runs_by_key
@@ -66,7 +65,7 @@ WHERE namespace = ? AND id = ? AND state = 'ready' AND blocked = 1
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The slots that the runs of one key share."""
+    """The slots shared by the runs of one key."""
 
     namespace: str
     group: str
@@ -74,18 +73,18 @@ class Slots:
     key: str
 
     def values(self, **more: object) -> dict[str, object]:
-        """Return what the statements above take."""
+        """Return the parameters of the statements above."""
         names = {"namespace": self.namespace, "group": self.group, "workflow": self.workflow, "key": self.key}
         return {**names, **more}
 
 
 def taken(tx: Transaction, slots: Slots, limit: int) -> int:
-    """Return how many slots are taken, counted up to ``limit``."""
+    """Return the number of taken slots, counted up to ``limit``."""
     return tx.db.execute(RUNNING, slots.values(limit=limit)).fetchone()[0]
 
 
 def line_up(tx: Transaction, slots: Slots, limit: int, priority: int, ready_at: float, number: int) -> bool:
-    """Block a ready run if no claim would take it yet. Returns whether one may."""
+    """Block a ready run if no claim would take it yet. Returns whether it may be claimed."""
     ahead = taken(tx, slots, limit)
     if ahead < limit:
         values = slots.values(limit=limit, priority=priority, ready_at=ready_at, number=number)
@@ -97,25 +96,25 @@ def line_up(tx: Transaction, slots: Slots, limit: int, priority: int, ready_at: 
 
 
 def block(tx: Transaction, numbers: Sequence[int]) -> bool:
-    """Have claims pass over these ready runs until a slot of their key is freed. Returns whether they all do."""
+    """Block these ready runs until a slot of their key is freed. Returns whether all are blocked."""
     return tx.db.execute(BLOCK, (json.dumps(numbers),)).rowcount == len(numbers)
 
 
 def slot_freed(tx: Transaction, slots: Slots) -> None:
-    """Make the next run of a key a candidate, and tell workers."""
+    """Unblock the next run of a key, and notify workers."""
     unblock_next(tx, slots)
     tx.ready.add(slots.namespace)
 
 
 def unblock_next(tx: Transaction, slots: Slots) -> None:
-    """Make the next run of a key a candidate."""
+    """Unblock the next run of a key."""
     limit: int | None = 0
     while (limit := tx.db.execute(NEXT_LIMIT, slots.values(limit=limit)).fetchone()[0]) is not None:
         _unblock_first(tx, slots, limit)
 
 
 def unblock(tx: Transaction, namespace: str, run_id: str) -> None:
-    """Make a blocked run a candidate, if a slot of its key is free; else the run that frees one does so."""
+    """Unblock a run if a slot of its key is free; otherwise the next freed slot does so."""
     row = tx.db.execute(BLOCKED, (namespace, run_id)).fetchone()
     if row is None:
         return
@@ -126,7 +125,7 @@ def unblock(tx: Transaction, namespace: str, run_id: str) -> None:
 
 
 def _unblock_first(tx: Transaction, slots: Slots, limit: int) -> None:
-    """Make the first blocked run of a limit a candidate that the database lets change."""
+    """Unblock the first blocked run of a limit whose row can be changed."""
     for refused in range(AT_ONCE):
         first = tx.db.execute(FIRST_BLOCKED, slots.values(limit=limit, refused=refused)).fetchone()
         if first is None:
@@ -137,5 +136,5 @@ def _unblock_first(tx: Transaction, slots: Slots, limit: int) -> None:
 
 
 def _unblock(tx: Transaction, number: int) -> None:
-    if tx.db.execute(UNBLOCK, (number,)).rowcount != 1:  # a trigger has said so
+    if tx.db.execute(UNBLOCK, (number,)).rowcount != 1:  # a trigger has prevented it
         raise ItemFailed(LEFT_AS_IT_WAS)

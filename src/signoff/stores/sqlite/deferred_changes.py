@@ -1,4 +1,4 @@
-"""Changes of runs that SQLite refused to make when those of other runs called for them: kept, and made later."""
+"""Deferred changes in SQLite: changes of runs caused by other runs, refused by the database, stored and retried."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from signoff.stores.sqlite.transaction import Transaction
 
 DEFER = "INSERT OR IGNORE INTO deferred (namespace, id, kind, n, details) VALUES (?, ?, ?, ?, ?)"
 
-# Two searches: SQLite reads the whole index for both in one.
+# Two subqueries, because SQLite would scan the whole index for both in one.
 TIMES = """
 SELECT (SELECT min(next_at) FROM deferred INDEXED BY deferred_next),
     (SELECT max(next_at) FROM deferred INDEXED BY deferred_next)
 """
 
-# As bytes: text of a damaged row that is not Unicode would end the list.
+# As bytes, because text of a damaged row that is not Unicode would end the list.
 NEXT_DEFERRED = """
 SELECT number, CAST(namespace AS BLOB), CAST(id AS BLOB), CAST(kind AS BLOB), n, CAST(details AS BLOB), failures,
     first_at
@@ -46,10 +46,10 @@ WHERE failures > 0 AND next_at >= 0 ORDER BY next_at, number LIMIT ?
 MADE = "DELETE FROM deferred WHERE number = ?"
 
 OF_NONE: Final = -1
-"""In place of the number of a call."""
+"""Stands for the call number of changes without one."""
 
 Make = Callable[[Transaction, str, str, int, dict[str, Any]], object]
-"""Makes a change: of the run or session in a namespace, and its call."""
+"""Makes a change, given the namespace, the id of the run or session, the call number and details."""
 
 
 def make_or_defer(
@@ -62,7 +62,7 @@ def make_or_defer(
     n: int = OF_NONE,
     details: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Make a change of another run than the one in hand, or note that it is to be made. Returns whether it is made."""
+    """Make a change of another run, or store it for later. Returns whether it was made."""
     if tx.attempt(make) is None:
         return True
     tx.db.execute(DEFER, (namespace, id, kind, n, json.dumps(details or {})))
@@ -71,19 +71,19 @@ def make_or_defer(
 
 
 def times(db: sqlite3.Connection) -> Times | None:
-    """Return when changes are to be tried; None: there are none."""
+    """Return the retry times; None: there are no deferred changes."""
     first, last = db.execute(TIMES).fetchone()
     return None if first is None else Times(first, last)
 
 
 def list_failed(db: sqlite3.Connection, limit: int) -> list[SetAsideItem]:
-    """Return changes that have failed, of all namespaces."""
+    """Return failed changes, of all namespaces."""
     rows = db.execute(LIST_FAILED, (limit,)).fetchall()
     return [SetAsideItem(JOB, _shown(namespace), _shown(id), *rest) for namespace, id, *rest in rows]
 
 
 def make_some(tx: Transaction, kinds: dict[Kind, Make]) -> Made:
-    """Make changes one by one whose time has come, in every namespace. What fails leaves nothing behind."""
+    """Make due changes one by one, in every namespace. A failed one changes nothing."""
     values = {"now": tx.now, "longest": LONGEST_SECONDS, "limit": AT_ONCE + 1}
     rows = tx.db.execute(NEXT_DEFERRED, values).fetchall()
     failures: list[SetAsideItem] = []

@@ -1,4 +1,4 @@
-"""Giving an SQLite file's free pages back to the file system, beside those who work with it."""
+"""Returns an SQLite file's free pages to the file system, while the file is in use."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from signoff.errors import InvalidValue
 from signoff.stores.sqlite.schema import connect, translate
 
 SLICE_SECONDS: Final = 0.02
-"""How long one transaction is to take: so long others' commits wait."""
+"""Target duration of one transaction, during which other commits wait."""
 
 REST: Final = 3
-"""Others have the file for so many times as long as the last transaction took."""
+"""Pause after each transaction, as a multiple of its duration."""
 
 FEWEST_PAGES: Final = 256
-"""In one transaction, however slow the disk is: each waits for it once."""
+"""Minimum pages per transaction, however slow the disk is: each transaction waits for it once."""
 
 MOST_PAGES: Final = 16_384
 INCREMENTAL: Final = 2
@@ -29,12 +29,12 @@ INCREMENTAL: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """How a file's bytes are used.
+    """The use of a file's bytes.
 
     Attributes:
-        total: All of its pages, in bytes.
-        free: Of these, pages that nothing is in.
-        can_be_given_back: Whether the file can shrink beside work.
+        total: Size of all pages.
+        free: Size of the unused pages.
+        can_be_given_back: Whether the file can shrink while it is in use.
     """
 
     total: int
@@ -43,7 +43,7 @@ class Space:
 
 
 def space_of(db: sqlite3.Connection) -> Space:
-    """Return how a file's bytes are used."""
+    """Return the use of a file's bytes."""
     size, pages, free, mode = (
         int(db.execute(f"PRAGMA {name}").fetchone()[0])
         for name in ("page_size", "page_count", "freelist_count", "auto_vacuum")
@@ -54,41 +54,43 @@ def space_of(db: sqlite3.Connection) -> Space:
 def give_back(
     path: Path, location: str, *, busy_seconds: float, sleep: Callable[[float], None] = time.sleep
 ) -> int:
-    """Shrink a file by its free pages, in short transactions with rests between them.
+    """Shrink a file by its free pages, in short transactions with pauses between them.
 
     Args:
         path: The file, which may be in use.
         location: The store's address, for messages.
-        busy_seconds: How long to wait for others' commits.
-        sleep: How to rest.
+        busy_seconds: How long to wait for other commits.
+        sleep: Pauses.
 
     Returns:
-        How many bytes were given back.
+        Number of freed bytes.
 
     Raises:
-        InvalidValue: The file was made so that it cannot shrink beside work: see ``rebuild``.
-        StoreUnavailable: It cannot be written.
+        InvalidValue: The file cannot shrink while it is in use; see ``rebuild``.
+        StoreUnavailable: The file cannot be written.
     """
     with _opened(path, location, busy_seconds) as db:
         before = space_of(db)
         if not before.can_be_given_back:
             raise InvalidValue(
                 "store",
-                f"{location} was made by an earlier version, and cannot shrink while it is used. Stop all that use it, "
-                "then run signoff compact --rebuild once",
+                f"{location} was created by an earlier version, and cannot shrink while in use. Stop all processes "
+                "that use it, then run signoff compact --rebuild once",
             )
         for took in _slices(db):
             sleep(took * REST)
-        db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # it shrinks as the log is written back
+        db.execute(
+            "PRAGMA wal_checkpoint(PASSIVE)"
+        ).fetchone()  # the file shrinks when the log is written back
         return max(0, before.total - space_of(db).total)
 
 
 def _slices(db: sqlite3.Connection) -> Iterator[float]:
-    """Give back all free pages. Yields after each transaction for how many seconds others had to wait."""
+    """Free all unused pages. Yields after each transaction for how many seconds others had to wait."""
     pages = FEWEST_PAGES
     while db.execute("PRAGMA freelist_count").fetchone()[0]:
         began = time.monotonic()
-        # A script: ``execute`` would stop after the first page. It is one transaction.
+        # As a script, because ``execute`` would stop after the first page. It is one transaction.
         db.executescript(f"PRAGMA incremental_vacuum({pages})")
         took = time.monotonic() - began
         yield took
@@ -99,15 +101,15 @@ def _slices(db: sqlite3.Connection) -> Iterator[float]:
 
 
 def rebuild(path: Path, location: str, *, busy_seconds: float) -> int:
-    """Write a file anew without free pages, so that it can shrink beside work from then on.
+    """Rewrite a file without free pages, so that it can shrink while in use from then on.
 
-    Nothing can be committed meanwhile, and it takes as much room as the file has again, twice.
+    Nothing can be committed meanwhile, and it needs twice the file's size in additional space.
 
     Returns:
-        By how many bytes it is shorter.
+        Number of freed bytes.
 
     Raises:
-        StoreUnavailable: It cannot be written, or is in use.
+        StoreUnavailable: The file cannot be written, or is in use.
     """
     with _opened(path, location, busy_seconds) as db:
         before = os.path.getsize(path)

@@ -1,4 +1,4 @@
-"""Groups in SQLite: pausing them, their limits, and how many runs a claim may take from one."""
+"""Groups in SQLite: pausing, limits, and how many runs a claim may take."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ RETURNING namespace
 
 OPEN_ONE = "UPDATE groups SET opens_at = NULL WHERE namespace = ? AND name = ?"
 
-WHOLE = 1e-6  # of a start: what rounding may take from the allowance
+WHOLE = 1e-6  # of a start: tolerance for rounding of the allowance
 
 
 @dataclass(slots=True)
@@ -81,9 +81,9 @@ class Room:
     """What a claim may take from a group.
 
     Attributes:
-        runs: How many runs.
-        starts: How many of them may be first starts; None if any number.
-        opens_at: When the next first start may be, once ``starts`` are taken; None if there is no rate.
+        runs: Number of runs.
+        starts: How many of them may be first starts; None: any number.
+        opens_at: When the next first start is allowed after ``starts``; None if there is no rate.
     """
 
     runs: int
@@ -111,33 +111,33 @@ def room(tx: Transaction, namespace: str, group: str, limit: int) -> Room:
 
 
 def note_starts(tx: Transaction, namespace: str, group: str, starts: int) -> None:
-    """Take first starts from the allowance of a group that has a rate."""
+    """Deduct first starts from the allowance of a group with a rate."""
     _, _, count, seconds, whole_at, _ = tx.db.execute(FIND, (namespace, group)).fetchone()
     whole_at = _whole_at(whole_at, tx.now, seconds) + starts * seconds / count
     tx.db.execute(STARTED, (whole_at, namespace, group))
 
 
 def wait_to_open(tx: Transaction, namespace: str, group: str, opens_at: float) -> None:
-    """Have workers told when the rate lets the next start through, since one was passed over."""
+    """Schedule a notification of workers for when the rate allows the next start."""
     if tx.db.execute(WAIT_TO_OPEN, (opens_at, namespace, group, opens_at)).rowcount > 0:
         tx.due = True
 
 
 def open_due(tx: Transaction, limit: int) -> int:
-    """Tell workers of the groups whose rate lets a start through again, in every namespace. Returns how many groups."""
+    """Notify workers of groups whose rate allows starts again, in every namespace. Returns the number of groups."""
     rows = tx.db.execute(OPEN, (tx.now, limit)).fetchall()
     tx.ready.update(namespace for (namespace,) in rows)
     return len(rows)
 
 
 def open_one(tx: Transaction, namespace: str, name: str) -> None:
-    """Tell workers of one group whose rate lets a start through again."""
+    """Notify workers of one group whose rate allows starts again."""
     tx.db.execute(OPEN_ONE, (namespace, name))
     tx.ready.add(namespace)
 
 
 def slot_freed(tx: Transaction, namespace: str, group: str) -> None:
-    """Tell workers, if the group has limited slots, that one is free."""
+    """Notify workers of a free slot, if the group has limited slots."""
     if tx.db.execute(HAS_SLOTS, (namespace, group)).fetchone() is not None:
         tx.ready.add(namespace)
 
@@ -188,5 +188,5 @@ def _group(
 
 
 def _whole_at(whole_at: float | None, now: float, seconds: float) -> float:
-    """Return when the allowance is whole: now or later, but within ``seconds`` even if the clock was set back."""
+    """Return when the allowance is full: now or later, but within ``seconds`` even if the clock was set back."""
     return now if whole_at is None else min(max(whole_at, now), now + seconds)

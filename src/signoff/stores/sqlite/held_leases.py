@@ -1,7 +1,7 @@
-"""Leases that have run out and are held, in SQLite: for how long they have been, whichever process looked.
+"""Counts in SQLite how long expired leases have been held, across processes.
 
-A process that begins, or comes back from an outage, frees no lease for a lease's time (``stores/shared/outages.py``).
-If such processes follow one another, none would free a lease: so the time that they have served is counted in the file.
+A process that starts or returns from an outage frees no lease for the time of a lease (``stores/shared/outages.py``).
+If such processes followed one another, no lease would ever be freed. So the file counts the time that they served.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ INSERT OR REPLACE INTO held_leases (one, before, served, at, but_until) VALUES (
 
 
 def count(tx: Transaction, served: float, lease_seconds: float) -> float | None:
-    """Count time in which leases were held and their holders could have extended them.
+    """Count time in which leases were held although their holders could have extended them.
 
     Args:
         tx: The transaction.
-        served: For how many seconds this process could write since it last counted.
-        lease_seconds: After so many, leases are freed.
+        served: For how many seconds this process could write since its last count.
+        lease_seconds: The time after which leases are freed.
 
     Returns:
-        Until when leases must have run out to be freed all the same, by the lease clock; None: none is.
+        Leases that expired by this time of the lease clock are freed in spite of the hold; None: no leases are.
     """
     now = tx.lease_now
     if not _has_run_out(tx, now):
@@ -43,7 +43,7 @@ def count(tx: Transaction, served: float, lease_seconds: float) -> float | None:
     if but_until is not None:
         but_until = min(but_until, now)  # the clock may have been set back
     if served_now >= lease_seconds:
-        # These are freed from now on. The others are counted anew: one of these may never be freed.
+        # These are freed from now on. The others are counted anew, because one of these may never be freed.
         but_until, before, served_now = before, now, 0.0
     tx.db.execute(WRITE, (before, served_now, now, but_until))
     return but_until

@@ -1,4 +1,4 @@
-"""Looking at an SQLite file of Signoff's, and at the disk it is on, cheaply."""
+"""Cheap inspection of an SQLite file and its disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from signoff.stores.shared.inspection import COUNTED_AT_MOST, NAMESPACES_AT_MOST
 from signoff.stores.sqlite.schema import migrations
 
 READ_LOCKS = range(124, 128)
-"""The bytes of the shared memory that readers of the log lock. A reader of the database alone locks the one before."""
+"""The bytes of the shared memory locked by readers of the log. A reader of the database alone locks the one before."""
 
 FLOCK = "hhqqi"  # struct flock, on Linux
 
@@ -56,12 +56,12 @@ INDEXES = "SELECT name FROM sqlite_schema WHERE type = 'index'"
 
 
 def journal_mode(db: sqlite3.Connection) -> str:
-    """Return the file's journal mode; Signoff's is ``wal``."""
+    """Return the file's journal mode; Signoff uses ``wal``."""
     return str(db.execute("PRAGMA journal_mode").fetchone()[0])
 
 
 def commit_seconds(db: sqlite3.Connection, times: int) -> list[float]:
-    """Return how long some commits took. Each writes the schema's version anew, as it is."""
+    """Measure some commits, each of which rewrites the schema version unchanged."""
     taken: list[float] = []
     for _ in range(times):
         began_at = time.perf_counter()
@@ -74,10 +74,10 @@ def commit_seconds(db: sqlite3.Connection, times: int) -> list[float]:
 
 
 def damage(db: sqlite3.Connection, seconds: float) -> tuple[str | None, bool]:
-    """Look for damage in the file for so long.
+    """Check the file for damage, within a time limit.
 
     Returns:
-        What was found first, if anything, and whether the whole file was looked at.
+        The first damage found, and whether the whole file was checked.
     """
     give_up_at = time.monotonic() + seconds
     db.set_progress_handler(lambda: int(time.monotonic() > give_up_at), 10_000)
@@ -93,20 +93,20 @@ def damage(db: sqlite3.Connection, seconds: float) -> tuple[str | None, bool]:
 
 
 def free_bytes(path: Path) -> int:
-    """Return how much room is left on the file's disk."""
+    """Return the free space on the file's disk."""
     return shutil.disk_usage(path.parent).free
 
 
 def log_bytes(path: Path) -> int:
-    """Return how long the write-ahead log is."""
+    """Return the size of the write-ahead log."""
     log = path.with_name(f"{path.name}-wal")
     return log.stat().st_size if log.exists() else 0
 
 
 def readers(path: Path) -> list[tuple[int, str]]:
-    """Return the processes, by id and name, that read from the write-ahead log now; none where that cannot be known.
+    """Return the id and name of processes that are reading the write-ahead log; empty if that is unknown.
 
-    This process must have no connection to the file: it would lose its locks.
+    This process must have no connection to the file, because it would lose its locks.
     """
     if sys.platform != "linux":
         return []
@@ -133,7 +133,7 @@ def _name_of(pid: int) -> str:
 
 
 def file_system(path: Path) -> str | None:
-    """Return the type of the file system that the file is on, where that can be known."""
+    """Return the type of the file's file system, if known."""
     real = os.path.realpath(path)
     found = [
         mount
@@ -144,7 +144,7 @@ def file_system(path: Path) -> str | None:
 
 
 def indexes(db: sqlite3.Connection) -> Indexes:
-    """Return which indexes are missing."""
+    """Return the missing indexes."""
     expected: set[str] = set()
     for kind, name in re.findall(r"(CREATE|DROP) (?:UNIQUE )?INDEX (\w+)", "\n".join(migrations())):
         if kind == "CREATE":
@@ -155,7 +155,7 @@ def indexes(db: sqlite3.Connection) -> Indexes:
 
 
 def late(db: sqlite3.Connection, than_seconds: float) -> list[Late]:
-    """Return what should have been done longer ago than that and was not."""
+    """Return the items that have been overdue for longer than that."""
     now = time.time()
     found: list[Late] = []
     for what, statement in LATE.items():
@@ -167,7 +167,7 @@ def late(db: sqlite3.Connection, than_seconds: float) -> list[Late]:
 
 
 def namespaces(db: sqlite3.Connection) -> list[str]:
-    """Return those that have runs, by name, at most ``NAMESPACES_AT_MOST``."""
+    """Return the namespaces that have runs, by name, at most ``NAMESPACES_AT_MOST``."""
     found: list[str] = []
     while len(found) < NAMESPACES_AT_MOST:
         (name,) = db.execute(NEXT_NAMESPACE, ((found or [""])[-1],)).fetchone()

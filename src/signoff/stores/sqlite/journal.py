@@ -1,4 +1,4 @@
-"""The journal in SQLite: appending behind the fence of an epoch, and reading."""
+"""The journal in SQLite: appends guarded by an epoch, and reads."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from signoff.stores.sqlite import large_values as large
 from signoff.stores.sqlite.rows import ENTRY_COLUMNS, from_entry
 from signoff.stores.sqlite.transaction import Transaction
 
-# How much of a journal is read where it is asked for, on an event loop perhaps.
+# Limits of a read that may run on an event loop.
 FEW_ENTRIES = 64
 FEW_CHARACTERS = 65_536
 
-# Where the journal goes on, and whether the lease still holds. No row for anyone who never had it, or if another one
-# was given since.
+# The next seq of the journal, and whether the lease still holds. No row for a caller that never had it, or if another
+# lease was given since.
 FENCE = """
 SELECT
     (SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = :namespace AND run_id = :run_id),
@@ -42,14 +42,14 @@ ORDER BY seq LIMIT ?
 
 
 def append(tx: Transaction, namespace: str, run_id: str, epoch: int, entries: Sequence[Entry]) -> bool:
-    """Append entries for the holder of the lease. With none, only check that the lease holds.
+    """Append entries for the holder of the lease. Without entries, only check that the lease holds.
 
     Returns:
-        Whether they were appended now; False if they were before, under the same lease.
+        Whether they were appended now; False if the same lease appended them before.
 
     Raises:
-        LeaseLost: It does not hold.
-        InvalidValue: The entries do not go on where the journal ends.
+        LeaseLost: The lease does not hold.
+        InvalidValue: The entries do not continue the journal.
     """
     found = tx.db.execute(FENCE, {"namespace": namespace, "run_id": run_id, "epoch": epoch}).fetchone()
     if found is None:
@@ -64,13 +64,15 @@ def append(tx: Transaction, namespace: str, run_id: str, epoch: int, entries: Se
         return True
     for seq, entry in enumerate(entries, next_seq):
         if entry.seq != seq:
-            raise InvalidValue("entries", f"seq {entry.seq} where the journal of {run_id!r} goes on at {seq}")
+            raise InvalidValue(
+                "entries", f"seq {entry.seq} where the journal of {run_id!r} continues at {seq}"
+            )
     add(tx, namespace, run_id, entries)
     return True
 
 
 def _holds(tx: Transaction, namespace: str, run_id: str, entries: Sequence[Entry]) -> bool:
-    """Whether the journal has these very entries."""
+    """Whether the journal has exactly these entries."""
     if not entries:
         return False
     after = entries[0].seq - 1
@@ -85,7 +87,7 @@ def _entry(row: Sequence[Any], run_id: str) -> Entry:
 
 
 def add(tx: Transaction, namespace: str, run_id: str, entries: Sequence[Entry]) -> None:
-    """Append entries without a fence."""
+    """Append entries without checking the lease."""
     if len(entries) == 1:
         tx.db.execute(ADD, (namespace, run_id, *from_entry(entries[0])))
     else:
@@ -99,12 +101,12 @@ def _large(entries: Sequence[Entry]) -> list[large.Large]:
 
 
 def next_seq(tx: Transaction, namespace: str, run_id: str) -> int:
-    """Return where the journal goes on."""
+    """Return the journal's next seq."""
     return tx.db.execute(NEXT_SEQ, (namespace, run_id)).fetchone()[0]
 
 
 def begin_generation(tx: Transaction, namespace: str, run_id: str, first_seq: int) -> None:
-    """Note where the journal of a new generation begins."""
+    """Store where the journal of a new generation begins."""
     tx.db.execute(BEGIN_GENERATION, (first_seq, namespace, run_id))
 
 
@@ -127,7 +129,7 @@ def read_few(
 def read_journal(
     db: sqlite3.Connection, namespace: str, run_id: str, after: int, limit: int | None, size: int = 0
 ) -> list[Entry]:
-    """Return the entries after seq ``after``, in order; with a limit, those that fit on a page that has ``size``."""
+    """Return the entries after seq ``after``; with a limit, those that fit on a page that has ``size`` bytes."""
     cursor = db.execute(READ, (namespace, run_id, after, -1 if limit is None else limit))
     if limit is None:
         return [_entry(row, run_id) for row in cursor.fetchall()]

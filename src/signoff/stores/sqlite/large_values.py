@@ -1,4 +1,4 @@
-"""Large values of runs in SQLite: each in a row of its own, compressed where that pays."""
+"""Large values of runs in SQLite: each in its own row, compressed if that saves space."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from signoff.errors import UnreadableRecord
 from signoff.stores.sqlite.transaction import Transaction
 
 LARGE_CHARACTERS: Final = 16 * 1024
-"""Longer texts are stored by themselves."""
+"""Longer texts are stored separately."""
 
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""No value is larger: what claims to be is not unpacked."""
+"""Maximum size of a value. Larger ones are not decompressed."""
 
 APART: Final = ""
-"""What stands in the column of a value that is stored by itself. No JSON is so."""
+"""Stands in the column of a separately stored value. It is not valid JSON."""
 
 ARGUMENTS: Final = -1
 RESULT: Final = -2
@@ -26,7 +26,7 @@ _COMPRESSED: Final = b"z"
 _LEVEL: Final = 1
 _SAMPLE: Final = 8 * 1024
 _PAYS: Final = 0.7
-"""Of a sample, what compressing must leave at most: of encrypted and other random texts it leaves three quarters."""
+"""Maximum compressed share of a sample for compression to pay. Random text, such as ciphertext, has three quarters."""
 
 PUT: Final = """
 INSERT INTO large_values (namespace, run_id, seq, bytes, value) VALUES (?, ?, ?, ?, ?)
@@ -38,40 +38,40 @@ Large = tuple[int, str]
 
 
 def is_large(text: str | None) -> bool:
-    """Whether a value is stored by itself."""
+    """Whether a value is stored separately."""
     return text is not None and (len(text) > LARGE_CHARACTERS or text == APART)
 
 
 def column_text(text: str | None) -> str | None:
-    """Return what stands in the column of a value."""
+    """Return the column's content for a value."""
     return APART if is_large(text) else text
 
 
 def put(tx: Transaction, namespace: str, run_id: str, values: Iterable[Large]) -> None:
-    """Store values by themselves."""
+    """Store values separately."""
     for seq, text in values:
         size, packed = pack(text)
         tx.db.execute(PUT, (namespace, run_id, seq, size, packed))
 
 
 def of_run(column: str, seq: int) -> str:
-    """Return the SQL that reads a column of ``runs``: a text, or what ``unpacked`` takes."""
+    """Return the SQL that reads a column of ``runs``: a text, or input for ``unpacked``."""
     return _or_apart(column, column, "value, x''", "runs", "id", str(seq))
 
 
 def size_of_run(column: str, seq: int, size: str) -> str:
-    """Return the SQL of how many bytes a value of ``runs`` has, where ``size`` is that of the column."""
+    """Return the SQL of a value's size in ``runs``, where ``size`` is that of its column."""
     return _or_apart(column, size, "bytes, 0", "runs", "id", str(seq))
 
 
 def of_entry(column: str) -> str:
-    """Return the SQL that reads a column of ``journal``: a text, or what ``unpacked`` takes."""
+    """Return the SQL that reads a column of ``journal``: a text, or input for ``unpacked``."""
     return _or_apart(column, column, "value, x''", "journal", "run_id", "journal.seq")
 
 
 def _or_apart(column: str, here: str, there: str, table: str, run_id: str, seq: str) -> str:
     wanted, missing = there.split(", ")
-    # The casts: without them SQLite uses no index in what a statement returns.
+    # Without the casts SQLite uses no index in result columns.
     whose = (
         f"large.namespace = CAST({table}.namespace AS TEXT) AND large.run_id = CAST({table}.{run_id} AS TEXT)"
     )
@@ -84,7 +84,7 @@ def _or_apart(column: str, here: str, there: str, table: str, run_id: str, seq: 
 
 
 def pack(text: str) -> tuple[int, bytes]:
-    """Return how many bytes a text has, and how it is stored."""
+    """Return a text's size in bytes, and its stored form."""
     raw = text.encode()
     middle = max(0, len(raw) - _SAMPLE) // 2
     sample = raw[middle : middle + _SAMPLE]
@@ -94,26 +94,26 @@ def pack(text: str) -> tuple[int, bytes]:
 
 
 def unpacked(stored: Any, what: str, id: str) -> Any:
-    """Return the text of a value that was read, which may have been stored by itself.
+    """Return the text of a value as read, which may have been stored separately.
 
     Args:
-        stored: What a column has, or the bytes of a row of its own.
-        what: What it belongs to, for the error.
-        id: The id of that.
+        stored: The column's content, or the bytes of the value's own row.
+        what: The kind of the value's owner, for the error.
+        id: The owner's id.
 
     Raises:
-        UnreadableRecord: It is damaged, or larger than any value may be.
+        UnreadableRecord: It is damaged, or over the size limit.
     """
     if type(stored) is not bytes:
         return stored
     try:
         return _unpack(stored)
     except (zlib.error, ValueError) as error:
-        raise UnreadableRecord(what, id, f"a value that is stored by itself is damaged: {error}") from error
+        raise UnreadableRecord(what, id, f"a separately stored value is damaged: {error}") from error
 
 
 def readable(stored: Any) -> Any:
-    """Return as ``unpacked`` does; of a damaged value a text that is no JSON, so that only its run fails."""
+    """Return the same as ``unpacked``; for a damaged value, text that is not JSON, so that only its run fails."""
     if type(stored) is not bytes:
         return stored
     try:

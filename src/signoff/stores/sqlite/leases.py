@@ -1,4 +1,4 @@
-"""Leases in SQLite: what workers claim, hold, write and let go."""
+"""Leases in SQLite: claims, writes by lease holders, heartbeats and releases."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def claim(
     lease_seconds: float,
     token: str | None,
 ) -> list[Claim]:
-    """Lease ready runs to a worker, or find those that the same call has leased to it before."""
+    """Lease ready runs to a worker, or return those that the same call has leased before."""
     claimed = [] if token is None else claims.claimed(tx, namespace, worker_id, token)
     if not claimed:
         lease_until = tx.lease_now + lease_seconds
         claimed = claims.claim(tx, namespace, worker_id, group, workflows, limit, lease_until, token)
-    told = [run.id for run in claimed if run.wakes > 0]
-    return _claims_with(claimed, messages.read_messages(tx.db, namespace, told) if told else ())
+    waking = [run.id for run in claimed if run.wakes > 0]
+    return _claims_with(claimed, messages.read_messages(tx.db, namespace, waking) if waking else ())
 
 
 def claim_each(
@@ -73,7 +73,7 @@ def claim_each(
     skipped: Sequence[str],
     known: Sequence[str],
 ) -> ClaimedEach:
-    """Lease ready runs as ``claim``, one by one, but for those to pass over."""
+    """Lease ready runs like ``claim``, but one by one and without some."""
 
     def read(run: Run) -> Claim:
         [claim] = _claims_with(
@@ -92,9 +92,9 @@ def claim_each(
 
 
 def _claims_with(runs: Iterable[Run], found: Sequence[tuple[Message, int]]) -> list[Claim]:
-    """Return claims of runs with the messages that were read of them.
+    """Return claims of runs with their messages.
 
-    Where these filled a page, others may be left: then the runs' counters say that not all were seen.
+    If the messages fill a page there may be more: then the runs' counters show that not all were read.
     """
     waiting: dict[str, list[Message]] = {}
     for message, _ in found:
@@ -110,14 +110,14 @@ def _claims_with(runs: Iterable[Run], found: Sequence[tuple[Message, int]]) -> l
 
 
 def append(tx: Transaction, namespace: str, write: Write) -> bool:
-    """Write what the holder of a run's lease asks for. Returns False if it is written already."""
+    """Write a batch for the holder of a run's lease. Returns False if it was written before."""
     if not journal.append(tx, namespace, write.run_id, write.epoch, write.entries):
         return False
     if write.taken:
         messages.take(tx, namespace, write.run_id, write.taken)
     for new_promise in write.opens:
         promises.open_promise(tx, namespace, write.run_id, new_promise)
-    for promise_id in write.closes:  # one batch may open a promise and give it up again
+    for promise_id in write.closes:  # after the opens: one batch may open and close a promise
         promises.close_promise(tx, namespace, write.run_id, promise_id)
     for new_run in write.starts:
         runs.start_child(tx, namespace, write.run_id, new_run)
@@ -131,7 +131,7 @@ def append(tx: Transaction, namespace: str, write: Write) -> bool:
 
 
 def pause(tx: Transaction, namespace: str, write: Write, wakes: int, wake_at: float | None) -> bool:
-    """Write the batch and pause the run, unless something came meanwhile."""
+    """Write the batch and pause the run, unless a message came meanwhile."""
     is_new = append(tx, namespace, write)
     if not is_new and not states.is_running(tx, namespace, write.run_id):
         return True
@@ -166,7 +166,7 @@ def complete(tx: Transaction, namespace: str, write: Write, outcome: Outcome) ->
 def heartbeat(
     tx: Transaction, namespace: str, worker_id: str, held: Mapping[str, int], lease_seconds: float
 ) -> set[str]:
-    """Extend leases. Returns the runs that are not held any more."""
+    """Extend leases. Returns the runs that are no longer held."""
     values = {
         "lease_until": tx.lease_now + lease_seconds,
         "held": json.dumps(dict(held)),
@@ -178,7 +178,7 @@ def heartbeat(
 
 
 def enlist(tx: Transaction, namespace: str, worker: WorkerInfo) -> None:
-    """Put a worker on the register, or note that it lives."""
+    """Register a worker, or update the time that it was seen."""
     check_worker(worker)
     if tx.db.execute(OLDEST_SEEN).fetchone()[0] is None:
         tx.due = True
@@ -202,11 +202,11 @@ def enlist(tx: Transaction, namespace: str, worker: WorkerInfo) -> None:
 
 
 def release(tx: Transaction, namespace: str, worker_id: str, dead: bool) -> int:
-    """Take a worker off the register and make its runs ready."""
+    """Remove a worker from the register, and make its runs ready."""
     tx.db.execute(DELIST, (worker_id,))
     return states.release(tx, worker_id, dead=dead)
 
 
 def list_workers(db: sqlite3.Connection) -> list[WorkerInfo]:
-    """Return the register."""
+    """Return the registered workers."""
     return [to_worker(row) for row in db.execute(LIST_WORKERS).fetchall()]

@@ -35,7 +35,7 @@ ORDER BY seq
 
 
 def publish(tx: Transaction, namespace: str, pieces: Sequence[LiveText]) -> None:
-    """Keep what was said under leases that hold."""
+    """Store live text published under valid leases."""
     leases = {(piece.run_id, piece.epoch) for piece in pieces}
     holding = {lease for lease in leases if tx.db.execute(HOLDS, (namespace, *lease)).fetchone()}
     for run_id, epoch in holding:
@@ -55,16 +55,16 @@ def publish(tx: Transaction, namespace: str, pieces: Sequence[LiveText]) -> None
 
 
 def delete_of_call(tx: Transaction, namespace: str, run_id: str, n: int) -> None:
-    """Delete what is live of a call."""
+    """Delete the live text of a call."""
     tx.db.execute(DELETE_OF_CALL, (namespace, run_id, n))
 
 
 def delete(tx: Transaction, namespace: str, run_id: str) -> None:
-    """Delete what is live of a run."""
+    """Delete the live text of a run."""
     tx.db.execute(DELETE, (namespace, run_id))
 
 
 def read(db: sqlite3.Connection, namespace: str, run_id: str, epoch: int, after: int) -> list[LiveText]:
-    """Return what is live of a run, after a piece that is known."""
+    """Return the live text of a run, after a known piece."""
     values = {"namespace": namespace, "run_id": run_id, "epoch": epoch, "after": after}
     return [LiveText(*row) for row in db.execute(READ, values)]

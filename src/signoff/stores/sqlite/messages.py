@@ -1,4 +1,4 @@
-"""Messages to runs in SQLite: leaving one wakes the run."""
+"""Messages to runs in SQLite. A message wakes its run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ INSERT INTO requests (namespace, run_id, request_id, name, value, token) VALUES 
 
 FIND_REQUEST = "SELECT name, value, token FROM requests WHERE namespace = ? AND run_id = ? AND request_id = ?"
 
-# The answer, or the signal, that a request id was used for in an execution: a run, or all runs of its session.
+# The answer or signal that a request id was used for within an execution: a run, or all runs of its session.
 FIND_USE = """
 SELECT name, value FROM requests
 WHERE namespace = :namespace AND run_id = :run_id AND request_id = :request_id
@@ -97,7 +97,7 @@ def leave(
     by: str | None = None,
     note: str | None = None,
 ) -> None:
-    """Leave a message for a run and wake it. One that has ended gets none."""
+    """Leave a message for a run and wake it, unless the run has ended."""
     wakes = states.wake(tx, namespace, run_id)
     if wakes is not None:
         tx.db.execute(
@@ -108,7 +108,7 @@ def leave(
 def leave_or_defer(
     tx: Transaction, namespace: str, run_id: str, kind: MessageKind, *, n: int, **what: str | None
 ) -> None:
-    """Leave a message for a run that joined what was settled; later, if its row cannot be changed."""
+    """Leave a message for a run that joined a settled promise or run; later, if its row cannot be changed."""
     make_or_defer(
         tx,
         "message",
@@ -121,14 +121,14 @@ def leave_or_defer(
 
 
 def leave_signal(tx: Transaction, namespace: str, signal: NewSignal | None) -> None:
-    """Leave a signal that comes with something else, if there is one."""
+    """Leave a signal that accompanies another write, if there is one."""
     if signal is not None:
         run_id, kind = signal.run_id, MessageKind.SIGNAL
         leave(tx, namespace, run_id, kind, name=signal.name, value=signal.value, by=signal.by)
 
 
 def take(tx: Transaction, namespace: str, run_id: str, ids: Iterable[int]) -> None:
-    """Remove messages that the journal holds now."""
+    """Remove messages that are in the journal now."""
     tx.db.executemany(TAKE, [(namespace, run_id, id) for id in ids])
 
 
@@ -144,14 +144,14 @@ def drop_all(tx: Transaction, namespace: str, run_id: str) -> None:
 
 
 def drop(tx: Transaction, namespace: str, run_id: str, kind: MessageKind) -> None:
-    """Remove the messages of one kind of a run."""
+    """Remove a run's messages of one kind."""
     tx.db.execute(DROP, (namespace, run_id, kind.value))
 
 
 def waiters(
     tx: Transaction, namespace: str, target: Literal["promise", "run"], target_id: str
 ) -> list[tuple[str, int]]:
-    """Return (run, call) of those who joined a promise or a run."""
+    """Return the (run, call) pairs that joined a promise or a run."""
     return tx.db.execute(WAITERS, (namespace, target, target_id)).fetchall()
 
 
@@ -163,19 +163,19 @@ def join(
     run_id: str,
     n: int,
 ) -> bool:
-    """Make call ``n`` of a run a further waiter. Returns whether it was not one before."""
+    """Add call ``n`` of a run as a waiter. Returns whether it is new."""
     return tx.db.execute(ADD_WAITER, (namespace, target, target_id, run_id, n)).rowcount > 0
 
 
 def unjoin(
     tx: Transaction, namespace: str, target: Literal["promise", "run"], target_id: str, run_id: str
 ) -> None:
-    """Let a run no longer wait for what it had joined."""
+    """Remove a run from the waiters of a promise or run."""
     tx.db.execute(REMOVE_WAITER, (namespace, target, target_id, run_id))
 
 
 def unjoin_all(tx: Transaction, namespace: str, run_id: str) -> None:
-    """Let a run that has ended no longer wait for anything that it had joined."""
+    """Remove a run that has ended from all waiters."""
     tx.db.execute(REMOVE_WAITS, (namespace, run_id))
 
 
@@ -197,7 +197,7 @@ def read_messages(
 def note_answer(
     tx: Transaction, namespace: str, run_id: str | None, promise_id: str, request_id: str | None
 ) -> None:
-    """Remember for its execution that a request id has answered a promise, or voted on a question.
+    """Record for the execution that a request id has answered a promise, or voted on a question.
 
     Raises:
         RequestConflict: It was used for another promise of the execution, or for a signal.
@@ -222,7 +222,7 @@ def signal(
     request_id: str | None,
     token: str | None,
 ) -> bool:
-    """Leave a signal. Returns False for a repetition of the request by another call."""
+    """Leave a signal. Returns False if another call has already sent the same request."""
     request_id = token if request_id is None else request_id
     if request_id is not None:
         known = tx.db.execute(FIND_REQUEST, (namespace, run_id, request_id)).fetchone()

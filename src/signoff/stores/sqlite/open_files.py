@@ -1,7 +1,6 @@
-"""Whether a path still leads to the files that an SQLite store has open: the database, its log and its shared memory.
+"""Checks that a path still leads to the open files of an SQLite store: the database, its log and its shared memory.
 
-SQLite goes on writing into a file that was deleted or replaced. What it commits there is lost with the last process
-that has it open.
+SQLite keeps writing to a deleted or replaced file. Its commits are then lost when the last process closes the file.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ _NETWORK: Final = frozenset(
     }
 )
 _SMALLEST: Final = 512  # bytes of an SQLite file
-LOOK_AFTER_SECONDS: Final = 0.02  # between looks of commits that follow one another: each gives up the GIL
+LOOK_AFTER_SECONDS: Final = 0.02  # between checks of successive commits, each of which releases the GIL
 
 
 class OpenFiles:
     """The files of an open connection, as they were when it was opened.
 
     Args:
-        path: The database. A connection has begun to read it.
+        path: The database. A connection has already read it.
 
     Raises:
-        OSError: One of its files is not there.
+        OSError: One of its files does not exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,13 +55,13 @@ class OpenFiles:
         self._log_was = _identity(log)
         self._log_size = log.st_size
         self._index_was = _identity(os.stat(self._index))
-        self._loss: str | None = None  # what no moving back makes good
+        self._loss: str | None = None  # a loss that restoring the file at its path cannot undo
         self._looked_at = float("-inf")
 
     def trouble(self, is_whole: Callable[[int, int], bool], now: float) -> str | None:
-        """Return why a commit of just now may not last; None if nothing is known.
+        """Return why the latest commit may not last; None if nothing is known.
 
-        It does not look again within ``LOOK_AFTER_SECONDS``: a commit just after the loss of a file is no more lost
+        It does not check again within ``LOOK_AFTER_SECONDS``: a commit just after the loss of a file is no more lost
         than those just before.
 
         Args:
@@ -89,27 +88,27 @@ class OpenFiles:
         return self.look(is_whole)
 
     def look(self, is_whole: Callable[[int, int], bool]) -> str | None:
-        """Look at all files, and return what is wrong with them.
+        """Check all files, and return what is wrong with them.
 
         Args:
-            is_whole: Asked if one of them has shrunk, as it does after ``VACUUM`` or a checkpoint that gives the log's
-                space back: whether the database has all its pages. It is given the sizes of the file and of the log.
+            is_whole: Whether the database has all its pages, given the sizes of the file and of the log. Called if a
+                file has shrunk, as after ``VACUUM`` or a checkpoint that truncates the log.
         """
         if self._loss is not None:
             return self._loss
-        restart = "restart each process that has it open"
+        restart = "restart every process that has it open"
         try:
             found = os.stat(self._path)
         except FileNotFoundError:
             return (
-                "its file was deleted, renamed or moved away while it was open. Nothing more is written. Move the same "
+                "its file was deleted, renamed or moved away while it was open. Writes are refused. Move the same "
                 f"file back, or {restart}"
             )
         except OSError as error:
-            return f"its file cannot be looked at: {error}"
+            return f"its file cannot be checked: {error}"
         if _identity(found) != self._file_was:
             return (
-                "another file has taken the place of its own, such as a restored backup. Nothing more is written. "
+                "its file was replaced by another one, such as a restored backup. Writes are refused. "
                 f"Move the old file back, or {restart}"
             )
         log_size = self._log_size
@@ -122,8 +121,8 @@ class OpenFiles:
             except OSError:
                 pass
             return (
-                f"{os.path.basename(path)} beside it was deleted or replaced while it was open. Nothing more is "
-                "written. Stop each process that has it open with SIGTERM, and start it again"
+                f"{os.path.basename(path)} was deleted or replaced while it was open. Writes are "
+                "refused. Stop every process that has it open with SIGTERM, and start it again"
             )
         if found.st_size < _SMALLEST:
             self._loss = f"its file was truncated to {found.st_size} bytes. Restore a backup, and {restart}"
@@ -134,7 +133,7 @@ class OpenFiles:
                 f"its file or its log was truncated while it was open. Restore a backup, and {restart}"
             )
         if self._loss is not None:
-            self._size = sys.maxsize  # so that ``trouble`` looks again, whatever the file becomes
+            self._size = sys.maxsize  # so that ``trouble`` always checks again
             self._looked_at = float("-inf")
             return self._loss
         self._size, self._log_size = found.st_size, log_size
@@ -142,14 +141,14 @@ class OpenFiles:
 
     @property
     def log_bytes(self) -> int:
-        """How long the log was at the last look."""
+        """Size of the log at the last check."""
         return self._log_size
 
     def log_was_emptied(self) -> None:
-        """Take the log as it is: this process has emptied it itself."""
+        """Accept the log's current size: this process has emptied the log."""
         try:
             self._log_size = os.stat(self._log).st_size
-        except OSError:  # the next look says so
+        except OSError:  # the next check reports it
             self._log_size = 0
 
     @property
@@ -163,7 +162,7 @@ def _identity(found: os.stat_result) -> _Identity:
 
 
 def network_file_system(path: Path) -> str | None:
-    """Return the type of the network file system that a file is on; None if it is on none, or that is not known."""
+    """Return the type of the network file system of a file; None if it is on a local one, or unknown."""
     if sys.platform != "linux":
         return None
     try:

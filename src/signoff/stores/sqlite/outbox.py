@@ -1,4 +1,4 @@
-"""Notifications in SQLite: each event is made into deliveries once, and lanes are sent in order."""
+"""Notifications in SQLite: each event becomes deliveries once, and each lane is sent in order."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ _INDEXES = {
 
 
 def read_cursor(db: sqlite3.Connection, namespace: str, channel: str) -> int | None:
-    """Return how far a channel has come, if it has begun."""
+    """Return a channel's cursor, if it has one."""
     row = db.execute(READ_CURSOR, (namespace, channel)).fetchone()
     return None if row is None else row[0]
 
@@ -120,7 +120,7 @@ def expand(
     seq: int,
     deliveries: Sequence[NewDelivery],
 ) -> bool:
-    """Move a channel on and create deliveries; False if it is elsewhere."""
+    """Advance a channel's cursor and create deliveries; False if the cursor is elsewhere."""
     if expected is None:
         moved = tx.db.execute(BEGIN, (namespace, channel, seq)).rowcount
     else:
@@ -147,14 +147,14 @@ def expand(
 
 
 def next_due(db: sqlite3.Connection, namespace: str, channel: str) -> float | None:
-    """Return when the next delivery of a channel is due, if one waits."""
+    """Return when the next delivery of a channel is due, if there is one."""
     return db.execute(NEXT_DUE, (namespace, channel)).fetchone()[0]
 
 
 def claim(
     tx: Transaction, namespace: str, channel: str, limit: int, lease_seconds: float
 ) -> tuple[list[Delivery], float | None]:
-    """Take due deliveries, and say when the next other one is due."""
+    """Claim due deliveries, and return when the next other one is due."""
     numbers = sorted(row[0] for row in tx.db.execute(DUE, (namespace, channel, tx.now, limit)).fetchall())
     until = tx.now + lease_seconds
     taken = [_take(tx, number, until) for number in numbers]
@@ -171,7 +171,7 @@ def _take(tx: Transaction, number: int, until: float) -> Delivery:
 
 
 def finish(tx: Transaction, namespace: str, delivery_id: str, attempt: int, report: Report) -> None:
-    """Note what came of an attempt, unless somebody else took the delivery since."""
+    """Store the outcome of an attempt, unless another process has claimed the delivery since."""
     if report.state is DeliveryState.PENDING:
         tx.db.execute(TRY_AGAIN, (report.due_at, report.error, namespace, delivery_id, attempt))
         return
@@ -203,7 +203,7 @@ def list_deliveries(
 
 
 def redeliver(tx: Transaction, namespace: str, delivery_id: str) -> Delivery:
-    """Put a delivery that has ended at the end of its lane. Raises NotFound."""
+    """Put a finished delivery at the end of its lane. Raises NotFound."""
     row = tx.db.execute(GET, (namespace, delivery_id)).fetchone()
     if row is None:
         raise NotFound("delivery", delivery_id)

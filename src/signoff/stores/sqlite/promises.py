@@ -82,7 +82,7 @@ WHERE namespace = ? AND run_id = ? AND n = ? AND state <> 'pending' ORDER BY num
 
 LISTING = Listing(Promise, PROMISE_COLUMNS, size_in_sqlite)
 
-# One branch for each state and kind asked for: SQLite merges them, each in the order of its index.
+# One branch per requested state and kind: SQLite merges them, each in the order of its index.
 LIST_BRANCH = f"""
 SELECT {LISTING.columns}, number FROM promises INDEXED BY promises_by_state
 WHERE namespace = :namespace AND state = '{{state}}' AND kind = '{{kind}}' AND number > :after
@@ -95,7 +95,7 @@ WHERE namespace = :namespace AND run_id = :run_id AND state = '{{state}}' AND ki
 
 LIST_ORDER = "ORDER BY number LIMIT :limit"
 
-# One branch for each name, each in the order of the inbox: no more of them is read than is shown.
+# One branch per name, each in the order of the inbox, so that no more rows are read than shown.
 INBOX_BRANCH = """
 SELECT number FROM (
     SELECT number FROM inbox
@@ -110,7 +110,7 @@ WHERE number IN (SELECT DISTINCT number FROM ({{branches}}) ORDER BY number LIMI
 ORDER BY number
 """
 
-# The next pending questions, and those of them whose runs are asked for: one row at least, which has where they end.
+# The next pending questions, and those of the requested runs. Always has a row, which holds where the search ended.
 OF_RUNS = f"""
 WITH looked (number) AS MATERIALIZED ({{looked}}),
 ends (last, looked) AS (SELECT max(number), count(*) FROM looked),
@@ -141,16 +141,16 @@ WHERE namespace = :namespace AND run_id = :run_id AND state = 'pending' AND kind
 """
 
 
-def tell_again(tx: Transaction, namespace: str, run_id: str, n: int) -> None:
-    """Tell a call of a run once more how its promise was settled, if it was."""
+def notify_again(tx: Transaction, namespace: str, run_id: str, n: int) -> None:
+    """Notify a call of a run again of its promise's outcome, if there is one."""
     for row in tx.db.execute(OF_CALL, (namespace, run_id, n)).fetchall():
-        _tell(tx, to_promise(row), run_id, n)
+        _notify(tx, to_promise(row), run_id, n)
 
 
 def create_promise(
     tx: Transaction, namespace: str, new: NewPromise, token: str | None
 ) -> tuple[Promise, bool]:
-    """Create a promise that belongs to no run, or find it."""
+    """Create a promise without a run, or return the existing one."""
     created = _insert(tx, namespace, new, run_id=None, n=None, token=token)
     if created is not None:
         return created, True
@@ -164,9 +164,9 @@ def create_promise(
 
 
 def open_promise(tx: Transaction, namespace: str, run_id: str, new: NewPromise) -> None:
-    """Create a promise of a run, or let the run join a plain one that has the id."""
+    """Create a promise of a run, or let the run join a plain one with the id."""
     if new.n is None:
-        raise InvalidValue("opens", f"promise {new.id!r} does not say which call of the run waits for it")
+        raise InvalidValue("opens", f"promise {new.id!r} needs the number of the call that waits for it")
     if _insert(tx, namespace, new, run_id=run_id, n=new.n) is not None:
         return
     promise = get_promise(tx.db, namespace, new.id)
@@ -177,22 +177,22 @@ def open_promise(tx: Transaction, namespace: str, run_id: str, new: NewPromise) 
         return
     joined = messages.join(tx, namespace, "promise", promise.id, run_id, new.n)
     if joined and promise.state is not PromiseState.PENDING:
-        _tell(tx, promise, run_id, new.n)
+        _notify(tx, promise, run_id, new.n)
 
 
 def close_promise(tx: Transaction, namespace: str, run_id: str, promise_id: str) -> None:
-    """Cancel a promise of a run that it waits for no longer, or let it leave one that it had joined."""
+    """Cancel a promise that its run no longer waits for, or let the run leave one that it had joined."""
     row = tx.db.execute(CLOSE, (tx.now, namespace, promise_id, run_id)).fetchone()
     if row is None:
         messages.unjoin(tx, namespace, "promise", promise_id, run_id)
     else:
-        _tell_waiters(tx, to_promise(row))
+        _notify_waiters(tx, to_promise(row))
 
 
 def close_all(tx: Transaction, namespace: str, run_id: str) -> None:
     """Cancel the pending promises of a run that has ended."""
     for row in tx.db.execute(CLOSE_ALL, (tx.now, namespace, run_id)).fetchall():
-        _tell_waiters(tx, to_promise(row))
+        _notify_waiters(tx, to_promise(row))
 
 
 def settle(
@@ -203,7 +203,7 @@ def settle(
     settlement: Settlement,
     token: str | None,
 ) -> tuple[Promise, bool] | Refused:
-    """Settle a pending promise and tell the runs that wait for it."""
+    """Settle a pending promise and notify the runs that wait for it."""
     if settlement.state is PromiseState.PENDING:
         raise InvalidValue("settlement.state", "a promise cannot be settled as pending")
     row = tx.db.execute(
@@ -228,7 +228,7 @@ def settle(
         return _not_settled(tx, namespace, promise_id, kind, settlement, token)
     promise = to_promise(row)
     messages.note_answer(tx, namespace, promise.run_id, promise_id, settlement.request_id)
-    tell_all(tx, promise)
+    notify_all(tx, promise)
     return promise, True
 
 
@@ -238,15 +238,15 @@ def time_out(tx: Transaction, namespace: str, promise_id: str) -> Promise:
     if row is None:
         raise left_as_it_was()
     late = to_promise(row)
-    tell_all(tx, late)
+    notify_all(tx, late)
     return late
 
 
 def time_out_due(tx: Transaction, limit: int) -> int:
-    """Time out the promises whose time has come, in every namespace. Returns how many."""
+    """Time out due promises, in every namespace. Returns their number."""
     rows = tx.db.execute(TIME_OUT_DUE, {"now": tx.now, "limit": limit}).fetchall()
     for promise in _promises(rows):
-        tell_all(tx, promise)
+        notify_all(tx, promise)
     return len(rows)
 
 
@@ -290,7 +290,7 @@ def list_promises(
 
 
 def _bytes_found(row: Sequence[Any]) -> int:
-    """Return how many bytes of payloads a row of ``OF_RUNS`` has."""
+    """Return the payload bytes of a row of ``OF_RUNS``."""
     return 0 if row[-1] is None else LISTING.bytes_of(row[2:])
 
 
@@ -304,14 +304,14 @@ def list_statement(states: tuple[PromiseState, ...], kinds: tuple[PromiseKind, .
 
 @lru_cache
 def inbox_statement(names: int) -> str:
-    """Return the statement that lists the pending questions that one of so many names may answer."""
+    """Return the statement that lists the pending questions for one of this many names."""
     branches = [INBOX_BRANCH.format(place=place) for place in range(names)]
     return INBOX.format(branches="UNION ALL".join(branches))
 
 
 @lru_cache
 def of_runs_statement(names: int | None, *, of_run: bool) -> str:
-    """Return the statement that looks through the pending questions of so many names, of a run, or all."""
+    """Return the statement that searches the pending questions of this many names, of a run, or all."""
     looked = LOOKED_OF_RUN if of_run else LOOKED
     if names is not None:
         branches = [INBOX_BRANCH.format(place=place).replace(":limit", ":looked") for place in range(names)]
@@ -368,7 +368,7 @@ def _refuse(tx: Transaction, namespace: str, run_id: str, new: NewPromise) -> No
 
 
 def _tokens(tx: Transaction, namespace: str, promise_id: str) -> tuple[str | None, str | None]:
-    """Return the ids of the calls that created and that settled a promise."""
+    """Return the tokens of the calls that created and settled a promise."""
     return tx.db.execute(TOKENS, (namespace, promise_id)).fetchone()
 
 
@@ -385,7 +385,7 @@ def _not_settled(
         raise NotFound(kind.value, promise_id)
     if promise.state is PromiseState.PENDING:
         if promise.due_at is None or promise.due_at > tx.now:
-            return promise, False  # it has another version
+            return promise, False  # its version differs
         late = time_out(tx, namespace, promise_id)
         return Refused(AlreadySettled(promise_id, late.state.value, None, late.settled_at))
     _, settle_token = _tokens(tx, namespace, promise_id)
@@ -398,20 +398,20 @@ def _not_settled(
     raise AlreadySettled(promise_id, promise.state.value, promise.settled_by, promise.settled_at)
 
 
-def tell_all(tx: Transaction, promise: Promise) -> None:
-    """Tell the run that a promise belongs to, and those that joined it, what became of it."""
+def notify_all(tx: Transaction, promise: Promise) -> None:
+    """Notify a promise's run, and the runs that joined it, of the outcome."""
     tx.runs.setdefault(promise.namespace, set())
     if promise.run_id is not None and promise.n is not None:
-        _tell(tx, promise, promise.run_id, promise.n)
-    _tell_waiters(tx, promise)
+        _notify(tx, promise, promise.run_id, promise.n)
+    _notify_waiters(tx, promise)
 
 
-def _tell_waiters(tx: Transaction, promise: Promise) -> None:
+def _notify_waiters(tx: Transaction, promise: Promise) -> None:
     for run_id, n in messages.waiters(tx, promise.namespace, "promise", promise.id):
-        _tell(tx, promise, run_id, n, leave=messages.leave_or_defer)
+        _notify(tx, promise, run_id, n, leave=messages.leave_or_defer)
 
 
-def _tell(
+def _notify(
     tx: Transaction, promise: Promise, run_id: str, n: int, *, leave: Callable[..., None] = messages.leave
 ) -> None:
     leave(

@@ -1,4 +1,4 @@
-"""Deleting runs from SQLite that ended long ago, with everything that is theirs."""
+"""Deletes runs that ended long ago from SQLite, with everything that belongs to them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ DELETE_LARGE_VALUES = "DELETE FROM large_values WHERE namespace = :namespace AND
 
 DELETE_MESSAGES = "DELETE FROM messages WHERE namespace = :namespace AND run_id = :run_id"
 
-# Another run may get its id. Of a turn, the id is a session's.
+# Another run may reuse the id. The id of a turn is that of its session.
 DELETE_DEFERRED_CHANGES = (
     "DELETE FROM deferred WHERE namespace = :namespace AND id = :run_id AND kind <> 'turn'"
 )
@@ -92,7 +92,7 @@ WHAT_IS_THEIRS = (
 
 
 def delete_ended(tx: Transaction, namespace: str, before: float, limit: int) -> int:
-    """Delete up to ``limit`` runs without a parent that ended before that time. Returns how many."""
+    """Delete up to ``limit`` runs without a parent that ended before that time. Returns their number."""
     for deleted in range(limit):
         row = tx.db.execute(FIRST_ENDED, (namespace, before)).fetchone()
         if row is None:
@@ -102,7 +102,7 @@ def delete_ended(tx: Transaction, namespace: str, before: float, limit: int) -> 
 
 
 def delete_each(tx: Transaction, namespace: str, before: float, limit: int, skipped: Skipped) -> Done[int]:
-    """Delete runs one by one, but for some. What fails leaves nothing behind."""
+    """Delete runs one by one, except some. A failed deletion changes nothing."""
     passed_over = [id for _, id in skipped[JOB]]
     failures: list[Failure] = []
     deleted = 0
@@ -125,7 +125,7 @@ def _delete(tx: Transaction, namespace: str, number: int, run_id: str) -> None:
     for statement in WHAT_IS_THEIRS:
         tx.db.execute(statement, {"namespace": namespace, "run_id": run_id})
     is_gone = tx.db.execute(DELETE_RUN, (number,)).rowcount == 1
-    # A journal that stays would be read as that of the next run of the id.
+    # A remaining journal would be read as that of the next run with this id.
     if not is_gone or tx.db.execute(HAS_JOURNAL, (namespace, run_id)).fetchone() is not None:
         raise left_as_it_was()
     tx.touch(namespace, run_id)

@@ -1,4 +1,4 @@
-"""Rows of the SQLite store as records. The columns are named in the order of the records' fields."""
+"""Converts rows of the SQLite store to records. Columns are in the order of the records' fields."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def run_column(name: str) -> str:
 
 
 def run_size(name: str) -> str:
-    """Return the SQL of how many bytes a column of ``runs`` has."""
+    """Return the SQL of the size of a column of ``runs`` in bytes."""
     size = size_in_sqlite(name)
     return large.size_of_run(name, _STORED_APART[name], size) if name in _STORED_APART else size
 
 
 READ_RUN_COLUMNS = ", ".join(run_column(name.strip()) for name in RUN_COLUMNS.split(","))
-"""The same, as they are read."""
+"""The same columns as they are read."""
 
-RUN_WIDTH = 32  # how many columns they are
+RUN_WIDTH = 32  # number of columns
 
 PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
     settled_by, note, request_id, assignees, act_at, version, progress, origin"""
 
-PROMISE_WIDTH = 19  # how many columns they are
+PROMISE_WIDTH = 19  # number of columns
 
-# RETURNING gives a whole number of seconds as an int, whatever the column's type says.
+# RETURNING gives a whole number of seconds as an int, regardless of the column's type.
 RUN_TIMES = (6, 9, 10, 16, 18, 21, 29)
 PROMISE_TIMES = (4, 7, 10, 15)
 
@@ -77,7 +77,7 @@ def to_run(row: Row) -> Run:
 
 
 def from_run(run: Run) -> Row:
-    """Return a run as its ``RUN_COLUMNS``."""
+    """Return the ``RUN_COLUMNS`` of a run."""
     fields = [getattr(run, field) for field in Run.__dataclass_fields__ if field != "left_out"]
     fields[4], fields[11] = large.column_text(run.arguments), large.column_text(run.result)
     fields[5] = run.state.value
@@ -97,7 +97,7 @@ def to_promise(row: Row) -> Promise:
 
 
 def assignees_text(assignees: Sequence[str]) -> str:
-    """Return assignees as they are stored."""
+    """Return the stored form of assignees."""
     return json.dumps(assignees) if assignees else "[]"
 
 
@@ -109,7 +109,7 @@ def from_entry(entry: Entry) -> Row:
     return (
         entry.seq,
         entry.at,
-        entry.kind._value_,  # as .value, without the cost of an enum's property
+        entry.kind._value_,  # like .value, without the cost of the enum's property
         entry.n,
         None if entry.call is None else entry.call._value_,
         entry.name,

@@ -1,4 +1,4 @@
-"""Rules in SQLite: made and used with amendments, listed and revoked."""
+"""Rules in SQLite: created and used by amendments, listed and revoked."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ RETURNING {COLUMNS}
 
 
 def allow(tx: Transaction, namespace: str, amendment: Amendment) -> bool:
-    """Whether an amendment may make and use the rules that it wants to."""
+    """Whether an amendment may create and use its rules."""
     new = amendment.rule
     if new is not None and tx.db.execute(GET, (namespace, new.id)).fetchone() is not None:
         return False
@@ -69,7 +69,7 @@ def allow(tx: Transaction, namespace: str, amendment: Amendment) -> bool:
 
 
 def note(tx: Transaction, namespace: str, amendment: Amendment) -> None:
-    """Make and use the rules of an amendment that is carried out."""
+    """Create and use the rules of an applied amendment."""
     if amendment.rule is not None:
         tx.db.execute(MAKE, _values(namespace, amendment.rule, tx.now))
     if amendment.by_rule is not None:
@@ -87,7 +87,7 @@ def get_rule(db: sqlite3.Connection, namespace: str, rule_id: str) -> Rule:
 def list_rules(
     db: sqlite3.Connection, namespace: str, which: RuleFilter, after: str | None, limit: int, now: float
 ) -> Page[Rule]:
-    """Return a page of rules in the order in which they were made."""
+    """Return a page of rules in the order of their creation."""
     which.check()
     if which.in_force:
         statement = LIST_IN_FORCE if which.session_id is None else LIST_IN_FORCE_OF_SESSION
@@ -107,7 +107,7 @@ def list_rules(
 
 
 def revoke_rule(tx: Transaction, namespace: str, rule_id: str, event: NewAuditEvent) -> Rule:
-    """Have a rule be in force no more, and record that. Raises NotFound."""
+    """Revoke a rule, and record that. Raises NotFound."""
     row = tx.db.execute(REVOKE, (tx.now, event.by, namespace, rule_id)).fetchone()
     if row is None:
         return get_rule(tx.db, namespace, rule_id)

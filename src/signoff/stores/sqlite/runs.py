@@ -1,4 +1,4 @@
-"""Runs in SQLite: starting, ending, cancelling, retrying and listing them."""
+"""Runs in SQLite: starts, ends, cancellations, retries and lists."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from signoff.stores.contract.leases import Outcome
 from signoff.stores.contract.validation import check_events
 from signoff.stores.shared.equality import OTHER_ACTIVE, difference
 from signoff.stores.shared.listed_payloads import Listing, read_page
-from signoff.stores.shared.wait_cycles import circle_of
+from signoff.stores.shared.wait_cycles import cycle_of
 from signoff.stores.sqlite import audit, journal, live, messages, promises, sessions
 from signoff.stores.sqlite import transitions as states
 from signoff.stores.sqlite.deferred_changes import make_or_defer
@@ -97,7 +97,7 @@ WHERE namespace = ? AND id IN (SELECT value FROM json_each(?)) AND state IN ('su
 
 LISTING = Listing(Run, RUN_COLUMNS, run_size, run_column)
 
-# One branch for each state asked for: SQLite merges them, each in the order of its index.
+# One branch per requested state: SQLite merges them, each in the order of its index.
 LIST_BRANCH = f"""
 SELECT {LISTING.columns}, number FROM runs INDEXED BY {{index}}
 WHERE namespace = :namespace AND state = '{{state}}' AND number < :before {{filters}}
@@ -107,7 +107,7 @@ LIST_ORDER = "ORDER BY number DESC LIMIT :limit"
 
 
 def create_run(tx: Transaction, namespace: str, new: NewRun, token: str | None) -> tuple[Run, bool]:
-    """Create a run, or find it."""
+    """Create a run, or return the existing one."""
     created = states.create(tx, namespace, new, token)
     if created is not None:
         return created, True
@@ -120,7 +120,7 @@ def create_run(tx: Transaction, namespace: str, new: NewRun, token: str | None) 
 
 
 def start_child(tx: Transaction, namespace: str, parent_id: str, new: NewRun) -> None:
-    """Create a child run, or let the parent join the run that has the id."""
+    """Create a child run, or let the parent join an existing run with the id."""
     if states.create(tx, namespace, new) is not None:
         return
     run = get_run(tx.db, namespace, new.id)
@@ -133,13 +133,13 @@ def start_child(tx: Transaction, namespace: str, parent_id: str, new: NewRun) ->
         return
     has_ended = run.state.is_final and not run.retryable
     if not has_ended:
-        circle = circle_of(parent_id, run.id, lambda id: _waiting_for(tx, namespace, id))
-        if circle is not None:
-            _refuse(tx, namespace, parent_id, n, new.id, CircularWait(circle))
+        cycle = cycle_of(parent_id, run.id, lambda id: _waiting_for(tx, namespace, id))
+        if cycle is not None:
+            _refuse(tx, namespace, parent_id, n, new.id, CircularWait(cycle))
             return
     joined = messages.join(tx, namespace, "run", run.id, parent_id, n)
     if joined and has_ended:
-        _tell(tx, namespace, parent_id, n, run.id, Outcome(run.state, run.result, run.error))
+        _notify(tx, namespace, parent_id, n, run.id, Outcome(run.state, run.result, run.error))
 
 
 def cancel_child(tx: Transaction, namespace: str, parent_id: str, run_id: str) -> None:
@@ -156,18 +156,18 @@ def cancel_child(tx: Transaction, namespace: str, parent_id: str, run_id: str) -
 def finish(
     tx: Transaction, namespace: str, run_id: str, outcome: Outcome, parent: tuple[str | None, int | None]
 ) -> None:
-    """Do what follows from a run's end: clear up after it, and tell whoever waits for it."""
+    """Clean up after a run's end, and notify its parent and the runs that wait for it."""
     messages.drop_all(tx, namespace, run_id)
     promises.close_all(tx, namespace, run_id)
     parent_id, parent_n = parent
     if parent_id is not None and parent_n is not None:
-        _tell(tx, namespace, parent_id, parent_n, run_id, outcome)
+        _notify(tx, namespace, parent_id, parent_n, run_id, outcome)
     for waiter, n in messages.waiters(tx, namespace, "run", run_id):
-        _tell(tx, namespace, waiter, n, run_id, outcome, leave=messages.leave_or_defer)
+        _notify(tx, namespace, waiter, n, run_id, outcome, leave=messages.leave_or_defer)
 
 
 def cancel(tx: Transaction, namespace: str, run_id: str, reason: str | None, by: str | None) -> Run:
-    """Ask a run to stop; end it if it never started or failed retryably."""
+    """Ask a run to stop. End it if it never started or failed retryably."""
     error = encode_error(RunCancelled(run_id, reason))
     run = states.cancel_at_once(tx, namespace, run_id, error)
     if run is not None:
@@ -212,12 +212,12 @@ def retry(
     )
     journal.add(tx, namespace, run_id, [entry])
     for n in () if how is None else how.open:
-        promises.tell_again(tx, namespace, run_id, n)
+        promises.notify_again(tx, namespace, run_id, n)
         for row in tx.db.execute(OPEN_CHILD, (namespace, run_id, n)).fetchall():
             child = to_run(row)
-            _tell(tx, namespace, run_id, n, child.id, Outcome(child.state, child.result, child.error))
+            _notify(tx, namespace, run_id, n, child.id, Outcome(child.state, child.result, child.error))
     if how is not None:
-        retried = get_run(tx.db, namespace, run_id)  # each call told of an outcome has woken it
+        retried = get_run(tx.db, namespace, run_id)  # each notified call has woken it
     return _recorded(tx, namespace, retried, event)
 
 
@@ -229,7 +229,7 @@ def suspend(
     reason: str | None,
     epoch: int | None,
 ) -> Run:
-    """Have a run wait for an operator."""
+    """Make a run wait for an operator."""
     check_events([event])
     check_optional_text("reason", reason)
     before = get_run(tx.db, namespace, run_id)
@@ -250,7 +250,7 @@ def suspend(
 
 
 def resume(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent) -> Run:
-    """Have a suspended run go on."""
+    """Let a suspended run continue."""
     check_events([event])
     before = get_run(tx.db, namespace, run_id)
     if before.ended_at is not None:
@@ -260,7 +260,7 @@ def resume(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent) -
 
 
 def terminate(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent, reason: str | None) -> Run:
-    """End a run without its code."""
+    """End a run without running its code."""
     check_events([event])
     error = encode_error(RunTerminated(run_id, reason))
     run = states.terminate(tx, namespace, run_id, error)
@@ -295,12 +295,12 @@ def _resume(tx: Transaction, namespace: str, run_id: str) -> Run | None:
 
 
 def _is_recorded(tx: Transaction, namespace: str, event: NewAuditEvent) -> bool:
-    """Whether this very call has been done before."""
+    """Whether this call was done before."""
     return tx.db.execute(IS_RECORDED, (namespace, event.id)).fetchone() is not None
 
 
 def _close(tx: Transaction, namespace: str, run: Run, kind: EntryKind, details: str | None = None) -> None:
-    """Do what follows from the end of a run that ended without its code."""
+    """Apply the effects of a run's end without its code."""
     entry = Entry(journal.next_seq(tx, namespace, run.id), tx.now, kind, error=run.error, details=details)
     journal.add(tx, namespace, run.id, [entry])
     outcome = Outcome(run.state, error=run.error)
@@ -315,10 +315,10 @@ def _recorded(tx: Transaction, namespace: str, run: Run | None, event: NewAuditE
 
 
 def pass_deadlines(tx: Transaction, limit: int) -> int:
-    """Tell runs that their deadline has passed, in every namespace; end those that no worker has begun or can run.
+    """Notify runs of their passed deadline, in every namespace. End those that never started or have no workers.
 
     Returns:
-        How many were told or ended.
+        The number of runs notified or ended.
     """
     rows = tx.db.execute(PASS_DEADLINES, (tx.now, limit)).fetchall()
     for namespace, run_id in rows:
@@ -327,7 +327,7 @@ def pass_deadlines(tx: Transaction, limit: int) -> int:
 
 
 def pass_deadline(tx: Transaction, namespace: str, run_id: str) -> None:
-    """Tell one run that its deadline has passed, or end it."""
+    """Notify one run that its deadline has passed, or end it."""
     tx.db.execute(PASS_DEADLINE, (namespace, run_id))
     _deadline_passed(tx, namespace, run_id)
 
@@ -350,7 +350,7 @@ def get_run(db: sqlite3.Connection, namespace: str, run_id: str) -> Run:
 
 
 def ended(db: sqlite3.Connection, namespace: str, run_ids: Sequence[str]) -> set[str]:
-    """Return those of these runs that have ended."""
+    """Return the runs among these that have ended."""
     rows = db.execute(ENDED, (namespace, to_json(list(run_ids)).decode())).fetchall()
     return {row[0] for row in rows}
 
@@ -395,7 +395,7 @@ def list_statement(
     session: bool,
     suspended: bool | None = None,
 ) -> str:
-    """Return the statement that lists runs by these filters, from the index that narrows most."""
+    """Return the statement that lists runs with these filters, from the most selective index."""
     filters = ""
     index = "runs_by_state"
     if group:
@@ -426,10 +426,10 @@ def _refuse(tx: Transaction, namespace: str, parent_id: str, n: int, run_id: str
     """Leave an error as the outcome of the call that wanted the child."""
     if messages.is_left(tx, namespace, parent_id, n, run_id):
         return
-    _tell(tx, namespace, parent_id, n, run_id, Outcome(RunState.FAILED, error=encode_error(why)))
+    _notify(tx, namespace, parent_id, n, run_id, Outcome(RunState.FAILED, error=encode_error(why)))
 
 
-def _tell(
+def _notify(
     tx: Transaction,
     namespace: str,
     waiter: str,

@@ -1,4 +1,4 @@
-"""Schedules in SQLite. When they fire is computed above the store; that each time fires once is decided here."""
+"""Schedules in SQLite. Fire times are computed outside the store; the store ensures that each fires once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ NOTE_RUN = "UPDATE schedules SET last_at = ?, last_run_id = ? WHERE namespace = 
 
 
 def put(tx: Transaction, namespace: str, new: NewSchedule) -> Schedule:
-    """Create a schedule, or change the one that has the id."""
+    """Create a schedule, or change the one with this id."""
     values = (
         namespace,
         new.id,
@@ -81,12 +81,12 @@ def put(tx: Transaction, namespace: str, new: NewSchedule) -> Schedule:
 
 
 def pause(tx: Transaction, namespace: str, schedule_id: str) -> Schedule:
-    """Have a schedule fire no more. Raises NotFound."""
+    """Pause a schedule. Raises NotFound."""
     return _found(schedule_id, tx.db.execute(PAUSE, (namespace, schedule_id)).fetchone())
 
 
 def resume(tx: Transaction, namespace: str, schedule_id: str, next_at: float) -> Schedule:
-    """Have a paused schedule fire again. Raises NotFound."""
+    """Resume a paused schedule. Raises NotFound."""
     tx.due = True
     return _found(schedule_id, tx.db.execute(RESUME, (next_at, namespace, schedule_id)).fetchone())
 
@@ -105,7 +105,7 @@ def fire(
     runs: Sequence[NewRun],
     next_at: float,
 ) -> bool:
-    """Move a schedule on from the time that is expected, and start its runs; False if somebody else did."""
+    """Advance a schedule from the expected time, and start its runs; False if another process did."""
     if tx.db.execute(FIRE, (next_at, namespace, schedule_id, expected)).rowcount == 0:
         if tx.db.execute(IS_AT, (namespace, schedule_id, expected)).fetchone() is not None:
             raise left_as_it_was()
@@ -131,7 +131,7 @@ def list_schedules(db: sqlite3.Connection, namespace: str, after: str | None, li
 
 
 def due(db: sqlite3.Connection, now: float, limit: int) -> tuple[list[Due], float | None]:
-    """Return the schedules of all namespaces whose time has come, and when the next one is due."""
+    """Return the due schedules of all namespaces, and when the next one is due."""
     rows = db.execute(DUE, (now, limit)).fetchall()
     return [Due(*row) for row in rows], db.execute(NEXT_DUE).fetchone()[0]
 

@@ -1,4 +1,4 @@
-"""Opening an SQLite file: its address, its settings, its schema, and what its errors mean."""
+"""Opens an SQLite file: address, settings, schema, and the meaning of errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OWN_CODES: Final = (
 """Error codes of a single operation, such as invalid JSON in its row, or a trigger that refuses it."""
 
 NOT_UNICODE: Final = "Could not decode to UTF-8"
-"""What Python says of a text in a row that it cannot read, which it quotes. The error has no code."""
+"""Python's error message for undecodable text in a row, which it quotes. The error has no code."""
 
 NO_TEXT: Final = "a text in a row is not Unicode"
 
@@ -44,10 +44,10 @@ APPLICATION_ID = 0x5167_6E6F  # marks a file as ours ("Qgno")
 CACHED_STATEMENTS = 512
 
 MODE_OF_NEW = 0o600
-"""Who may read and write a new file, its log and its shared memory: payloads and hashes of keys are in them."""
+"""Mode of a new file, its log and its shared memory, because they hold payloads and hashes of keys."""
 
 _creating = threading.Lock()
-"""Closing a file drops all locks that this process has on it: no other thread opens what is being created."""
+"""Closing a file drops all locks of this process on it, so no other thread may open a file that is being created."""
 
 SETTINGS = (
     "PRAGMA synchronous = FULL",
@@ -58,13 +58,13 @@ SETTINGS = (
 
 
 def path_of(address: str | os.PathLike[str]) -> Path:
-    """Return the absolute path of the file that ``address`` names, or that the link leads to which it names.
+    """Return the absolute path of the file at an address, with a symbolic link resolved.
 
     Args:
         address: A path, ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
 
     Raises:
-        InvalidValue: It names no file, or another kind of database.
+        InvalidValue: It does not name a file, or is an address of another kind of database.
     """
     text = os.fspath(address)
     scheme, separator, rest = text.partition("://")
@@ -79,19 +79,19 @@ def path_of(address: str | os.PathLike[str]) -> Path:
             raise InvalidValue("store", f"{text!r} has options; pass them to SqliteStore instead")
         text = rest[1:]
     if text == ":memory:" or text.startswith("file:") or not text:
-        raise InvalidValue("store", f"{os.fspath(address)!r} is not a file; durable work needs one")
+        raise InvalidValue("store", f"{os.fspath(address)!r} is not a file, which a durable store needs")
     path = Path(text).absolute()
-    # SQLite keeps the log where a link leads, not beside the link.
+    # SQLite keeps the log beside a link's target, not beside the link.
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def connect(path: Path, *, busy_seconds: float, creates: bool = False) -> sqlite3.Connection:
-    """Open the file in autocommit mode: transactions are begun and ended in words.
+    """Open the file in autocommit mode, in which transactions are started and ended explicitly.
 
     Args:
         path: The file.
         busy_seconds: How long to wait for a lock.
-        creates: Whether to create a file that is not there. It is for its owner alone, whatever the umask.
+        creates: Whether to create a missing file, accessible only to its owner, regardless of the umask.
     """
     if creates:
         _create_for_owner(path)
@@ -113,13 +113,13 @@ def connect(path: Path, *, busy_seconds: float, creates: bool = False) -> sqlite
 
 
 def _create_for_owner(path: Path) -> None:
-    """Create the file, if it is not there, with its mode from its first instant on.
+    """Create a missing file with its mode from the start.
 
-    SQLite gives its log and its shared memory the same mode. It says itself what stands in the way.
+    SQLite gives its log and shared memory the same mode. If creation fails, SQLite reports why when it opens the file.
     """
     with _creating:
         try:
-            # Where a link leads, because O_EXCL follows none.
+            # At the link's target, because O_EXCL does not follow links.
             os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, MODE_OF_NEW))
         except OSError:
             return
@@ -133,10 +133,10 @@ def connect_to_read(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
 
 
 def prepare(path: Path, location: str, *, busy_seconds: float) -> int:
-    """Create the file if need be, and bring its schema up to date, one process at a time.
+    """Create a missing file, and migrate its schema, one process at a time.
 
     Returns:
-        How many migrations were applied.
+        Number of applied migrations.
 
     Raises:
         SchemaTooNew: A newer Signoff has migrated it.
@@ -159,7 +159,7 @@ def prepare(path: Path, location: str, *, busy_seconds: float) -> int:
 
 
 def _let_shrink(connection: sqlite3.Connection, busy_seconds: float) -> None:
-    """Have a file that has nothing in it yet be one that can shrink beside work; later that takes a ``VACUUM``."""
+    """Make an empty file able to shrink while in use; later that takes a ``VACUUM``."""
     if _number(connection, "page_count"):
         return
     connection.execute("PRAGMA busy_timeout = 0")
@@ -167,13 +167,13 @@ def _let_shrink(connection: sqlite3.Connection, busy_seconds: float) -> None:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     except sqlite3.OperationalError as error:
         if not is_busy(error):
-            raise  # else another process creates it just now, and has done so
+            raise  # otherwise another process is creating it, and does the same
     finally:
         connection.execute(f"PRAGMA busy_timeout = {int(busy_seconds * 1000)}")
 
 
 def version_of(path: Path, location: str) -> int:
-    """Return how many migrations a file has; 0 if there is no such file. It is neither created nor changed.
+    """Return the number of migrations of a file; 0 if it does not exist. The file is neither created nor changed.
 
     Raises:
         StoreUnavailable: It cannot be read, or is another program's database.
@@ -190,16 +190,16 @@ def version_of(path: Path, location: str) -> int:
 
 
 def connect_to_look(path: Path) -> sqlite3.Connection:
-    """Open a file that is there so that nothing can be changed in it."""
+    """Open an existing file read-only."""
     return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
 
 
 def _of_another_program(location: str) -> StoreUnavailable:
-    return StoreUnavailable(location, "it is the database of another program; choose another file")
+    return StoreUnavailable(location, "it is another program's database; choose another file")
 
 
 def _patiently(busy_seconds: float, attempt: Callable[[], T]) -> T:
-    """Try again while others are busy where SQLite does not wait: it switches a new file's log, or loses a race."""
+    """Retry while the file is busy, for operations in which SQLite itself does not wait."""
     give_up_at = time.monotonic() + busy_seconds
     while True:
         try:
@@ -234,26 +234,28 @@ def _migrate(connection: sqlite3.Connection, location: str) -> int:
 
 
 def _try_to_write(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")  # on a read-only file this alone succeeds
+    connection.execute("BEGIN IMMEDIATE")  # succeeds even on a read-only file
     connection.execute("DELETE FROM workers WHERE false")
     connection.execute("ROLLBACK")
 
 
 def reserve_log(connection: sqlite3.Connection) -> bool:
-    """Give the write-ahead log's file the size that it has when SQLite begins to use it from the front again.
+    """Give the write-ahead log its final size, at which SQLite starts to reuse it.
 
-    Until then each commit would enlarge the file and wait for its new size to become durable as well, which costs
-    about as much as the commit itself. What is written here is rolled back; the file keeps its size.
+    Until then each commit would grow the file and wait for its new size to become durable, which costs about as much
+    as the commit itself. The filler is rolled back; the file keeps its size.
 
     Returns:
-        Whether it did not have that size.
+        Whether the log was smaller than that.
     """
     file = connection.execute("PRAGMA database_list").fetchone()[2]
     size = _number(connection, "wal_autocheckpoint") * _number(connection, "page_size")
     if os.path.getsize(f"{file}-wal") >= size:
         return False
     cache_size = _number(connection, "cache_size")
-    connection.execute("PRAGMA cache_size = 10")  # pages; others go to the log before the commit
+    connection.execute(
+        "PRAGMA cache_size = 10"
+    )  # pages; further pages are written to the log before the commit
     try:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("CREATE TABLE filler (bytes BLOB)")
@@ -262,7 +264,7 @@ def reserve_log(connection: sqlite3.Connection) -> bool:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         connection.execute(f"PRAGMA cache_size = {cache_size}")
-    log = os.open(f"{file}-wal", os.O_RDWR)  # SQLite locks other files: closing this one drops no lock
+    log = os.open(f"{file}-wal", os.O_RDWR)  # SQLite does not lock this file, so closing it drops no lock
     try:
         os.fsync(log)  # the next commit would wait for all of it
     finally:
@@ -289,7 +291,7 @@ def migrations() -> list[str]:
 
 
 def migration_files() -> list[Traversable]:
-    """Return the files of the scripts: to know how many there are, a store that opens need not read them."""
+    """Return the migration files. Opening a store needs only their number, not their content."""
     folder = resources.files("signoff.stores") / "schema" / "sqlite"
     return [file for file in folder.iterdir() if file.name.endswith(".sql")]
 
@@ -299,24 +301,24 @@ def _statements(script: str) -> list[str]:
     statement = ""
     for part in re.sub(r"--.*", "", script).split(";"):
         statement += f"{part};"
-        if sqlite3.complete_statement(statement):  # a trigger has others inside
+        if sqlite3.complete_statement(statement):  # a trigger contains statements
             statements.append(statement)
             statement = ""
     return statements
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another connection holds the lock that was needed, or was first too often when both began to read."""
+    """Whether another connection holds the lock, or won the race for it too often."""
     return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 
 def is_busy_or_interrupted(error: sqlite3.Error) -> bool:
-    """Whether a look at the file could not be brought to its end, and so says nothing of the file."""
+    """Whether a check of the file was interrupted, so that its result says nothing."""
     return is_busy(error) or _primary_code(error) == sqlite3.SQLITE_INTERRUPT
 
 
 def is_fault_of_one(error: sqlite3.Error) -> bool:
-    """Whether one operation or row is at fault, and not the database or its file: others may well succeed."""
+    """Whether a single operation or row is at fault, not the database or its file."""
     return (
         isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.DataError)
         or _primary_code(error) in OWN_CODES
@@ -325,19 +327,19 @@ def is_fault_of_one(error: sqlite3.Error) -> bool:
 
 
 def left_as_it_was() -> sqlite3.IntegrityError:
-    """Return the error of a row that a trigger has kept from being changed, without one of its own."""
+    """Return the error for a row that a trigger has left unchanged without an error of its own."""
     return sqlite3.IntegrityError(LEFT_AS_IT_WAS)
 
 
 def own_error(error: Exception) -> Exception:
-    """Return why an operation on one row failed, without what Python quotes of a text that is not Unicode."""
+    """Return the error of an operation on one row, without the undecodable text that Python quotes."""
     if isinstance(error, sqlite3.Error) and NOT_UNICODE in str(error):
         return ItemFailed(NO_TEXT)
     return error
 
 
 def translate(error: sqlite3.Error, location: str) -> StoreError:
-    """Return what an error of SQLite means for a user of the store."""
+    """Return the store error for an SQLite error."""
     code = _primary_code(error)
     if NOT_UNICODE in str(error):
         return StoreUnavailable(location, NO_TEXT)
@@ -348,7 +350,7 @@ def translate(error: sqlite3.Error, location: str) -> StoreError:
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreDamaged(location, str(error))
     if code == sqlite3.SQLITE_CANTOPEN:
-        return StoreUnavailable(location, f"{error} (does its folder exist, and may it be written?)")
+        return StoreUnavailable(location, f"{error} (check that its directory exists and is writable)")
     return StoreUnavailable(location, str(error))
 
 

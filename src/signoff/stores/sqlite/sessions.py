@@ -1,4 +1,4 @@
-"""Sessions in SQLite: whose turn it is, positions, and lists. Turns are passed in ``stores/sqlite/transitions.py``."""
+"""Sessions in SQLite: the current turn, positions, and lists. ``stores/sqlite/transitions.py`` passes the turn on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def is_busy(tx: Transaction, namespace: str, session_id: str) -> bool:
 
 
 def is_behind(tx: Transaction, namespace: str, session_id: str, run_id: str) -> bool:
-    """Whether another run comes before a run of a session."""
+    """Whether a run of a session has to wait for another one."""
     row = tx.db.execute(IS_BUSY, {"namespace": namespace, "session_id": session_id}).fetchone()
     return row is not None and row[0] != run_id
 
@@ -59,7 +59,7 @@ def next_position(tx: Transaction, namespace: str, session_id: str) -> int:
 
 
 def note_run(tx: Transaction, namespace: str, session_id: str, position: int, number: int) -> None:
-    """Note that the next run was started in a session; the first one begins it."""
+    """Record the start of a session's next run. The first one creates the session."""
     values = {"namespace": namespace, "id": session_id, "position": position, "number": number}
     tx.db.execute(NOTE_RUN, {**values, "now": tx.now})
 
@@ -73,7 +73,7 @@ def get_session(db: sqlite3.Connection, namespace: str, session_id: str) -> Sess
 
 
 def list_sessions(db: sqlite3.Connection, namespace: str, after: str | None, limit: int) -> Page[Session]:
-    """Return a page of sessions: that in which a run was started last comes first."""
+    """Return a page of sessions, the one with the latest run first."""
     rows = db.execute(LIST, (namespace, page_number(after, LAST_NUMBER), limit + 1)).fetchall()
     more = len(rows) > limit
     rows = rows[:limit]

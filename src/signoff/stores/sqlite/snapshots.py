@@ -1,4 +1,4 @@
-"""Snapshots in SQLite: a run with all that is needed to go on with it elsewhere, read and written at once."""
+"""Snapshots in SQLite: reads and writes a run with everything needed to continue it elsewhere."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ ADD_WAITER = "INSERT INTO waiters (namespace, target, target_id, run_id, n) VALU
 
 
 def save_run(db: sqlite3.Connection, namespace: str, run_id: str) -> Saved:
-    """Return a run and its unfinished descendants, as they are at one moment. Raises NotFound."""
+    """Return a consistent snapshot of a run and its unfinished descendants. Raises NotFound."""
     db.execute("BEGIN")
     try:
         runs: list[SavedRun] = []
@@ -101,7 +101,7 @@ def save_run(db: sqlite3.Connection, namespace: str, run_id: str) -> Saved:
 
 
 def load_run(tx: Transaction, namespace: str, saved: Saved, event: NewAuditEvent) -> Run:
-    """Create runs as they were saved."""
+    """Create the runs of a snapshot."""
     if tx.db.execute(WAS_LOADED, (namespace, event.id)).fetchone() is not None:
         return _read(tx.db, namespace, saved.id).run
     firsts = saved.sessions()

@@ -117,16 +117,16 @@ T = TypeVar("T")
 log = own_logger("signoff.store")
 
 READERS = 2
-READ_CLOCK_SECONDS = 1.0  # at least, between looks whether another process has set the file's time
+READ_CLOCK_SECONDS = 1.0  # minimum interval between reads of the file's time
 
 
 class SqliteStore(Store):
-    """Keeps runs in an SQLite file. The contract of every method is in ``signoff.stores.contract.store.Store``.
+    """Keeps runs in an SQLite file. ``signoff.stores.contract.store.Store`` documents the methods.
 
     Args:
         address: A path, ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
         namespace: The tenant.
-        clock: Stamps and compares business times: deadlines, timers, when something happened.
+        clock: Business time: timestamps, deadlines, timers.
         lease_clock: Measures leases.
         lease_seconds: How long a claim or a heartbeat holds a run.
         busy_seconds: How long to wait for other processes that write to the file.
@@ -176,7 +176,7 @@ class SqliteStore(Store):
 
     @property
     def busy_seconds(self) -> float:
-        """How long it waits for other processes."""
+        """How long to wait for other processes."""
         return self._file.busy_seconds
 
     async def open(self) -> None:
@@ -273,7 +273,7 @@ class SqliteStore(Store):
             namespace=self.namespace,
         )
 
-    # What the holder of a lease does
+    # Writes of lease holders
 
     async def claim(
         self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
@@ -283,7 +283,7 @@ class SqliteStore(Store):
         aside = self._file.claims
         if not workflows:
             return []
-        # Runs that are set aside are looked at in any case: they may have left the ready ones.
+        # With runs set aside, claim in any case: they may no longer be ready, which only the claim detects.
         if not await self._read_soon(claims.may_claim, group, names, token) and not aside.failed(
             self.namespace
         ):
@@ -512,7 +512,7 @@ class SqliteStore(Store):
         self._file.outages.hold()
 
     def _hold_of(self, asked_at: float) -> Callable[[Transaction], overdue.Hold | None]:
-        """Return what says how leases are held. Only for transactions: these can write."""
+        """Return a function that returns the hold on leases. Call it only within a transaction: it proves access."""
         outages, lease_seconds = self._file.outages, self.lease_seconds
 
         def hold(tx: Transaction) -> overdue.Hold | None:
@@ -533,7 +533,7 @@ class SqliteStore(Store):
         if anchor is not None:
             clock.use(await self._write(host.follow, was, anchor))
             watch.followed()
-            log.warning("store %s: its time follows the machine's clock now", self.location)
+            log.warning("store %s: its time now follows the machine's clock", self.location)
 
     # Groups
 
@@ -641,7 +641,7 @@ class SqliteStore(Store):
 
 
 class _File:
-    """The open file that views of several namespaces share: one writer, some readers, the listeners."""
+    """The open file shared by the views of all namespaces: one writer, some readers, the listeners."""
 
     def __init__(
         self,
@@ -683,7 +683,7 @@ class _File:
         self._has_let_go = False
         self._was_forked = False
         self._is_tainted = False
-        clock.on_jump(self.listeners.tell_jump)
+        clock.on_jump(self.listeners.notify_jump)
         forks.around(self)
         forks.in_child(self)
 
@@ -712,7 +712,7 @@ class _File:
             if (network := network_file_system(self.path)) is not None:
                 log.warning(
                     "store %s is on a network file system (%s), where SQLite's locks and shared memory do not work "
-                    "between machines: several of them damage the file. Use a local disk, or Postgres",
+                    "between machines: more than one machine would damage the file. Use a local disk, or Postgres",
                     self.location,
                     network,
                 )
@@ -731,8 +731,8 @@ class _File:
                 location=self.location,
                 busy_seconds=self.busy_seconds,
                 inline_below_seconds=self._inline_below_seconds,
-                committed=self._tell_commit,
-                disturbed=self.listeners.tell_disturbance,
+                committed=self._notify_commit,
+                disturbed=self.listeners.notify_disturbance,
                 looked=self._disturbed,
                 outages=self.outages,
             )
@@ -742,8 +742,8 @@ class _File:
     def _connect(self) -> sqlite3.Connection:
         return connect(self.path, busy_seconds=self.busy_seconds)
 
-    # SQLite shares locks between all connections of a process. A forked child would inherit its notes about them, but
-    # not the locks. So no connection is open when the process is forked.
+    # SQLite shares locks between all connections of a process. A forked child would inherit its records of them, but
+    # not # the locks. So no connection may be open when the process is forked.
 
     def before_fork(self) -> None:
         """Close all connections, if that is quick."""
@@ -760,7 +760,7 @@ class _File:
         self._has_let_go = self._writer.let_go(forks.WAIT_SECONDS)
 
     def after_fork(self) -> None:
-        """Open them again, in the parent."""
+        """Reopen them, in the parent."""
         if not self._is_held:
             return
         if self._writer is not None and self._has_let_go:
@@ -770,7 +770,7 @@ class _File:
         self._opening.release()
 
     def forked(self) -> None:
-        """Have the child open the file anew."""
+        """Make the child open the file anew."""
         forks.keep(self._writer, *self._readers.inherited())
         self._was_forked = self._writer is not None or self._was_forked
         self._is_tainted = not self._has_let_go or self._is_tainted
@@ -788,7 +788,7 @@ class _File:
                 writer.close()
 
     def _disturbed(self, db: sqlite3.Connection) -> None:
-        """Another process has committed. It may have set the file's time."""
+        """Handle another process's commit, which may have set the file's time."""
         now = time.monotonic()
         if self.host_clock is None or now < self._read_clock_at:
             return
@@ -803,8 +803,8 @@ class _File:
             if self.watch is not None:
                 self.watch.followed()
 
-    def _tell_commit(self, transaction: Transaction) -> None:
-        self.listeners.tell(transaction.change)
+    def _notify_commit(self, transaction: Transaction) -> None:
+        self.listeners.notify(transaction.change)
 
     async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """Read on a reader's thread."""
@@ -812,7 +812,7 @@ class _File:
         return await self._readers.call(lambda: self._read_here(read))
 
     async def read_soon(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Do a small read at once if the writer is idle, else on a reader's thread."""
+        """Do a small read at once if the writer is idle, else on a reader thread."""
         try:
             found = self.writer.read_here(read)
         except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""What time brings in SQLite: deadlines, timers, lost leases; in one transaction, and one by one where that fails."""
+"""Fires due deadlines and timers in SQLite, and frees expired leases: in one transaction, or else one by one."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ FORGET_SILENT = "DELETE FROM workers WHERE seen_at <= ?"
 
 FORGET = "DELETE FROM workers WHERE id = ?"
 
-# When the next promise, timer, run deadline and rate-limited start are due; who was silent for longest, and
-# when the next lease runs out.
+# When the next promise, timer, run deadline and rate-limited start are due; the oldest heartbeat of a worker; and when
+# the next lease expires.
 NEXT_DUE = """
 SELECT
     (SELECT min(due_at) FROM promises INDEXED BY promises_due WHERE state = 'pending' AND due_at IS NOT NULL),
@@ -44,15 +44,15 @@ SKIPPED = "(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Items of one kind that time makes due.
+    """Items of one kind that become due.
 
     Attributes:
         source: Their table.
-        index: The index by which those are found that are due.
-        where: Which of the rows wait for their time.
+        index: The index that finds due items.
+        where: The condition for rows that wait for a time.
         at: The column of that time.
         id: The column of their id.
-        number: The column of the row's number.
+        number: The column of the row number.
     """
 
     source: str
@@ -64,7 +64,7 @@ class Job:
 
     @property
     def items(self) -> str:
-        """The statement that lists (namespace, id, number, time) of items but some, the first due first."""
+        """The statement that lists (namespace, id, number, time) of items except skipped ones, the first due first."""
         return f"""
             SELECT namespace, {self.id}, {self.number}, {self.at} FROM {self.source} INDEXED BY {self.index}
             WHERE {self.where} AND (namespace, {self.id}) NOT IN {SKIPPED}
@@ -73,7 +73,7 @@ class Job:
 
     @property
     def is_due(self) -> str:
-        """The statement that says whether an item is due."""
+        """The statement that checks whether an item is due."""
         return f"""
             SELECT 1 FROM {self.source}
             WHERE namespace = :namespace AND {self.id} = :id AND {self.where} AND {self.at} <= :until
@@ -81,7 +81,7 @@ class Job:
 
     @property
     def any_due(self) -> str:
-        """The statement that says whether any item is due."""
+        """The statement that checks whether any item is due."""
         return f"""
             SELECT 1 FROM {self.source} INDEXED BY {self.index} WHERE {self.where} AND {self.at} <= ? LIMIT 1
         """
@@ -123,7 +123,7 @@ def _leave(tx: Transaction, namespace: str, run_id: str, n: int, details: dict[s
 
 
 def _cancel(tx: Transaction, namespace: str, run_id: str, n: int, details: dict[str, Any]) -> None:
-    with suppress(NotFound):  # it was deleted
+    with suppress(NotFound):  # it was deleted meanwhile
         runs.cancel(tx, namespace, run_id, None, details["by"])
 
 
@@ -136,17 +136,17 @@ CHANGES: Final[dict[Kind, deferred.Make]] = {
 
 
 def make_deferred(tx: Transaction, namespace: str) -> Made:
-    """Make changes that were refused before, one by one; see ``deferred_changes``."""
+    """Retry deferred changes, one by one; see ``deferred_changes``."""
     return deferred.make_some(tx, CHANGES)
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Leases that have run out, and are not freed yet.
+    """A hold on expired leases, which are not freed yet.
 
     Attributes:
-        seconds: For how many seconds they are held.
-        but_until: Those that had run out by then, by the lease clock, are freed all the same; None: none is.
+        seconds: How long they are held.
+        but_until: Leases that expired by this time of the lease clock are freed all the same; None: no leases are.
     """
 
     seconds: float
@@ -156,16 +156,16 @@ class Hold:
 def due(
     tx: Transaction, namespace: str, limit: int, hold: Callable[[Transaction], Hold | None]
 ) -> tuple[float | None, bool]:
-    """Do what time has brought.
+    """Fire due deadlines and timers; free expired leases.
 
     Args:
         tx: The transaction.
-        namespace: Any: it is done for all.
+        namespace: Ignored: all namespaces are processed.
         limit: Maximum items of each kind.
-        hold: Returns how leases are held; None: they are not.
+        hold: Returns the hold on expired leases; None: there is none.
 
     Returns:
-        When the next thing is due; and whether no item was left as it was, but for the limit's sake.
+        When the next item is due; and whether all due items were processed, apart from the limit.
     """
     held = hold(tx)
     until = _until(tx, held)
@@ -188,7 +188,7 @@ def due(
 def _any_left(
     tx: Transaction, done: Mapping[str, int], until: Mapping[str, float | None], limit: int
 ) -> bool:
-    """Whether items are still due of a job that had room for them."""
+    """Whether due items remain of a job that did not reach its limit."""
     return any(
         count < limit and tx.db.execute(ANY_DUE[job], (until[job],)).fetchone() is not None
         for job, count in done.items()
@@ -196,17 +196,17 @@ def _any_left(
 
 
 def _until(tx: Transaction, held: Hold | None) -> dict[str, float | None]:
-    """Return by when items are due, by job: by the business clock or by that of leases; None: none is."""
+    """Return the time by which items are due, by job, on the business or the lease clock; None: no item is."""
     lease_until = tx.lease_now if held is None else held.but_until
     times: dict[str, float | None] = dict.fromkeys(JOBS, tx.now)
     return times | {"lease": lease_until, "worker": tx.lease_now - FORGET_SECONDS}
 
 
 def next_due(db: sqlite3.Connection, now: float, lease_now: float, held_for: float = 0.0) -> float | None:
-    """Return when the next thing is due, in business time.
+    """Return when the next item is due, in business time.
 
-    Leases have a clock of their own: the lease that ends in three seconds is due in three seconds, and none is due
-    before ``held_for`` seconds have passed.
+    Leases have their own clock: a lease that ends in three seconds is due in three seconds, and none is due before
+    ``held_for`` seconds have passed.
     """
     *times, seen_at, lease_until = db.execute(NEXT_DUE).fetchone()
     if seen_at is not None:
@@ -223,7 +223,7 @@ def due_each(
     skipped: Skipped,
     hold: Callable[[Transaction], Hold | None],
 ) -> Done[float | None]:
-    """Do what time has brought one by one, but for some items. What fails leaves nothing behind; see ``due``."""
+    """Process due items one by one, without skipped ones. A failed item stays unchanged; see ``due``."""
     limit = min(limit, AT_ONCE)
     held = hold(tx)
     until = _until(tx, held)

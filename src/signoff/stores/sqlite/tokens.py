@@ -1,4 +1,4 @@
-"""Tokens in SQLite: secrets that stand for somebody or something, of which only hashes are kept."""
+"""Tokens in SQLite, of which only hashes are stored."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SELECT 1 FROM named CROSS JOIN tokens INDEXED BY tokens_by_kind
     ON tokens.namespace = named.namespace AND tokens.kind = ?
 WHERE tokens.ended_at IS NULL OR tokens.ended_at > ?
 LIMIT 1
-"""  # from one namespace to the next: no index begins with the kind
+"""  # visits one namespace after the other, because no index starts with the kind
 
 GET = f"SELECT {COLUMNS} FROM tokens WHERE namespace = ? AND id = ?"
 
@@ -82,7 +82,7 @@ DELETE FROM tokens WHERE number IN (
 
 
 def create(tx: Transaction, namespace: str, new: NewToken) -> Token:
-    """Keep a token, or find the one that has its id and hash. Raises IdConflict."""
+    """Store a token, or return the one with its id and hash. Raises IdConflict."""
     row = keep(tx, namespace, new)
     if row is None:
         row = tx.db.execute(GET, (namespace, new.id)).fetchone()
@@ -92,7 +92,7 @@ def create(tx: Transaction, namespace: str, new: NewToken) -> Token:
 
 
 def keep(tx: Transaction, namespace: str, new: NewToken) -> Sequence[Any] | None:
-    """Keep a token. Returns its row; None if its id or its hash is taken."""
+    """Store a token. Returns its row; None if its id or hash exists already."""
     values = (
         namespace,
         new.id,
@@ -128,7 +128,7 @@ def get(db: sqlite3.Connection, namespace: str, token_id: str) -> Token:
 def list_tokens(
     db: sqlite3.Connection, namespace: str, which: TokenFilter, after: str | None, limit: int
 ) -> Page[Token]:
-    """Return a page of tokens in the order in which they were made."""
+    """Return a page of tokens in the order of their creation."""
     which.check()
     statement = LIST_ALL
     if which.question_id is not None:
@@ -150,28 +150,28 @@ def list_tokens(
 
 
 def revoke(tx: Transaction, namespace: str, token_id: str) -> Token:
-    """Have a token open nothing any more. Raises NotFound."""
+    """Revoke a token. Raises NotFound."""
     return _found(token_id, tx.db.execute(REVOKE, (tx.now, namespace, token_id)).fetchone())
 
 
 def expire(tx: Transaction, namespace: str, token_id: str, at: float) -> Token:
-    """Have a token expire at a time, or when it does before. Raises NotFound."""
+    """Set a token's expiry, unless it expires earlier. Raises NotFound."""
     values = {"namespace": namespace, "id": token_id, "at": at}
     return _found(token_id, tx.db.execute(EXPIRE, values).fetchone())
 
 
 def is_untouched(db: sqlite3.Connection, namespace: str, token_id: str, now: float) -> bool:
-    """Whether it should be noted that a token is used now."""
+    """Whether the use of a token should be recorded now."""
     return db.execute(UNTOUCHED, (namespace, token_id, now - TOUCH_SECONDS)).fetchone() is not None
 
 
 def touch(tx: Transaction, namespace: str, token_id: str) -> None:
-    """Note that a token is used now, unless that was noted a short time ago."""
+    """Record the use of a token, unless that was recorded recently."""
     tx.db.execute(TOUCH, (tx.now, namespace, token_id, tx.now - TOUCH_SECONDS))
 
 
 def delete(tx: Transaction, namespace: str, before: float, limit: int) -> int:
-    """Delete tokens that ended before a time. Returns how many."""
+    """Delete tokens that ended before a given time. Returns their number."""
     return tx.db.execute(DELETE, (namespace, before, limit)).rowcount
 
 

@@ -1,4 +1,4 @@
-"""Batches of operations in one transaction of SQLite: all that succeed are committed together."""
+"""Runs batches of operations in one SQLite transaction; all that succeed are committed together."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ T = TypeVar("T")
 log = own_logger("signoff.store")
 
 AVERAGE_OVER: Final = 20  # commits
-CHECK_SECONDS: Final = 2.0  # at most for the check of a file that has shrunk
+CHECK_SECONDS: Final = 2.0  # limit for the check of a file that has shrunk
 
 
 class Refused:
-    """Returned by an operation that raises ``error`` for its caller, but whose writes stand."""
+    """Result of an operation that raises ``error`` for its caller, but whose writes are kept."""
 
     __slots__ = ("error",)
 
@@ -46,12 +46,12 @@ class Refused:
 
 
 class Transaction(TouchedRuns):
-    """One write transaction under way, and what it has touched so far.
+    """A running write transaction, and what it has touched so far.
 
     Attributes:
         db: The connection.
         now: Business time, in unix seconds.
-        lease_now: The time leases are measured by, in unix seconds.
+        lease_now: Time of the lease clock, in unix seconds.
     """
 
     __slots__ = ("db", "lease_now", "now")
@@ -63,7 +63,7 @@ class Transaction(TouchedRuns):
         self.lease_now = lease_now
 
     def attempt(self, do: Callable[[], object]) -> Exception | None:
-        """Do something whole or not at all. Returns why not. Raises errors that are not its own."""
+        """Do something completely or not at all. Returns its error. Raises errors of the database itself."""
         self.db.execute("SAVEPOINT attempt")
         try:
             do()
@@ -78,10 +78,10 @@ class Transaction(TouchedRuns):
 
 
 class Work(Operation[T]):
-    """Something to do in a transaction. Doing it again after a rollback is safe.
+    """An operation within a transaction. It may be repeated after a rollback.
 
     Attributes:
-        work: What to do. If it raises, nothing of it remains.
+        work: The function. If it raises, its writes are undone.
     """
 
     __slots__ = ("work",)
@@ -91,7 +91,7 @@ class Work(Operation[T]):
         self.work = work
 
     def do(self, transaction: Transaction) -> None:
-        """Do the work and keep what it returns or refuses."""
+        """Run the function and store its result or refusal."""
         result = self.work(transaction)
         if isinstance(result, Refused):
             self.error = result.error
@@ -103,15 +103,15 @@ class Committer:
     """The writing connection, for one caller at a time.
 
     Args:
-        connection: Open, in autocommit mode.
+        connection: An open connection in autocommit mode.
         path: The file.
         location: The store's address, for messages.
         clock: Business time.
-        lease_clock: The time leases are measured by.
+        lease_clock: Measures leases.
 
     Attributes:
-        lost: Why the open files are not those at the path any more, as of the last look; None if they are.
-        is_refused: Whether SQLite has refused the last commit as a whole: the disk is full, the file is read-only.
+        lost: Why the open files are no longer those at the path, as of the last check; None if they are.
+        is_refused: Whether SQLite refused the last commit as a whole, because the disk is full or the file read-only.
     """
 
     lost: str | None = None
@@ -123,13 +123,13 @@ class Committer:
         self._path = path
         self.use(connection)
         self.commits = 0
-        self.average_seconds = 0.0  # that commits took of late
+        self.average_seconds = 0.0  # moving average of commit times
         self._location = location
         self._clock = clock
         self._lease_clock = lease_clock
 
     def commit(self, batch: Sequence[Work[Any]]) -> Transaction | None:
-        """Do a batch in one transaction; each operation then has its result or its error.
+        """Run a batch in one transaction. Each operation then has its result or error.
 
         Returns:
             What was touched; None, with nothing done, if another process is writing.
@@ -149,24 +149,24 @@ class Committer:
                 self._roll_back()
 
     def use(self, connection: sqlite3.Connection) -> None:
-        """Commit through a connection that was just opened.
+        """Commit through a newly opened connection.
 
         Raises:
             sqlite3.Error: The file cannot be read.
-            OSError: It is not there any more.
+            OSError: It no longer exists.
         """
         self.db = connection
         self.first_data_version = self.data_version()
-        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()  # opens the log as well
+        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()  # also opens the log
         self.files = OpenFiles(self._path)
         connection.execute("PRAGMA busy_timeout = 0")  # from now on the caller decides how to wait
 
     def is_whole(self, size: int, log_size: int) -> bool:
-        """Whether the database has all its pages. Takes 2 s at most, and no time where space was given back in order.
+        """Whether the database has all its pages. Takes at most 2 s, and no time if space was freed in the normal way.
 
         Args:
-            size: The file's, in bytes.
-            log_size: The log's.
+            size: Size of the file in bytes.
+            log_size: Size of the log in bytes.
         """
         if self._fits(size, log_size):
             return True
@@ -178,7 +178,7 @@ class Committer:
             return is_busy_or_interrupted(error)
 
     def _fits(self, size: int, log_size: int) -> bool:
-        """Whether the files are as long as SQLite's shared memory says that they must be."""
+        """Whether the files are as long as SQLite's shared memory says."""
         try:
             (pages,) = self.db.execute("PRAGMA page_count").fetchone()
             (bytes_each,) = self.db.execute("PRAGMA page_size").fetchone()
@@ -188,7 +188,7 @@ class Committer:
         return pages * bytes_each <= size and (frames == 0 or 32 + frames * (24 + bytes_each) <= log_size)
 
     def explain(self, error: sqlite3.Error) -> StoreError:
-        """Return what an error means that a connection to the file has met: that the file is lost, if it is."""
+        """Return the store error for an SQLite error on the file; the loss of the file, if it is lost."""
         self.lost = self.files.look(self.is_whole)
         return (
             translate(error, self._location) if self.lost is None else StoreMoved(self._location, self.lost)
@@ -204,14 +204,18 @@ class Committer:
         return int(self.db.execute("PRAGMA data_version").fetchone()[0])
 
     def reserve_log(self) -> bool:
-        """Make commits quicker from now on. Returns False, with nothing done, if another process is writing."""
+        """Make later commits faster. Returns False, with nothing done, if another process is writing."""
         try:
             if reserve_log(self.db):
                 self.average_seconds = 0.0
         except (sqlite3.Error, OSError) as error:
             if isinstance(error, sqlite3.Error) and is_busy(error):
                 return False
-            log.info("store %s: its write-ahead log grows as it is used: %s", self._location, error)
+            log.info(
+                "store %s: its write-ahead log cannot be preallocated and grows in use: %s",
+                self._location,
+                error,
+            )
         return True
 
     def empty_log(self, limit: LogLimit) -> bool:
@@ -235,7 +239,7 @@ class Committer:
         transaction = Transaction(self.db, self._clock.now(), self._lease_clock.now())
         spoiler = self._do(batch, transaction)
         if spoiler is not None:
-            # It failed half-way, for a reason of its own: do the others again without it.
+            # It failed half-way, for a reason of its own: repeat the others without it.
             self.db.execute("ROLLBACK")
             return self._try([operation for operation in batch if operation is not spoiler])
         began = time.perf_counter()
@@ -251,7 +255,7 @@ class Committer:
         return transaction
 
     def _do(self, batch: Sequence[Work[Any]], transaction: Transaction) -> Work[Any] | None:
-        """Do the operations. Returns the first that failed after it had written something, if one did."""
+        """Run the operations. Returns the first one that failed after writing something, if any."""
         for operation in batch:
             changes = self.db.total_changes
             operation.error = None
@@ -270,5 +274,5 @@ class Committer:
     def _roll_back(self) -> None:
         try:
             self.db.execute("ROLLBACK")
-        except sqlite3.Error as error:  # the next batch fails to begin, and tries to roll back again
+        except sqlite3.Error as error:  # the next batch fails to start, and tries to roll back again
             log.warning("store %s: cannot roll back: %s", self._location, error)

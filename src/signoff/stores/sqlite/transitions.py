@@ -24,7 +24,7 @@ from signoff.stores.sqlite.rows import READ_RUN_COLUMNS, RUN_COLUMNS, RUN_WIDTH,
 from signoff.stores.sqlite.schema import left_as_it_was
 from signoff.stores.sqlite.transaction import Transaction
 
-# -> ready, or paused until it may start, or until its turn has come
+# -> ready, or paused until its start time or its turn
 CREATE = f"""
 INSERT INTO runs (namespace, id, workflow, group_name, state, created_at, ready_at, wake_at, parent_id, parent_n,
     deadline_at, priority, start_at, concurrency_key, concurrency_limit, traceparent, started_by, session_id,
@@ -61,7 +61,7 @@ CLEARED = f"""
 takeovers = CASE WHEN takeovers > 0 AND {LENGTH} > takeover_seq THEN 0 ELSE takeovers END
 """
 
-# running -> paused, unless something came since `wakes` was read
+# running -> paused, unless a message came since `wakes` was read
 PAUSE = f"""
 UPDATE runs
 SET state = 'paused', wake_at = CASE WHEN suspended_at IS NULL THEN ? END, worker_id = NULL, lease_until = NULL,
@@ -70,8 +70,8 @@ WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running' AND (wakes = 
 RETURNING group_name, workflow, concurrency_key
 """
 
-# paused -> ready, when something came; but a delayed run (epoch 0) and a suspended one only collect what comes.
-# A run that failed retryably is kept whole: it goes on collecting, too.
+# paused -> ready, when a message comes. Delayed runs (epoch 0) and suspended ones only collect messages; so does a run
+# that failed retryably.
 WAKE = """
 UPDATE runs
 SET wakes = wakes + 1,
@@ -84,7 +84,7 @@ RETURNING wakes, state, concurrency_key
 
 HAS_NOT_ENDED = "SELECT 1 FROM runs WHERE namespace = ? AND id = ? AND (ended_at IS NULL OR retryable)"
 
-# paused -> ready, when its timer is due, or a delayed run may start
+# paused -> ready, when its timer or the start of a delayed run is due
 WAKE_THESE = """
 UPDATE runs
 SET state = 'ready', ready_at = :now, wake_at = NULL
@@ -102,7 +102,7 @@ WAKE_TIMERS = WAKE_THESE.format(
 
 WAKE_TIMER = WAKE_THESE.format(these=":number")
 
-# A suspended run is not ready when its worker has gone.
+# A suspended run is not ready when its worker is gone.
 LET_GO = """
 state = CASE WHEN suspended_at IS NULL THEN 'ready' ELSE 'paused' END, ready_at = ?, worker_id = NULL,
     lease_until = NULL
@@ -112,7 +112,7 @@ TAKEN_OVER = f"""
 takeovers = CASE WHEN {LENGTH} > takeover_seq THEN 1 ELSE takeovers + 1 END, takeover_seq = {LENGTH}
 """
 
-# running -> ready, when the lease ran out
+# running -> ready, when the lease has expired
 FREE_THESE = f"""
 UPDATE runs
 SET {LET_GO}, {TAKEN_OVER}
@@ -130,7 +130,7 @@ FREE_LOST = FREE_THESE.format(
 
 FREE = FREE_THESE.format(these="?")
 
-# running -> ready, when the worker lets go
+# running -> ready, when the worker releases it
 RELEASE = f"""
 UPDATE runs INDEXED BY runs_held
 SET {LET_GO}, {CLEARED}
@@ -141,7 +141,7 @@ RETURNING namespace, id, group_name, workflow, concurrency_key
 # running -> ready, when the worker's process is dead
 RELEASE_DEAD = RELEASE.replace(CLEARED, TAKEN_OVER)
 
-# The same, of one run.
+# The same for one run.
 RELEASE_ONE = FREE.replace(TAKEN_OVER, CLEARED)
 
 HELD = """
@@ -157,7 +157,7 @@ WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running'
 RETURNING parent_id, parent_n, session_id, group_name, workflow, concurrency_key
 """
 
-# ready or paused, never started -> cancelled; failed, retryable -> cancelled: no code is left that could clean up
+# ready or paused, never started -> cancelled; failed, retryable -> cancelled: no running code could clean up
 CANCEL_AT_ONCE = f"""
 UPDATE runs
 SET state = 'cancelled', retryable = 0, error = ?, ended_at = ?, wake_at = NULL, blocked = 0,
@@ -166,7 +166,7 @@ WHERE namespace = ? AND id = ? AND (epoch = 0 AND ended_at IS NULL OR state = 'f
 RETURNING {READ_RUN_COLUMNS}
 """
 
-# never begun -> failed: its deadline has passed
+# never started -> failed: its deadline has passed
 EXPIRE = f"""
 UPDATE runs
 SET state = 'failed', error = ?, ended_at = ?, wake_at = NULL, blocked = 0,
@@ -189,7 +189,7 @@ WHERE namespace = ? AND id = ? AND (ended_at IS NULL OR retryable)
 RETURNING {READ_RUN_COLUMNS}
 """
 
-# ready or paused -> paused, and running -> paused in time: see PAUSE and LET_GO
+# ready or paused -> paused; running -> paused later: see PAUSE and LET_GO
 SUSPEND = f"""
 UPDATE runs
 SET state = CASE state WHEN 'running' THEN 'running' ELSE 'paused' END, wake_at = NULL, blocked = 0,
@@ -215,7 +215,7 @@ PLACE_IN_SESSION = """
 SELECT session_id FROM runs WHERE namespace = ? AND id = ? AND session_id IS NOT NULL
 """
 
-# Where a run stands that has just become ready.
+# The place of a run that has just become ready.
 PLACE = """
 SELECT group_name, workflow, concurrency_key, concurrency_limit, priority, ready_at, number FROM runs
 WHERE namespace = ? AND id = ?
@@ -237,7 +237,7 @@ WHERE namespace = :namespace AND id = ({sessions.IS_BUSY}) AND state = 'paused' 
     AND suspended_at IS NULL
 """
 
-# paused until its turn comes -> ready, or paused until it may start
+# paused until its turn -> ready, or paused until its start time
 TAKE_TURN = """
 UPDATE runs
 SET state = CASE WHEN start_at > :now THEN 'paused' ELSE 'ready' END, ready_at = :now,
@@ -248,7 +248,7 @@ RETURNING id, state, concurrency_key
 
 
 def create(tx: Transaction, namespace: str, new: NewRun, token: str | None = None) -> Run | None:
-    """Create a run, ready, delayed or waiting for its turn; None if the id is taken."""
+    """Create a run: ready, delayed or waiting for its turn; None if the id exists already."""
     check_run(new)
     waits, position = False, None
     if new.session_id is not None:
@@ -295,7 +295,7 @@ def create(tx: Transaction, namespace: str, new: NewRun, token: str | None = Non
 
 
 def load(tx: Transaction, namespace: str, run: Run, cancel_asked: bool, deadline_passed: bool) -> bool:
-    """Create a run as it was saved elsewhere; False if the id is taken."""
+    """Create a run from a snapshot; False if the id exists already."""
     if run.session_id is not None:
         position = max(run.position or 0, sessions.next_position(tx, namespace, run.session_id))
         run = replace(run, position=position)
@@ -315,9 +315,9 @@ def load(tx: Transaction, namespace: str, run: Run, cancel_asked: bool, deadline
 def claim(
     tx: Transaction, worker_id: str, lease_until: float, numbers: Sequence[int], token: str | None
 ) -> list[Run]:
-    """Lease ready runs, given by their numbers, to a worker. They are returned in the order given."""
+    """Lease ready runs, given by their numbers, to a worker. Returns them in the given order."""
     rows = tx.db.execute(CLAIM, (worker_id, lease_until, token, json.dumps(numbers))).fetchall()
-    if len(rows) != len(numbers):  # a trigger has said so
+    if len(rows) != len(numbers):  # a trigger has prevented it
         raise ItemFailed(LEFT_AS_IT_WAS)
     by_number = {row[RUN_WIDTH]: to_run(row) for row in rows}
     claimed = [by_number[number] for number in numbers]
@@ -334,7 +334,7 @@ def is_running(tx: Transaction, namespace: str, run_id: str) -> bool:
 def pause(
     tx: Transaction, namespace: str, run_id: str, epoch: int, wakes: int, wake_at: float | None
 ) -> bool:
-    """Pause a run; False if something came meanwhile, or the lease is lost."""
+    """Pause a run; False if a message came meanwhile, or the lease is lost."""
     row = tx.db.execute(PAUSE, (wake_at, namespace, run_id, epoch, wakes)).fetchone()
     if row is None:
         return False
@@ -344,13 +344,13 @@ def pause(
 
 
 def wake(tx: Transaction, namespace: str, run_id: str) -> int | None:
-    """Count something that came for a run, and make it ready if it is paused.
+    """Count a message for a run, and make the run ready if it is paused.
 
     Returns:
-        The run's ``wakes`` now; None if it has ended.
+        The run's new ``wakes``; None if it has ended.
 
     Raises:
-        sqlite3.IntegrityError: A trigger has left its row as it was. What came would be lost.
+        sqlite3.IntegrityError: A trigger has left the row unchanged, so the message would be lost.
     """
     row = tx.db.execute(WAKE, (tx.now, namespace, run_id)).fetchone()
     if row is None:
@@ -366,12 +366,12 @@ def wake(tx: Transaction, namespace: str, run_id: str) -> int | None:
 
 
 def wake_timers(tx: Transaction, limit: int) -> int:
-    """Make paused runs ready whose time has come, in every namespace. Returns how many."""
+    """Make paused runs with due timers ready, in every namespace. Returns their number."""
     return _wake_these(tx, tx.db.execute(WAKE_TIMERS, {"now": tx.now, "limit": limit}).fetchall())
 
 
 def wake_timer(tx: Transaction, number: int) -> None:
-    """Make one paused run ready, whose time has come."""
+    """Make a paused run with a due timer ready."""
     _wake_these(tx, tx.db.execute(WAKE_TIMER, {"now": tx.now, "number": number}).fetchall())
 
 
@@ -383,19 +383,19 @@ def _wake_these(tx: Transaction, rows: Sequence[tuple[str, str, str | None]]) ->
 
 
 def free_lost(tx: Transaction, until: float, limit: int) -> int:
-    """Make running runs ready whose lease ran out by ``until``, in every namespace. Returns how many."""
+    """Make running runs ready whose lease expired by ``until``, in every namespace. Returns their number."""
     return _let_go(tx, tx.db.execute(FREE_LOST, (tx.now, until, limit)).fetchall())
 
 
 def free(tx: Transaction, number: int) -> None:
-    """Make one running run ready, whose lease ran out."""
+    """Make a running run with an expired lease ready."""
     _let_go(tx, tx.db.execute(FREE, (tx.now, number)).fetchall())
 
 
 def release(tx: Transaction, worker_id: str, *, dead: bool) -> int:
-    """Make the runs of a worker ready, in every namespace. Returns how many.
+    """Make the runs of a worker ready, in every namespace. Returns their number.
 
-    Where that fails it is done run by run: the leases of the others run out.
+    If that fails it is done run by run; the leases of the other runs expire.
     """
     freed = 0
 
@@ -448,12 +448,12 @@ def cancel_at_once(tx: Transaction, namespace: str, run_id: str, error: str) -> 
 
 
 def expire(tx: Transaction, namespace: str, run_id: str, error: str) -> Run | None:
-    """End a run past its deadline that was never begun, or waits in a group without workers; None for any other."""
+    """End a run past its deadline that never started, or whose group has no workers; None for any other."""
     return _ended(tx, tx.db.execute(EXPIRE, (error, tx.now, namespace, run_id)).fetchone())
 
 
 def terminate(tx: Transaction, namespace: str, run_id: str, error: str) -> Run | None:
-    """End a run, whatever it does; None if it has ended."""
+    """End a run in any state; None if it has ended already."""
     was_running = is_running(tx, namespace, run_id)
     run = _ended(tx, tx.db.execute(TERMINATE, (error, tx.now, namespace, run_id)).fetchone())
     if run is not None and was_running:
@@ -462,7 +462,7 @@ def terminate(tx: Transaction, namespace: str, run_id: str, error: str) -> Run |
 
 
 def suspend(tx: Transaction, namespace: str, run_id: str, by: str | None, reason: str | None) -> Run | None:
-    """Have a run wait for an operator, or its worker let go of it; None if it has ended or does so already."""
+    """Suspend a run, or make its worker release it; None if it has ended or is suspended already."""
     row = tx.db.execute(SUSPEND, (tx.now, by, reason, namespace, run_id)).fetchone()
     if row is None:
         return None
@@ -474,7 +474,7 @@ def suspend(tx: Transaction, namespace: str, run_id: str, by: str | None, reason
 
 
 def resume(tx: Transaction, namespace: str, run_id: str) -> Run | None:
-    """Have a suspended run go on; None if it is not suspended."""
+    """Let a suspended run continue; None if it is not suspended."""
     before = tx.db.execute(PLACE_IN_SESSION, (namespace, run_id)).fetchone()
     waits = before is not None and sessions.is_behind(tx, namespace, before[0], run_id)
     values = {"now": tx.now, "waits": waits, "namespace": namespace, "run_id": run_id}
@@ -490,7 +490,7 @@ def resume(tx: Transaction, namespace: str, run_id: str) -> Run | None:
 
 
 def _ended(tx: Transaction, row: Sequence[Any] | None) -> Run | None:
-    """Note that a run has ended without its code, and what is free by that."""
+    """Apply the effects of a run's end without its code."""
     if row is None:
         return None
     run = to_run(tuple(row))
@@ -513,14 +513,14 @@ def retry(tx: Transaction, namespace: str, run_id: str) -> Run | None:
 
 
 def _pass_turn(tx: Transaction, namespace: str, session_id: str) -> None:
-    """Let the run go on whose turn it has become, if it waits for that; later, if its row cannot be changed."""
+    """Pass the turn to the session's next run, if it is waiting; later, if its row cannot be changed."""
     number = _awaiting_turn(tx, namespace, session_id)
     if number is not None:
         make_or_defer(tx, "turn", namespace, session_id, lambda: _take_turn(tx, namespace, number))
 
 
 def pass_turn(tx: Transaction, namespace: str, session_id: str) -> None:
-    """Let the run go on whose turn it has become, if it waits for that."""
+    """Pass the turn to the session's next run, if it is waiting."""
     number = _awaiting_turn(tx, namespace, session_id)
     if number is not None:
         _take_turn(tx, namespace, number)
@@ -554,7 +554,7 @@ def _slot_freed(tx: Transaction, namespace: str, group: str, workflow: str, key:
 
 
 def _line_up(tx: Transaction, run: Run, number: int) -> bool:
-    """Let a run that became ready take its place among those of its key. Returns whether it may be claimable."""
+    """Place a run that became ready among those of its key. Returns whether it may be claimable."""
     if run.concurrency_key is None or run.concurrency_limit is None:
         return True
     return keys.line_up(tx, _slots(run), run.concurrency_limit, run.priority, tx.now, number)

@@ -34,7 +34,7 @@ DELETE FROM workflows WHERE rowid IN (
 
 
 def announce(tx: Transaction, namespace: str, workflows: Sequence[WorkflowInfo]) -> None:
-    """Put workflows on the register, or replace what it says of them."""
+    """Register workflows, or replace their entries."""
     check_workflows(workflows)
     rows = [
         (
@@ -73,7 +73,7 @@ def list_workflows(
 
 
 def delete(tx: Transaction, namespace: str, before: float, limit: int) -> int:
-    """Delete what was not announced since a time. Returns how many."""
+    """Delete workflows that were not announced since a given time. Returns their number."""
     return tx.db.execute(DELETE, (namespace, before, limit)).rowcount
 
 

@@ -1,4 +1,4 @@
-"""Whether an SQLite store takes writes: found out by one."""
+"""Checks that an SQLite store accepts writes, by a write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from signoff.stores.contract.store import PROBE
 from signoff.stores.sqlite.transaction import Transaction
 
 SIZE: Final = 8 * 1024
-"""Bytes: more than a page, so that a full disk is noticed, and not only a store that is read-only."""
+"""Size of the row in bytes: more than a page, to detect a full disk as well as a read-only file."""
 
 INSERT: Final = """
 INSERT INTO tokens (namespace, id, kind, hash, subject, created_at, label)

@@ -1,9 +1,8 @@
-"""How long SQLite's write-ahead log may become, and emptying it where SQLite itself does not come to it.
+"""Limits the size of SQLite's write-ahead log by emptying it when SQLite itself cannot.
 
-SQLite restarts the log once all of it is in the database and no reader uses it. Programs outside whose reads
-overlap keep it from that for as long as they go on, while each commit makes the log longer. Then it is emptied
-by force: commits wait until those have read to their end who read now. That wait is short while the log is small,
-and rare.
+SQLite restarts the log once all of it is in the database and no reader uses it. External programs with overlapping
+reads prevent that, while each commit makes the log longer. Then the log is emptied by force: commits wait until current
+reads have finished. That wait is rare, and short while the log is small.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ log = own_logger("signoff.store")
 
 MIB: Final = 1 << 20
 LIMIT_BYTES: Final = 64 * MIB
-"""From this length on the log is emptied by force."""
+"""Length from which the log is emptied by force."""
 
 WARN_BYTES: Final = 256 * MIB
 PATIENCE: Final = (
@@ -29,18 +28,17 @@ PATIENCE: Final = (
     (128 * MIB, 0.5),
     (LIMIT_BYTES, 0.25),
 )
-"""For how many seconds commits wait for readers, by the log's length. Leases bear no longer wait: they last 10 s, and
-commits extend them.
+"""How many seconds commits wait for readers, by the log's length. Leases allow no longer wait: they last 10 s, and are
+extended by commits.
 """
 
 LOOKS: Final = 10
-"""In how many parts an attempt waits. SQLite waits for each of its locks as long as it may, one after another: in one
-part, an attempt takes several times as long.
+"""Number of waits per attempt. SQLite waits the full timeout for each of its locks in turn, so a single wait would take
+several times as long.
 """
 
 REST: Final = ((1024 * MIB, 5.0), (512 * MIB, 10.0), (0, 20.0))
-"""After an attempt that failed, or took longer than the log's length allows, commits go on for so many times as long as
-it took, by the log's length.
+"""Pause after an attempt that failed or took too long, as a multiple of its duration, by the log's length.
 """
 
 LEAST_REST_SECONDS: Final = 1.0
@@ -56,23 +54,23 @@ class LogLimit:
     def __init__(self, location: str) -> None:
         self._location = location
         self._not_before = float("-inf")
-        self._enough_seconds = 0.0  # what the last attempt took that succeeded
+        self._enough_seconds = 0.0  # duration of the last successful attempt
         self._warned_bytes = WARN_BYTES // 2
 
     def is_due(self, length: int, now: float) -> bool:
-        """Whether to empty a log of so many bytes, by a monotonic clock."""
+        """Whether to empty a log of this length, at a monotonic time."""
         return length > LIMIT_BYTES and now >= self._not_before
 
     def patience(self, length: int) -> float:
-        """Return for how many seconds commits may wait: reads that an attempt waited for are as long the next time."""
+        """Return how many seconds commits may wait, at least as long as the last success took."""
         return min(max(_at(PATIENCE, length), self._enough_seconds), PATIENCE[0][1])
 
     def empty(self, db: sqlite3.Connection, length: int) -> bool:
-        """Empty the log through the writing connection, which has no transaction open.
+        """Empty the log through the writing connection, which has no open transaction.
 
         Args:
-            db: Its ``busy_timeout`` is 0, and is so again afterwards.
-            length: The log's, in bytes.
+            db: The connection. Its ``busy_timeout`` is 0, and is reset to 0.
+            length: Length of the log in bytes.
 
         Returns:
             Whether it is empty now.
@@ -89,26 +87,26 @@ class LogLimit:
         return True
 
     def note(self, *, is_empty: bool, length: int, took: float, now: float) -> None:
-        """Remember how an attempt ended, and log what does not get better by itself.
+        """Record the outcome of an attempt, and log problems that do not resolve themselves.
 
         Args:
             is_empty: Whether the log was emptied.
-            length: How long it was, in bytes.
-            took: How long the attempt took, in seconds.
-            now: The monotonic clock at its end.
+            length: Length of the log before, in bytes.
+            took: Duration of the attempt in seconds.
+            now: Monotonic time of its end.
         """
         is_quick = is_empty and took <= _at(PATIENCE, length)
         self._not_before = now + (0.0 if is_quick else max(_at(REST, length) * took, LEAST_REST_SECONDS))
         if is_empty:
             self._enough_seconds = took
             if self._warned_bytes >= WARN_BYTES:
-                log.warning("store %s: its write-ahead log is emptied", self._location)
+                log.warning("store %s: its write-ahead log was emptied", self._location)
             self._warned_bytes = WARN_BYTES // 2
         elif length >= 2 * self._warned_bytes:
             self._warned_bytes = length
             log.warning(
-                "store %s: its write-ahead log has grown to %d MiB, because another program reads without a pause. "
-                "Have its transactions end sooner; `signoff doctor` names the process",
+                "store %s: its write-ahead log has grown to %d MiB, because another program reads it continuously. "
+                "Shorten its transactions; `signoff doctor` names the process",
                 self._location,
                 length // MIB,
             )

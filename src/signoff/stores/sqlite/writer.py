@@ -1,9 +1,9 @@
-"""The one writer of an SQLite store: it decides when and on which thread operations are committed.
+"""The only writer of an SQLite store. It decides when and on which thread operations are committed.
 
-Operations asked for in one turn of an event loop are gathered. At the end of the turn they are committed
-on the spot if that is quick (the writer idle, no other process writing, commits fast of late); otherwise a
-thread commits them, together with whatever else has come by then. When only one task writes, its operation
-does not even wait for the end of the turn.
+Operations of one turn of an event loop are gathered. At the end of the turn they are committed immediately if that is
+quick (the writer is idle, no other process is writing, recent commits were fast). Otherwise a thread commits them,
+together with all operations that have arrived by then. If only one task writes, its operation does not even wait for
+the end of the turn.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from signoff.errors import StoreError, StoreMoved, StoreReadOnly, StoreUnavailable
 from signoff.runtime.loggers import own_logger
-from signoff.stores.shared.group_commit import GroupCommit, tell, tell_here
+from signoff.stores.shared.group_commit import GroupCommit, resolve, resolve_here
 from signoff.stores.shared.outages import OUTAGE_SECONDS, Outages
 from signoff.stores.shared.thread_wakeup import WakeUp
 from signoff.stores.sqlite.schema import is_busy
@@ -28,28 +28,28 @@ T = TypeVar("T")
 
 log = own_logger("signoff.store")
 
-INLINE_AT_MOST: Final = 128  # operations; a longer batch would hold up the loop it is committed on
-LOOK_ABROAD_SOON: Final = 0.002  # seconds between looks for other processes' commits, while they make some
+INLINE_AT_MOST: Final = 128  # operations; a longer batch would block its event loop
+LOOK_ABROAD_SOON: Final = 0.002  # seconds between checks for other processes' commits, while there are some
 LOOK_ABROAD_LATER: Final = 0.005
-RESERVE_AFTER: Final = 20  # commits; who makes fewer has no use for a log of full size
-LOOK_AT_FILES: Final = 0.05  # seconds between looks whether the path still leads to the open files
-RETRY_SOON: Final = 0.001  # seconds before asking again for a lock that another process holds
+RESERVE_AFTER: Final = 20  # commits; with fewer, a preallocated log does not pay
+LOOK_AT_FILES: Final = 0.05  # seconds between checks that the path still leads to the open files
+RETRY_SOON: Final = 0.001  # seconds before retrying a lock that another process holds
 RETRY_LATER: Final = 0.025
 LOCKED: Final = "another process keeps it locked"
 
 
 class Writer:
-    """Takes operations from any number of event loops and threads.
+    """Accepts operations from any number of event loops and threads.
 
     Args:
-        committer: The writing connection; nobody else may use it.
+        committer: The writing connection. Nothing else may use it.
         location: The store's address, for messages.
-        busy_seconds: How long to go on asking for a lock that another process holds.
+        busy_seconds: How long to retry a lock that another process holds.
         inline_below_seconds: Commit on the event loop while commits take less than this; 0 never does.
         committed: Called after each commit that changed something.
         disturbed: Called when another process has committed.
-        looked: Called before that with the connection, which is free meanwhile.
-        outages: Told when writes wait for another process's lock, and when they go on.
+        looked: Called before that with the connection, which is idle meanwhile.
+        outages: Notified when writes wait for another process's lock, and when they continue.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class Writer:
         self._disturbed = disturbed
         self._looked = looked
         self._outages = outages
-        self._lock = threading.Lock()  # held by whoever uses the committer
-        self._group_commit = GroupCommit(self._commit_one, self._commit_turn)
+        self._lock = threading.Lock()  # held while using the committer
+        self._group_commit = GroupCommit(self._commit_one, self._commit_group)
         self._waiting: deque[Work[Any]] = deque()
         self._wakeup = WakeUp()
         self._closing = False
-        self._moved: str | None = None  # why the open files are not those at the path any more
+        self._moved: str | None = None  # why the open files are no longer those at the path
         self._is_read_only = False
-        self._locked_since: float | None = None  # on the monotonic clock: by another process
+        self._locked_since: float | None = None  # start of another process's lock, on the monotonic clock
         self._is_lock_told = False
         self._reporting = threading.Lock()
         self._looked_at_files = 0.0
@@ -91,13 +91,13 @@ class Writer:
         self._thread = threading.Thread(target=self._serve, name="signoff-sqlite-writer", daemon=True)
         self._thread.start()
 
-    # For callers, on their event loops
+    # Called on event loops
 
     def write(self, work: Callable[[Transaction], T | Refused]) -> Awaitable[T]:
-        """Do ``work`` in a transaction, and return its result when that is durable.
+        """Run ``work`` in a transaction, and return its result once it is durable.
 
-        ``work`` may be done a second time after a rollback. If it raises, nothing of it remains. It is done
-        or not done as a whole, even if the caller is cancelled.
+        ``work`` may run a second time after a rollback. If it raises, its writes are undone. It is done as a whole or
+        not at all, even if the caller is cancelled.
         """
         self.check_readable()
         if self._is_read_only:
@@ -106,7 +106,7 @@ class Writer:
         return self._group_commit.do(Work(work))
 
     def read_here(self, read: Callable[[sqlite3.Connection], T]) -> tuple[T] | None:
-        """Do a small read on this thread, if the writer is idle; None if it is not."""
+        """Do a small read on this thread if the writer is idle; None if it is not."""
         self.check_readable()
         if self._inline_below <= 0 or not self._lock.acquire(blocking=False):
             return None
@@ -121,41 +121,41 @@ class Writer:
 
     @property
     def locked_seconds(self) -> float:
-        """For how long another process has kept writes waiting; 0: none does."""
+        """How long another process has kept writes waiting; 0: not at all."""
         since = self._locked_since
         return 0.0 if since is None else time.monotonic() - since
 
     def explain(self, error: sqlite3.Error) -> StoreError:
-        """Return what an error means that a reader has met. If it is that the file is lost, refuse everything."""
+        """Return the store error for a reader's SQLite error. If the file is lost, refuse all operations."""
         explained = self._committer.explain(error)
         self._report_loss()
         return explained
 
     def check_readable(self) -> None:
-        """Raise StoreUnavailable if the writer is closed, or the path does not lead to the open files any more."""
+        """Raise StoreUnavailable if the writer is closed, or the path no longer leads to the open files."""
         if self._closing:
             raise StoreUnavailable(self._location, "it is closed")
         if self._moved is not None:
             raise StoreMoved(self._location, self._moved)
 
     def close(self) -> None:
-        """Finish what waits, end the thread and close the connection. Blocks."""
+        """Finish waiting operations, end the thread and close the connection. Blocks."""
         self._closing = True
-        self._wakeup.ring()
+        self._wakeup.wake()
         self._thread.join()
         self._abandon()
         with self._lock:
             self._committer.db.close()
 
     def let_go(self, seconds: float) -> bool:
-        """Close the connection until ``take_up``. Returns False, with nothing done, if it stays in use for so long."""
+        """Close the connection until ``take_up``. Returns False, with nothing done, if it stays in use."""
         if not self._lock.acquire(timeout=seconds):
             return False
         self._committer.db.close()
         return True
 
     def take_up(self, connect: Callable[[], sqlite3.Connection]) -> None:
-        """Go on after ``let_go``."""
+        """Continue after ``let_go``."""
         try:
             self._committer.use(connect())
             self._data_version = self._committer.first_data_version
@@ -168,11 +168,11 @@ class Writer:
     def _commit_one(self, operation: Work[Any]) -> bool:
         return self._commit_here([operation])
 
-    def _commit_turn(self, batch: list[Work[Any]]) -> None:
+    def _commit_group(self, batch: list[Work[Any]]) -> None:
         if self._commit_here(batch):
             return
         self._waiting.extend(batch)
-        self._wakeup.ring()
+        self._wakeup.wake()
         if not self._thread.is_alive():
             self._abandon()
 
@@ -182,7 +182,7 @@ class Writer:
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            # What came earlier goes first; and after a close the connection is gone.
+            # Earlier operations go first; and after a close the connection is gone.
             transaction = None if self._waiting or self._closing else self._committer.commit(batch)
             self._report_loss()
         finally:
@@ -191,7 +191,7 @@ class Writer:
             return False
         self._locked_since = None
         self._note_outage()
-        tell_here(batch)
+        resolve_here(batch)
         self._announce(transaction)
         return True
 
@@ -203,9 +203,9 @@ class Writer:
         left = _take_all(self._waiting)
         for operation in left:
             operation.error = StoreUnavailable(self._location, "it is closed")
-        tell(left)
+        resolve(left)
 
-    # The thread
+    # On the thread
 
     def _serve(self) -> None:
         while True:
@@ -243,7 +243,7 @@ class Writer:
                 if time.monotonic() > give_up_at:
                     for operation in batch:
                         operation.error = StoreUnavailable(self._location, LOCKED)
-                    self._locked_since = None  # nothing waits any more: the next write finds out
+                    self._locked_since = None  # nothing waits any more; the next write checks again
                     break
                 time.sleep(retry_after)
                 retry_after = min(retry_after * 1.5, RETRY_LATER)
@@ -251,28 +251,28 @@ class Writer:
             if transaction is not None:
                 if self._is_lock_told:
                     self._is_lock_told = False
-                    log.warning("store %s: it is locked no more, writes go on", self._location)
+                    log.warning("store %s: it is no longer locked, writes continue", self._location)
                 self._locked_since = None
                 self._note_outage()
-        tell(batch)
+        resolve(batch)
         if transaction is not None:
             self._announce(transaction)
 
     def _note_outage(self) -> None:
-        """Note whether the last commit was taken."""
+        """Note whether the last commit was accepted."""
         if self._committer.is_refused:
             self._outages.waiting()
         else:
             self._outages.reached()
 
     def _note_lock(self) -> None:
-        """Note that another process holds the lock, and log it once if it has done so for long."""
+        """Note that another process holds the lock, and log it once if that lasts long."""
         self._outages.waiting()
         if self._locked_since is None:
             self._locked_since = time.monotonic()
         elif not self._is_lock_told and self.locked_seconds > OUTAGE_SECONDS:
             self._is_lock_told = True
-            log.warning("store %s: %s, so writes wait", self._location, LOCKED)
+            log.warning("store %s: %s, so writes are waiting", self._location, LOCKED)
 
     def _look_at_files(self) -> None:
         self._looked_at_files = self._looked_at
@@ -288,7 +288,7 @@ class Writer:
             self._lock.release()
 
     def _report_loss(self) -> None:
-        """Have everything refused at once if a commit has found that the files are lost."""
+        """Refuse all operations if a commit has detected that the files are lost."""
         if self._committer.lost is not None:
             self._report(self._committer.lost, is_read_only=False)
 
@@ -302,7 +302,7 @@ class Writer:
         elif is_read_only:
             log.error("%s", StoreReadOnly(self._location))
         else:
-            log.warning("store %s: its files are in their places again, work goes on", self._location)
+            log.warning("store %s: its files are back in place, work continues", self._location)
 
     def _time_to_look_abroad(self) -> float:
         lively = self._looked_at - self._disturbed_at < 1.0
@@ -311,7 +311,7 @@ class Writer:
     def _look_abroad(self) -> None:
         self._looked_at = time.monotonic()
         if not self._lock.acquire(blocking=False):
-            return  # somebody commits here just now: look again after the next wait
+            return  # a commit is running: check again after the next wait
         try:
             version = self._committer.data_version()
             if version != self._data_version:

@@ -36,7 +36,7 @@ from signoff.stores.contract import retries
 from signoff.stores.contract.leases import Outcome, Write
 from signoff.stores.contract.validation import check_events, check_promise, check_run
 from signoff.stores.shared.equality import OTHER_ACTIVE, difference, same_json
-from signoff.stores.shared.wait_cycles import circle_of
+from signoff.stores.shared.wait_cycles import cycle_of
 from signoff.testing.model.audit import Audit
 from signoff.testing.model.groups import Groups
 from signoff.testing.model.live import Live
@@ -442,9 +442,9 @@ class Model:
             conflict = IdConflict(new.id, differs)
             self._refuse(namespace, parent_id, new.parent_n, new.id, conflict)
         elif not (run.state.is_final and not run.retryable) and (
-            circle := circle_of(parent_id, new.id, lambda id: self._waiting_for(namespace, id))
+            cycle := cycle_of(parent_id, new.id, lambda id: self._waiting_for(namespace, id))
         ):
-            self._refuse(namespace, parent_id, new.parent_n, new.id, CircularWait(circle))
+            self._refuse(namespace, parent_id, new.parent_n, new.id, CircularWait(cycle))
         elif self._messages.join(namespace, "run", new.id, parent_id, new.parent_n) and (
             run.state.is_final and not run.retryable
         ):

@@ -1,4 +1,4 @@
-"""What keeps checkpoints outside the database."""
+"""Anchors: places outside the database that keep checkpoints."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from signoff.people.audit.anchors.checkpoint import Checkpoint
 
 
 class AnchorUnavailable(SignoffError):
-    """A checkpoint could not be kept, or those that are kept could not be read.
+    """A checkpoint could not be stored, or the stored ones could not be read.
 
     Args:
-        anchor: The anchor, for messages.
-        reason: What stands in the way, and what to do.
+        anchor: The anchor's name.
+        reason: The reason, and what to do.
     """
 
     def __init__(self, anchor: str, reason: str) -> None:
@@ -27,11 +27,11 @@ class AnchorUnavailable(SignoffError):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The checkpoints that an anchor has.
+    """The checkpoints in an anchor.
 
     Attributes:
-        checkpoints: In the order in which they were kept, of all namespaces that were asked for.
-        unreadable: How many lines are not checkpoints.
+        checkpoints: Checkpoints of the requested namespaces, in the order they were stored.
+        unreadable: Number of lines that are not checkpoints.
     """
 
     checkpoints: Sequence[Checkpoint]
@@ -39,43 +39,43 @@ class Kept:
 
 
 class Anchor(Protocol):
-    """Keeps checkpoints. Any number of processes may use one anchor at once.
+    """Stores checkpoints. Any number of processes may use one anchor at once.
 
     Attributes:
-        name: What messages and metrics call it. It has no secrets.
+        name: Its name in messages and metrics, without secrets.
     """
 
     @property
     def name(self) -> str: ...
 
     async def keep(self, checkpoint: Checkpoint) -> None:
-        """Keep a checkpoint. It lasts when this returns. The same one may come again.
+        """Store a checkpoint durably. The same one may be stored again.
 
         Raises:
-            AnchorUnavailable: It could not be kept.
+            AnchorUnavailable: It could not be stored.
         """
         ...
 
     async def read(self, origin: str, namespace: str | None = None) -> Kept | None:
-        """Return what is kept of a log.
+        """Return the stored checkpoints of a log.
 
         Args:
             origin: The log's name.
-            namespace: Only this one's; None: all.
+            namespace: A namespace; None: all.
 
         Returns:
-            None if the anchor cannot be read from here.
+            None if the anchor cannot be read from here by design.
 
         Raises:
-            AnchorUnavailable: It should have been possible, and was not.
+            AnchorUnavailable: Reading failed.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
 def cursor_of(anchor: Anchor) -> str:
-    """Return under which name a store remembers how far an anchor has come. No channel of notifications has it."""
+    """Return the name of the cursor that stores an anchor's progress. No notification channel can have this name."""
     return f"anchor:{hashlib.sha256(anchor.name.encode()).hexdigest()[:32]}"

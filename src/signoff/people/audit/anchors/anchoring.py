@@ -1,4 +1,4 @@
-"""Anchoring: the heads of all namespaces' chains are kept outside the database, again and again."""
+"""Anchoring: periodically stores the heads of all namespaces' chains outside the database."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ log = own_logger("signoff.audit")
 
 EVERY_SECONDS: Final = 60.0
 LONGEST_PAUSE: Final = 600.0
-"""Between attempts at an anchor that fails, in seconds."""
+"""Longest pause between attempts at a failing anchor, in seconds."""
 
 PATIENCE_SECONDS: Final = 30.0
-"""For one checkpoint."""
+"""Timeout of storing one checkpoint."""
 
 MOST_FAILURES: Final = 3
-"""After this many refused heads an anchor counts as away until the next attempt."""
+"""After this many refused heads an anchor is considered unavailable until the next attempt."""
 
 AT_ONCE: Final = 100
 EMPTY: Final = "0" * 64
@@ -37,11 +37,11 @@ NO_SEAL: Final = Seal(-1, "", EMPTY)
 
 @dataclass(slots=True)
 class State:
-    """How one anchor does, in this process.
+    """The health of one anchor, in this process.
 
     Attributes:
-        failures: In a row.
-        failing_since: When the first of them was, in unix seconds; None: the last attempt succeeded.
+        failures: Consecutive failures.
+        failing_since: Time of the first of them, in unix seconds; None: the last attempt succeeded.
         error: The last failure.
     """
 
@@ -51,20 +51,19 @@ class State:
 
 
 class Anchoring:
-    """Keeps the heads of a store's chains in anchors. Any number of processes may do so for one database.
+    """Stores the heads of a store's chains in anchors. Any number of processes may do so for one database.
 
-    It is a job of its own beside sealing: an anchor that is slow or away delays nothing. The store remembers how far
-    each anchor has come (``read_cursor``), and that is moved on after the anchor has the checkpoint: whatever
-    happens in between, a checkpoint is kept at least once.
+    It runs beside sealing, so a slow or unavailable anchor delays nothing. The store's cursor of an anchor
+    (``read_cursor``) advances after the anchor has the checkpoint, so each checkpoint is stored at least once.
 
     Args:
         store: An open store.
-        anchors: Where checkpoints go.
-        origin: The name of the log; databases that share an anchor differ by it.
-        every_seconds: How long events may wait.
+        anchors: The anchors.
+        origin: The name of the log. It distinguishes databases that share an anchor.
+        every_seconds: Interval between checkpoints.
 
     Raises:
-        InvalidValue: The origin can be none.
+        InvalidValue: The origin is invalid.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class Anchoring:
         self._anchors = anchors
         self._origin = check_origin(origin)
         self._every_seconds = every_seconds
-        self._seen: dict[tuple[str, str], Seal] = {}  # what each anchor has of each namespace
+        self._seen: dict[tuple[str, str], Seal] = {}  # last head stored, by anchor and namespace
         self._behind: set[tuple[str, str]] = set()
         self._refused: set[tuple[str, str]] = (
             set()
@@ -96,11 +95,11 @@ class Anchoring:
             await asyncio.sleep(pause)
 
     async def attempt(self, anchor: Anchor) -> float:
-        """Bring one anchor up to date. Returns in how many seconds to go on."""
+        """Bring one anchor up to date. Returns the seconds until the next attempt."""
         try:
             await self.bring(anchor)
         except StoreUnavailable as trouble:
-            log.warning("anchoring of the audit trail waits: %s", trouble)
+            log.warning("anchoring of the audit trail is waiting: %s", trouble)
         except Exception as error:
             return self._note(anchor, error)
         else:
@@ -108,16 +107,15 @@ class Anchoring:
         return self._every_seconds
 
     async def bring_all(self) -> None:
-        """Bring all anchors up to date once; those that fail stop no other."""
+        """Bring all anchors up to date once. A failing anchor does not stop the others."""
         for anchor in self._anchors:
             await self.attempt(anchor)
 
     async def bring(self, anchor: Anchor) -> None:
-        """Keep the heads that the anchor does not have.
+        """Store the heads that the anchor does not have.
 
         Raises:
-            AnchorUnavailable: Some of them could not be kept, of which this is the first; the others are. After
-                ``MOST_FAILURES`` it stops: the anchor is away.
+            AnchorUnavailable: The first failure; other heads are stored. After ``MOST_FAILURES`` the attempt ends.
         """
         gone = {namespace for name, namespace in self._seen if name == anchor.name}
         failures: list[Exception] = []
@@ -130,7 +128,7 @@ class Anchoring:
                 await self._bring(anchor, namespace, head)
             except StoreUnavailable:
                 raise
-            except Exception as error:  # one namespace harms no other
+            except Exception as error:  # one namespace must not affect the others
                 failures.append(error)
                 self._refused.add(key)
             else:
@@ -204,13 +202,13 @@ class Anchoring:
         return pause
 
     def late_seconds(self, anchor: Anchor) -> float:
-        """Return for how long an anchor has failed."""
+        """Return how long an anchor has been failing."""
         since = self.states[anchor.name].failing_since
         return 0.0 if since is None else max(0.0, self._store.clock.now() - since)
 
     @property
     def anchors(self) -> Sequence[Anchor]:
-        """Where checkpoints go."""
+        """The anchors."""
         return self._anchors
 
     async def close(self) -> None:
@@ -220,10 +218,10 @@ class Anchoring:
 
 
 async def keep(anchor: Anchor, checkpoint: Checkpoint) -> None:
-    """Have an anchor keep a checkpoint, within bounded time.
+    """Store a checkpoint in an anchor, with a timeout.
 
     Raises:
-        AnchorUnavailable: It could not be kept.
+        AnchorUnavailable: It could not be stored.
     """
     outcome = "failed"
     try:
@@ -231,14 +229,14 @@ async def keep(anchor: Anchor, checkpoint: Checkpoint) -> None:
             await anchor.keep(checkpoint)
         outcome = "kept"
     except TimeoutError:
-        raise AnchorUnavailable(anchor.name, f"no answer within {PATIENCE_SECONDS:g} s") from None
+        raise AnchorUnavailable(anchor.name, f"no response within {PATIENCE_SECONDS:g} s") from None
     finally:
         if events.subscribers:
             events.announce(CheckpointAnchored(anchor.name, outcome))
 
 
 async def heads_of(store: Store) -> AsyncGenerator[tuple[str, Seal]]:
-    """Give the ends of the chains of all namespaces of a database, by name."""
+    """Yield the head of each namespace's chain, by name."""
     after = ""
     while heads := await store.heads(after=after, limit=AT_ONCE):
         for namespace, head in heads:
@@ -249,21 +247,21 @@ async def heads_of(store: Store) -> AsyncGenerator[tuple[str, Seal]]:
 async def restart(
     store: Store, anchors: Sequence[Anchor], reason: str, *, origin: str = ORIGIN
 ) -> Checkpoint:
-    """Say in all anchors that the trail of the store's namespace counts anew from here, as after a restored backup.
+    """Restart the trail of the store's namespace in all anchors, as after a restored backup.
 
-    The checkpoints before stay; what they say of later events is not held against the trail any more.
+    Earlier checkpoints stay. Verification no longer compares the trail with them.
 
     Args:
-        store: The namespace.
-        anchors: Where to.
-        reason: Recorded in the anchor.
+        store: The namespace's store.
+        anchors: The anchors.
+        reason: Recorded in the anchors.
         origin: The name of the log.
 
     Returns:
         The checkpoint.
 
     Raises:
-        AnchorUnavailable: An anchor could not keep it.
+        AnchorUnavailable: An anchor could not store it.
     """
     last = await store.last_seal()
     size, hash = (0, EMPTY) if last is None else (last.seq + 1, last.hash)

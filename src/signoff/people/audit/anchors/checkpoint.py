@@ -1,8 +1,8 @@
-"""A checkpoint: how long a namespace's chain was at a time, and the hash of its last event.
+"""A checkpoint: the length of a namespace's chain at a given time, and the hash of its last event.
 
-Its text has the shape of C2SP's tlog-checkpoint (https://c2sp.org/tlog-checkpoint), in which transparency logs publish
-their heads: the log's origin, its size, a hash in base64, then lines of the log's own. The hash is that of the chain's
-last seal, not the root of a Merkle tree.
+Its text follows C2SP's tlog-checkpoint (https://c2sp.org/tlog-checkpoint), the format in which transparency logs
+publish their heads: origin, size, a hash in base64, then extension lines. The hash is that of the chain's last seal,
+not the root of a Merkle tree.
 
     signoff/default
     42
@@ -23,12 +23,12 @@ from signoff.errors import InvalidValue
 from signoff.wire.timestamps import utc
 
 ORIGIN: Final = "signoff"
-"""The log's name, unless the configuration has another."""
+"""Default name of the log."""
 
 LONGEST_TEXT: Final = 4096  # bytes
 LONGEST_REASON: Final = 500  # characters
 
-_ORIGIN: Final = re.compile(r"[!-*,-~]+")  # as the name of a signed note's key: no spaces, no plus
+_ORIGIN: Final = re.compile(r"[!-*,-~]+")  # as for the key name of a signed note: no spaces, no plus
 _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 _TIME: Final = "time "
 _RESTART: Final = "restart "
@@ -39,12 +39,13 @@ class Checkpoint:
     """The head of a namespace's chain.
 
     Attributes:
-        origin: The name of the log, such as ``signoff.example.com/prod``: databases that share an anchor differ by it.
+        origin: The name of the log, such as ``signoff.example.com/prod``. It distinguishes databases that share an
+            anchor.
         namespace: The namespace.
-        size: How many events are sealed; the last one's ``seq`` is one less. 0: none is.
-        hash: The last one's hash, in hex.
-        at: When the checkpoint was made, in unix seconds.
-        restart: Why the trail counts anew from here, as after a backup was restored; None: it goes on.
+        size: Number of sealed events; the last event's ``seq`` is one less.
+        hash: The last event's hash, in hex.
+        at: Time of the checkpoint, in unix seconds.
+        restart: Reason of a restart of the trail, such as a restored backup; None: it is not a restart.
     """
 
     origin: str
@@ -74,20 +75,20 @@ class Checkpoint:
 
 
 def read_checkpoint(text: str) -> Checkpoint:
-    """Read a checkpoint back. Lines after its first three that are not known are passed over.
+    """Read a checkpoint. Unknown lines after the first three are ignored.
 
     Raises:
         InvalidValue: It is not one of Signoff's checkpoints.
     """
-    body, _, _ = text.partition("\n\n")  # after it a signed note has its signatures
+    body, _, _ = text.partition("\n\n")  # signatures of a signed note follow
     lines = body.splitlines()
     if len(text) > LONGEST_TEXT or len(lines) < 3:
-        raise InvalidValue("checkpoint", "has no three lines: origin, size, hash")
+        raise InvalidValue("checkpoint", "must have the three lines origin, size and hash")
     origin, separator, namespace = lines[0].rpartition("/")
     if not separator or not _ORIGIN.fullmatch(lines[0]):
-        raise InvalidValue("checkpoint", "its first line is not ORIGIN/NAMESPACE")
+        raise InvalidValue("checkpoint", "the first line is not ORIGIN/NAMESPACE")
     if not _SIZE.fullmatch(lines[1]):
-        raise InvalidValue("checkpoint", "its second line is not a size")
+        raise InvalidValue("checkpoint", "the second line is not a size")
     at, restart = 0.0, None
     for line in lines[3:]:
         if line.startswith(_TIME):
@@ -98,10 +99,10 @@ def read_checkpoint(text: str) -> Checkpoint:
 
 
 def check_origin(origin: str) -> str:
-    """Return the name of a log. Raises InvalidValue if it can be none."""
+    """Return the name of a log, checked. Raises InvalidValue."""
     if not _ORIGIN.fullmatch(origin) or len(origin) > 200:
         raise InvalidValue(
-            "origin", f"{origin[:40]!r} is not the name of a log: 200 ASCII characters, no spaces or '+'"
+            "origin", f"{origin[:40]!r} is not a valid log name: up to 200 ASCII characters, no spaces or '+'"
         )
     return origin
 
@@ -112,7 +113,7 @@ def _hash_of(text: str) -> str:
     except ValueError:
         hash = b""
     if len(hash) != 32:
-        raise InvalidValue("checkpoint", "its third line is not the base64 of a SHA-256 hash")
+        raise InvalidValue("checkpoint", "the third line is not a SHA-256 hash in base64")
     return hash.hex()
 
 

@@ -1,4 +1,4 @@
-"""Anchors as the environment names them."""
+"""Reads anchors from the environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECRETS: Final = "SIGNOFF_AUDIT_ANCHOR_SECRETS"
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """Where checkpoints of the audit trail go, and the name of the log in them."""
+    """The anchors of the audit trail, and the name of the log in them."""
 
     anchors: tuple[Anchor, ...] = ()
     origin: str = ORIGIN
@@ -34,16 +34,16 @@ class Anchors:
 
 
 def anchors_of(environ: Mapping[str, str] = os.environ, clock: Clock | None = None) -> Anchors:
-    """Return the anchors that the environment names.
+    """Return the anchors configured in the environment.
 
     Args:
         environ: ``SIGNOFF_AUDIT_ANCHORS`` has URLs, separated by spaces: ``file:///var/log/signoff/audit.anchor``,
             ``https://...`` or ``s3://bucket/prefix``. ``SIGNOFF_AUDIT_ORIGIN`` is the name of the log.
-            ``SIGNOFF_AUDIT_ANCHOR_SECRETS`` sign what is sent to ``https://``, as those of a channel do.
-        clock: When a request was signed.
+            ``SIGNOFF_AUDIT_ANCHOR_SECRETS`` sign requests to ``https://``, like those of a channel.
+        clock: The clock for the time of signatures.
 
     Raises:
-        InvalidValue: One of them is not valid. The message has no secret.
+        InvalidValue: A setting is invalid. The message contains no secret.
     """
     urls = environ.get(ANCHORS, "").split()
     try:
@@ -61,7 +61,7 @@ def _anchor_at(url: str, secrets: list[str], clock: Clock) -> Anchor:
     parts = urlsplit(url)
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost") or not parts.path:
-            raise InvalidValue("anchor", "a file is written file:///absolute/path")
+            raise InvalidValue("anchor", "write a file as file:///absolute/path")
         return FileAnchor(Path(unquote(parts.path)))
     if parts.scheme in ("http", "https"):
         try:

@@ -1,4 +1,4 @@
-"""An anchor that is a file: a line for each checkpoint, which is only ever added to."""
+"""An anchor in an append-only file, with one line per checkpoint."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ LONGEST_LINE: Final = 2 * LONGEST_TEXT
 
 
 class FileAnchor:
-    """Adds each checkpoint to a file, as a line of JSON such as ``{"note": "signoff/default\\n42\\n..."}``.
+    """Appends each checkpoint to a file, as a line of JSON such as ``{"note": "signoff/default\\n42\\n..."}``.
 
-    The file may be one that the operating system only lets grow (``chattr +a``). Its folder must exist.
+    The operating system may make the file append-only (``chattr +a``). Its directory must exist.
 
     Args:
         path: The file. It is created with the first checkpoint.
@@ -51,7 +51,7 @@ class FileAnchor:
     def _add(self, line: bytes) -> None:
         try:
             is_new = not self._path.exists()
-            # For reading, too: to see whether the last line was cut off by a full disk.
+            # Opened for reading, too, to see whether a full disk has cut off the last line.
             file = os.open(
                 self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0), MODE_OF_NEW
             )
@@ -72,12 +72,12 @@ class FileAnchor:
                 self._make_durable()
         except OSError as error:
             raise AnchorUnavailable(
-                self.name, f"{error.strerror or error}; does its folder exist, and may it be written?"
+                self.name, f"{error.strerror or error}; check that its directory exists and is writable"
             ) from error
 
     def _make_durable(self) -> None:
-        """Have the file's name outlast a loss of power."""
-        with suppress(OSError):  # not every file system can
+        """Make the file's directory entry survive a power failure."""
+        with suppress(OSError):  # not supported by every file system
             folder = os.open(self._path.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)
@@ -103,7 +103,7 @@ class FileAnchor:
         except FileNotFoundError:
             pass  # not written yet, or removed: the store's cursor tells the two apart
         except OSError as error:
-            raise AnchorUnavailable(self.name, f"{error.strerror or error}; may it be read here?") from error
+            raise AnchorUnavailable(self.name, f"{error.strerror or error}; check its permissions") from error
         return Kept(checkpoints, unreadable)
 
     async def close(self) -> None:
@@ -116,12 +116,12 @@ def _last_byte(file: int, size: int) -> bytes:
 
 
 def _note_in(line: bytes) -> str:
-    """Return the text in a line. Raises InvalidValue."""
+    """Return the note in a line. Raises InvalidValue."""
     try:
         found: Any = json.loads(line)
     except (ValueError, RecursionError):
         raise InvalidValue("anchor", "a line is not JSON") from None
     note: Any = found.get("note") if isinstance(found, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     if not isinstance(note, str):
-        raise InvalidValue("anchor", "a line has no note")
+        raise InvalidValue("anchor", "a line does not have a note")
     return note

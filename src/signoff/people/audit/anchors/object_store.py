@@ -1,4 +1,4 @@
-"""An anchor in an object store: an object for each checkpoint, which is never written over."""
+"""An anchor in an object store: one object per checkpoint, never overwritten."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _Failed: Final = (
 )  # Python's own for what is not found, and for odd paths
 
 LONGEST_PART: Final = 200
-"""Characters of an origin or a namespace in a key, at most: a key has 1,024 bytes. Longer ones are cut and hashed."""
+"""Maximum length of an origin or namespace in a key, which has up to 1,024 bytes. Longer ones are cut and hashed."""
 
 _CUT: Final = "~"
-"""Comes before the hash of a part that was cut. ``quote`` leaves it as it is, so a name that has it is cut, too."""
+"""Precedes the hash of a cut part. ``quote`` does not escape it, so names that contain it are hashed, too."""
 
 
 class ObjectAnchor:
     """Writes each checkpoint as an object of its own, ``PREFIX/ORIGIN/NAMESPACE/SIZE-HASH-TIME.txt``.
 
-    An object that exists is left as it is. A bucket with object lock or a retention policy keeps it from everybody.
-    Credentials, region and endpoint come from the environment, as the provider's own tools have them
+    Existing objects are never changed. Use object lock or a retention policy of the bucket to enforce that for
+    everybody. Credentials, region and endpoint come from the environment variables of the provider's tools
     (``AWS_ACCESS_KEY_ID``, ``AWS_REGION``, ``AWS_ENDPOINT_URL``, ``GOOGLE_APPLICATION_CREDENTIALS``,
     ``AZURE_STORAGE_ACCOUNT_NAME`` ...), or from the machine's role.
 
@@ -52,22 +52,22 @@ class ObjectAnchor:
         url: ``s3://bucket/prefix``, ``gs://bucket/prefix`` or ``az://container/prefix``.
 
     Raises:
-        InvalidValue: The URL or the environment's settings are not valid.
+            InvalidValue: The URL or the environment's settings are invalid.
     """
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in SCHEMES or not parts.netloc or "@" in parts.netloc:
-            raise InvalidValue("anchor", "an object store is written s3://bucket/prefix (or gs://, az://)")
+            raise InvalidValue("anchor", "write an object store as s3://bucket/prefix (or gs://, az://)")
         if parts.query or parts.fragment:
-            raise InvalidValue("anchor", "the URL of an object store has no query and no fragment")
+            raise InvalidValue("anchor", "the URL of an object store must not have a query or fragment")
         self._name = url.rstrip("/")
         try:
             self._store = from_url(
                 self._name,
                 client_options={
                     "timeout": timedelta(seconds=TIMEOUT_SECONDS),
-                    "allow_http": True,  # at an endpoint of one's own: the providers' begin with https
+                    "allow_http": True,  # for self-hosted endpoints; the providers' use https
                 },
                 retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=TIMEOUT_SECONDS)},
             )
@@ -84,12 +84,12 @@ class ObjectAnchor:
                 self._store, _key_of(checkpoint), checkpoint.text.encode(), mode="create", use_multipart=False
             )
         except exceptions.AlreadyExistsError:
-            pass  # it was kept before
+            pass  # it was stored before
         except _Failed as error:
             raise AnchorUnavailable(self._name, _first_line(error)) from None
 
     async def read(self, origin: str, namespace: str | None = None) -> Kept | None:
-        """Return what is kept of a log, by the names of its objects; restarts are read themselves."""
+        """Return the stored checkpoints of a log, read from the names of its objects; only restarts are downloaded."""
         prefix = _part(origin) + ("" if namespace is None else f"/{_part(namespace)}")
         found: list[tuple[float, Checkpoint]] = []
         unreadable = 0
@@ -104,7 +104,7 @@ class ObjectAnchor:
                         found.append((each["last_modified"].timestamp(), checkpoint))
         except _Failed as error:
             raise AnchorUnavailable(self._name, _first_line(error)) from None
-        # Some object stores know the second. Within it the store's clock decides.
+        # Some object stores have a resolution of one second. Within it the checkpoint's own time decides.
         found.sort(key=lambda each: (each[0], each[1].at))
         return Kept([checkpoint for _, checkpoint in found], unreadable)
 
@@ -123,7 +123,7 @@ class ObjectAnchor:
             return None
 
     async def close(self) -> None:
-        """Do nothing: no connection has to be closed."""
+        """Do nothing: there is no connection to close."""
 
 
 def _key_of(checkpoint: Checkpoint) -> str:

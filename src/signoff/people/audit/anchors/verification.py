@@ -1,4 +1,4 @@
-"""Verifying a trail against its anchors: whether it was cut off or rewritten since it was anchored."""
+"""Verifies a trail against its anchors: whether it was cut off or rewritten since."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from signoff.wire.timestamps import spell
 
 UNANCHORED: Final = (
     "nothing outside the database anchors this trail: one whose end was cut off, or that was rewritten as a whole, "
-    f"would look the same. Configure an anchor ({ANCHORS}), or give --expect the head that an earlier look printed"
+    f"would look the same. Configure an anchor ({ANCHORS}), or pass --expect with the head of an earlier check"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one anchor has of a trail.
+    """One anchor's view of a trail.
 
     Attributes:
-        anchor: The anchor.
-        seq: The last event that it has since the trail counted anew; None: it has none, or cannot be read.
-        at: When that was kept, in unix seconds.
-        restarts: Where the trail counts anew, with why.
+        anchor: The anchor's name.
+        seq: The last event anchored since the trail's last restart; None: none, or the anchor cannot be read.
+        at: Time of that checkpoint, in unix seconds.
+        restarts: The restarts of the trail, with their reasons.
     """
 
     anchor: str
@@ -39,13 +39,13 @@ class Look:
 
 @dataclass(slots=True)
 class Examination:
-    """What is known of a trail.
+    """The result of verifying a trail.
 
     Attributes:
-        verdict: Of the chain itself, with its problems.
-        looks: What each anchor has.
-        unverified: What could not be checked, in words, although nothing is wrong.
-        unavailable: Which anchors should have been read, and why they could not be.
+        verdict: The verdict on the chain itself, with all problems.
+        looks: The anchors' views.
+        unverified: Descriptions of checks that were not possible, although nothing is wrong.
+        unavailable: The anchors that could not be read, with the reasons.
     """
 
     verdict: Verdict
@@ -55,7 +55,7 @@ class Examination:
 
     @property
     def anchored(self) -> int | None:
-        """The last event that an anchor vouches for; None: none does."""
+        """The last event that is anchored; None: none is."""
         return max((look.seq for look in self.looks if look.seq is not None), default=None)
 
 
@@ -67,14 +67,14 @@ async def examine(
     store: Store | None = None,
     expected: tuple[int, str] | None = None,
 ) -> Examination:
-    """Look through a whole chain, and compare it with what its anchors have.
+    """Verify a whole chain, and compare it with its anchors.
 
     Args:
-        chain: Of the namespace.
-        namespace: Its name.
-        anchors: Where its checkpoints are.
-        store: The namespace's store, if the database is at hand: it knows how far each anchor has come.
-        expected: A seq and its hash that were written down before.
+        chain: The namespace's chain.
+        namespace: The namespace.
+        anchors: The anchors.
+        store: The namespace's store, if the database is accessible: it has the anchors' cursors.
+        expected: The seq and hash of a seal, stored elsewhere.
     """
     looks: list[Look] = []
     unverified: list[str] = []
@@ -126,19 +126,19 @@ async def examine(
 
 
 def since_restart(kept: Kept) -> tuple[Sequence[Checkpoint], Sequence[Checkpoint]]:
-    """Return the checkpoints since the trail last counted anew, and those that say that it did."""
+    """Return the checkpoints since the trail's last restart, and those of all restarts."""
     restarts = [place for place, each in enumerate(kept.checkpoints) if each.restart is not None]
     first = restarts[-1] if restarts else 0
     return kept.checkpoints[first:], [kept.checkpoints[place] for place in restarts]
 
 
 async def disagreement(chain: Chain, checkpoint: Checkpoint) -> str | None:
-    """Return in which way a chain is not what a checkpoint says, with one look; None: it is."""
+    """Return how a chain differs from a checkpoint, with one read; None: it does not."""
     if checkpoint.size == 0:
-        return None if checkpoint.hash == EMPTY else "a checkpoint of no events has a hash"
+        return None if checkpoint.hash == EMPTY else "a checkpoint of an empty trail has a hash"
     links = await chain.read_chain(after=checkpoint.seq - 1, limit=1)
     if not links or links[0][0].seq != checkpoint.seq:
-        return f"event {checkpoint.seq} was anchored at {_time(checkpoint.at)} and is not there"
+        return f"event {checkpoint.seq} was anchored at {_time(checkpoint.at)} but is missing"
     if links[0][0].hash != checkpoint.hash:
         return f"event {checkpoint.seq} had another hash when it was anchored at {_time(checkpoint.at)}"
     return None
@@ -146,7 +146,7 @@ async def disagreement(chain: Chain, checkpoint: Checkpoint) -> str | None:
 
 def _unreadable_anchor(anchor: Anchor, known: int | None) -> str:
     given = "nothing yet" if known is None else f"event {known} last"
-    return f"anchor {anchor.name} cannot be read back (it was given {given}): give --expect what its receiver keeps"
+    return f"anchor {anchor.name} cannot be read back (it was given {given}): pass --expect with its receiver's copy"
 
 
 def _time(at: float) -> str:

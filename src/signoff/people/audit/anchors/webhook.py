@@ -1,4 +1,4 @@
-"""An anchor elsewhere, that is sent checkpoints: a webhook, signed as those of notifications."""
+"""An anchor that receives checkpoints by webhook, signed like those of notifications."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from signoff.runtime.clock import Clock
 
 
 class WebhookAnchor:
-    """Posts each checkpoint to a URL, whose receiver keeps it. It cannot be read back.
+    """Posts each checkpoint to a URL. The receiver stores it; Signoff cannot read it back.
 
     Args:
-        url: Where to.
-        secrets: What to sign with, ``whsec_`` and base64; while one is being replaced, the old and the new one.
-        clock: When a request was signed.
+        url: The URL.
+        secrets: Signing secrets, ``whsec_`` and base64; during a rotation the old and the new one.
+        clock: The clock for the time of signatures.
 
     Raises:
-        InvalidValue: The URL or a secret is not valid.
+        InvalidValue: The URL or a secret is invalid.
     """
 
     def __init__(self, url: str, secrets: Sequence[str], clock: Clock) -> None:
@@ -73,6 +73,6 @@ class WebhookAnchor:
 
 
 def delivery_id_of(checkpoint: Checkpoint) -> str:
-    """Return by which id a receiver knows that it has had a checkpoint before."""
+    """Return the id by which the receiver recognizes a repeated checkpoint."""
     facts = (checkpoint.origin, checkpoint.namespace, checkpoint.size, checkpoint.hash, checkpoint.restart)
     return f"anchor_{hashlib.sha256(to_json(facts)).hexdigest()[:32]}"

@@ -1,1 +1,1 @@
-"""Ways to tell people and other systems of questions."""
+"""Channels that notify people and other systems of questions."""

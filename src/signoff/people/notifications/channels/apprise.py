@@ -1,4 +1,4 @@
-"""Whatever else a service is reached by: https://github.com/caronc/apprise."""
+"""Sends notices through apprise, to any of the services it supports: https://github.com/caronc/apprise."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from signoff.people.notifications.notices import Notice
 
 
 class AppriseSender:
-    """Sends each notice to one of apprise's services.
+    """Sends each notice to one apprise service.
 
     Args:
-        url: Such as ``ntfy://topic`` or ``msteams://...``.
+        url: The service's URL, such as ``ntfy://topic`` or ``msteams://...``.
 
     Raises:
-        InvalidValue: apprise knows no such service.
+        InvalidValue: apprise does not support the URL.
     """
 
     is_shared = True
@@ -32,7 +32,7 @@ class AppriseSender:
         with quiet():
             is_known = self._service.add(url)  # pyright: ignore[reportUnknownMemberType]
         if not is_known:
-            raise InvalidValue("url", "apprise knows no such service, or the URL lacks something")
+            raise InvalidValue("url", "apprise does not know the service, or the URL is incomplete")
 
     def address_of(self, assignee: str) -> str | None:
         return None
@@ -43,14 +43,14 @@ class AppriseSender:
             parts.append(notice.url)
         notify = cast("Any", self._service).notify
         with quiet():
-            sent = await asyncio.to_thread(  # unlike apprise's own threads, it knows that it is quiet
+            sent = await asyncio.to_thread(  # unlike apprise's own threads, it inherits ``quiet``
                 notify,
                 title=notice.title,
                 body="\n\n".join(parts),
                 body_format=apprise.NotifyFormat.TEXT,
             )
         if not sent:
-            raise Undelivered("the service has not taken it")
+            raise Undelivered("the service did not accept it")
 
     async def close(self) -> None:
         pass

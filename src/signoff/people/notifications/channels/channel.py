@@ -1,4 +1,4 @@
-"""A channel: what it tells of, to whom, how often it tries; and the sender that does the telling."""
+"""A notification channel: its events, recipients and retries, and the sender that delivers its notices."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ CALLS: Final = frozenset({AuditKind.ASKED, AuditKind.REMINDED, AuditKind.ESCALAT
 """Events that call for an answer."""
 
 LONGEST_WAIT_SECONDS: Final = 24 * 3600.0
-"""So long at most, whatever another side asks for."""
+"""Longest wait that a server's ``Retry-After`` can impose."""
 
 
 class Undelivered(Exception):
-    """A sender could not deliver. Its text is kept and logged, so it has no secrets.
+    """A notice could not be delivered. The reason is stored and logged, so it must not contain secrets.
 
     Args:
-        reason: Why, in words.
-        retry_after: In how many seconds the other side wants to hear of this channel again.
-        is_final: Whether it is no use to try again.
+        reason: The reason.
+        retry_after: Seconds until the server accepts further requests of this channel.
+        is_final: Whether retrying is pointless.
     """
 
     def __init__(self, reason: str, *, retry_after: float | None = None, is_final: bool = False) -> None:
@@ -37,12 +37,12 @@ class Undelivered(Exception):
 
 
 class Sender(Protocol):
-    """What carries a notice to where it goes.
+    """Delivers notices.
 
     Attributes:
-        is_shared: Whether all that it carries goes to one place, whoever it is for.
-        is_record: Whether it wants every event as it was, also what calls for an answer that somebody has given since.
-        is_mailbox: Whether what it sends to a person is theirs to read, so that it may have a link to answer by.
+        is_shared: Whether all notices go to one place, regardless of the recipient.
+        is_record: Whether it wants every event, including calls to answer a question that has been answered since.
+        is_mailbox: Whether only the recipient can read a notice, so that it may contain an answer link.
     """
 
     @property
@@ -53,7 +53,7 @@ class Sender(Protocol):
     def is_mailbox(self) -> bool: ...
 
     def address_of(self, assignee: str) -> str | None:
-        """Return the address that an assignee's name is by itself, if it is one."""
+        """Return the address that an assignee's name contains, if it does."""
         ...
 
     async def send(self, notice: Notice) -> None:
@@ -61,19 +61,19 @@ class Sender(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """When a delivery is tried again, and when it is given up.
+    """When a delivery is retried, and when it is given up.
 
     Attributes:
-        first_seconds: The wait after the first failure; each further one is twice as long, with jitter.
-        max_seconds: The longest wait.
-        give_up_seconds: How long after it was made a delivery is given up.
-        max_attempts: After how many attempts it is, at the latest; None: any number.
+        first_seconds: Wait after the first failure. It doubles with each further one, with jitter.
+        max_seconds: Longest wait.
+        give_up_seconds: Age at which a delivery is given up.
+        max_attempts: Maximum number of attempts; None: no limit.
     """
 
     first_seconds: float = 5.0
@@ -84,7 +84,7 @@ class Retry:
     def next_at(
         self, created_at: float, attempts: int, now: float, retry_after: float | None = None
     ) -> float | None:
-        """Return when to try again, in unix seconds; None: not at all."""
+        """Return when to retry, in unix seconds; None: never."""
         end = created_at + self.give_up_seconds
         if now >= end or (self.max_attempts is not None and attempts >= self.max_attempts):
             return None
@@ -97,28 +97,27 @@ class Retry:
 
 @dataclass(frozen=True)
 class Channel:
-    """Somewhere to tell of questions.
+    """A place where notices of questions are sent.
 
     Attributes:
-        name: What its cursor and its deliveries are kept under: under another name it begins anew. It has no colon.
-        sender: What carries a notice to where it goes.
-        events: What it tells of.
-        assignees: It tells of what is asked of one of these; empty: of every question.
+        name: Name under which its cursor and deliveries are stored; a renamed channel starts over. It has no colon.
+        sender: Delivers its notices.
+        events: The events it sends.
+        assignees: Sends only questions for one of these assignees; empty: all questions.
         recipients: Addresses of assignees, such as ``{"user:ana": "ana@example.org"}``.
-        to: Addresses that are told of everything.
-        retry: How often it tries.
-        concurrency: How many deliveries are under way at once in one process.
-        timeout_seconds: How long an attempt may take.
-        public_url: Where people reach the server.
-        answer_links: Whether who is asked by name gets a link to answer by without signing in. Whoever reads it may
-            answer as they.
-        answer_link_seconds: How long such a link is good; never longer than until the question's deadline.
-        begin: What a channel that is new tells first: what happens from ``now`` on, or also once of the questions that
-            are ``open`` by then.
+        to: Addresses that receive every notice.
+        retry: When to retry.
+        concurrency: Number of concurrent deliveries per process.
+        timeout_seconds: Timeout of one attempt.
+        public_url: The server's URL for people.
+        answer_links: Whether users who are assigned by name get a link to answer without signing in. Anyone who can
+            read the notice can then answer as that user.
+        answer_link_seconds: Lifetime of such a link. It never outlives the question's deadline.
+        begin: Where a new channel starts: with events from ``now`` on, or with the questions that are ``open``.
 
     Raises:
-        InvalidValue: There are no links by this sender, nobody says where the server is, or the time is none; it begins
-            with what is open and tells nobody what is asked; its name has a colon.
+        InvalidValue: The sender does not allow answer links, ``public_url`` is missing for them, or their lifetime is
+            invalid; ``begin="open"`` without the event ``asked``; or the name has a colon.
 
     Example::
 
@@ -141,24 +140,24 @@ class Channel:
 
     def __post_init__(self) -> None:
         if ":" in self.name:
-            raise InvalidValue("name", f"{self.name!r} has a colon")
+            raise InvalidValue("name", f"{self.name!r} must not contain a colon")
         if self.begin == "open" and AuditKind.ASKED not in self.events:
-            raise InvalidValue("begin", "to tell of what is open it needs the event 'asked'")
+            raise InvalidValue("begin", "'open' needs the event 'asked'")
         if not 0 < self.answer_link_seconds < math.inf:
             raise InvalidValue(
                 "answer_link_seconds", f"{self.answer_link_seconds} is not a number of seconds above 0"
             )
         if self.answer_links and not self.sender.is_mailbox:
             raise InvalidValue(
-                "answer_links", "only mails have them: what else there is may be read by others"
+                "answer_links", "only mail channels allow them: other people can read other channels"
             )
         if self.answer_links and self.public_url is None:
-            raise InvalidValue("answer_links", "say where people reach the server: public_url")
+            raise InvalidValue("answer_links", "answer links need public_url, the server's URL for people")
 
     def recipients_of(self, assignees: Iterable[str]) -> list[str]:
-        """Return to whom it tells what is for these: none if it does not tell of theirs, ``[""]`` if it is shared.
+        """Return the recipients of a notice for these assignees: empty for other questions, ``[""]`` if shared.
 
-        Of several with the same address the first is told.
+        Of several recipients with the same address, only the first gets it.
         """
         names = tuple(assignees)
         if self.assignees and self.assignees.isdisjoint(names):
@@ -173,7 +172,7 @@ class Channel:
         return list(found.values())
 
     def address_of(self, recipient: str) -> str | None:
-        """Return the address of somebody who is told, if there is one."""
+        """Return a recipient's address, if it has one."""
         if self.sender.is_shared:
             return ""
         if recipient in self.to:
@@ -181,11 +180,11 @@ class Channel:
         return self.recipients.get(recipient) or self.sender.address_of(recipient)
 
     def names_at(self, address: str, assignees: Iterable[str]) -> list[str]:
-        """Return which of these assignees have an address, in any letter case."""
+        """Return the assignees with a given address, ignoring case."""
         return [each for each in assignees if (self.address_of(each) or "").casefold() == address.casefold()]
 
     def may_link(self, recipient: str) -> bool:
-        """Whether somebody gets links to answer by: a person, at an address that is nobody else's."""
+        """Whether a recipient gets answer links: a user whose address belongs to nobody else."""
         if not self.answer_links or not recipient.startswith("user:") or recipient in self.to:
             return False
         address = (self.address_of(recipient) or "").casefold()

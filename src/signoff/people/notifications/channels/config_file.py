@@ -1,4 +1,4 @@
-"""Channels as a TOML file says them. Secrets are in the environment, and the file says under which names."""
+"""Reads channels from a TOML file. Secrets come from environment variables named in it."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _EVERYTHING: Final = [kind.value for kind in AuditKind]
 
 
 def read_channels(path: Path, environ: Mapping[str, str] = os.environ) -> list[Channel]:
-    """Return the channels that a file describes.
+    """Return the channels in a file.
 
     Args:
         path: The TOML file.
-        environ: Where its secrets are.
+        environ: The environment with its secrets.
 
     Raises:
-        InvalidValue: It cannot be read, or something in it makes no sense. The message names no secret.
+        InvalidValue: The file cannot be read, or has an invalid setting. The message contains no secret.
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InvalidValue(str(path), f"it cannot be read: {error}") from None
+        raise InvalidValue(str(path), f"cannot be read: {error}") from None
     try:
         return channels_of(data, environ)
     except InvalidValue as error:
@@ -52,7 +52,7 @@ def read_channels(path: Path, environ: Mapping[str, str] = os.environ) -> list[C
 
 
 def channels_of(data: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> list[Channel]:
-    """Return the channels that plain data describes, as a file would. Raises InvalidValue."""
+    """Return the channels in parsed TOML. Raises InvalidValue."""
     try:
         described = _File.model_validate(data, context=environ)
     except ValidationError as error:
@@ -62,16 +62,16 @@ def channels_of(data: Mapping[str, Any], environ: Mapping[str, str] = os.environ
     names = Counter(each.name for each in described.channels)
     for name, count in names.items():
         if count > 1:
-            raise InvalidValue("channels", f"{count} of them are called {name!r}")
+            raise InvalidValue("channels", f"{count} channels have the name {name!r}")
     return [each.channel(described.public_url) for each in described.channels]
 
 
 def _secret(value: object, info: ValidationInfo) -> object:
-    """Return what the environment has under a name: a secret itself has no place in a file."""
+    """Return the environment variable that a value names. A literal secret is refused."""
     name = _reference(value)
     if name is None:
         raise ValueError(
-            "say where in the environment it is, such as '$SLACK_TOKEN'; secrets do not belong here"
+            "name an environment variable such as '$SLACK_TOKEN'; the file must not contain secrets"
         )
     return _found(name, info)
 
@@ -94,7 +94,7 @@ def _found(name: str, info: ValidationInfo) -> str:
     environ: Mapping[str, str] = info.context or {}
     value = environ.get(name, "").strip()
     if not value:
-        raise ValueError(f"there is no {name} in the environment")
+        raise ValueError(f"the environment variable {name} is not set")
     return value
 
 
@@ -105,7 +105,7 @@ def _url(value: str) -> str:
 
 def _event(value: str) -> str:
     if value not in _EVERYTHING:
-        raise ValueError(f"{value!r} is no event; there are {', '.join(_EVERYTHING)}")
+        raise ValueError(f"{value!r} is not an event; the events are {', '.join(_EVERYTHING)}")
     return value
 
 
@@ -144,7 +144,7 @@ class _Channel(_Part):
             sender = self.sender()
         except ModuleNotFoundError as missing:
             raise InvalidValue(
-                self.name, f"it needs {missing.name}: pip install 'signoff[notifications,apprise]'"
+                self.name, f"needs {missing.name}: pip install 'signoff[notifications,apprise]'"
             ) from None
         try:
             return Channel(
@@ -171,16 +171,16 @@ class _Channel(_Part):
 
     @property
     def everything_to(self) -> list[str]:
-        """Addresses that are told of everything."""
+        """Addresses that receive every notice."""
         return []
 
     @property
     def links(self) -> dict[str, Any]:
-        """What it says of answer links."""
+        """Settings of answer links."""
         return {}
 
     def sender(self) -> Sender:
-        """Return what carries its notices. Raises InvalidValue, ModuleNotFoundError."""
+        """Return the sender. Raises InvalidValue, ModuleNotFoundError."""
         raise NotImplementedError
 
 
@@ -254,10 +254,10 @@ class _Slack(_Addressed):
         from signoff.people.notifications.channels.slack import Answering, SlackSender
 
         if self.webhook_url is None and not (self.to or self.recipients):
-            raise InvalidValue(self.name, "it would tell nobody: give it 'to' or 'recipients'")
+            raise InvalidValue(self.name, "has no recipients: set 'to' or 'recipients'")
         if self.webhook_url is not None and (self.to or self.recipients):
             raise InvalidValue(
-                self.name, "a webhook_url leads to one place; 'to' and 'recipients' need a token"
+                self.name, "a webhook_url posts to one place; 'to' and 'recipients' need a token"
             )
         users = {
             id: Responder(each.user, frozenset(each.groups), frozenset(each.roles))
@@ -265,7 +265,7 @@ class _Slack(_Addressed):
         }
         answering = None if self.signing_secret is None else Answering(self.signing_secret, users, self.team)
         if answering is None and (users or self.team):
-            raise InvalidValue(self.name, "'users' of a 'team' answer only where there is a signing_secret")
+            raise InvalidValue(self.name, "'users' and 'team' need a signing_secret")
         return SlackSender(
             webhook_url=self.webhook_url, token=self.token, answering=answering, api_url=self.api_url
         )

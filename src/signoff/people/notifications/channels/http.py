@@ -1,4 +1,4 @@
-"""What senders that talk HTTP have in common: one POST, and what its status means."""
+"""HTTP for senders: one POST, and the meaning of its status."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ LONGEST_WORD = 64
 _WORD: Final = re.compile(b"[a-z]+(_[a-z]+)+")
 _MOVED_PERMANENTLY: Final = (301, 308)
 _TRIED_AGAIN: Final = frozenset({401, 402, 403, 407, 408, 409, 421, 423, 424, 425, 426, 428, 429})
-"""Of the statuses that blame the request, those that time or an administrator mends without another message."""
+"""Statuses that blame the request, but can be resolved by time or by an administrator."""
 
 
 class Post:
-    """Sends JSON to one URL, which comes from the configuration. Redirects are not followed.
+    """Sends JSON to one URL from the configuration. Does not follow redirects.
 
     Args:
-        url: Where to. It may have secrets in it, so nothing that is said of a failure names it.
+        url: The URL. It may contain secrets, so no error names it.
 
     Raises:
-        InvalidValue: It is no such URL.
+        InvalidValue: It is not an HTTP URL.
     """
 
     def __init__(self, url: str) -> None:
         try:
             parsed = httpx.URL(url)
         except (httpx.InvalidURL, ValueError):
-            raise InvalidValue("url", "it is no URL") from None
+            raise InvalidValue("url", "not a valid URL") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise InvalidValue("url", "it is no URL that begins with http:// or https://")
+            raise InvalidValue("url", "must begin with http:// or https://")
         self._url = parsed
         self._client = new_client(parsed, answer_seconds=SILENT_SECONDS)
 
     async def send(self, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """Return the reply's body, if it says that all is well. Raises Undelivered."""
+        """Return the body of a successful response. Raises Undelivered."""
         try:
             request = self._client.build_request("POST", self._url, content=body, headers=dict(headers))
             with quiet():
@@ -65,26 +65,24 @@ class Post:
             raise Undelivered(f"no answer: {type(error).__name__}") from None
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         await self._client.aclose()
 
 
 def check(response: httpx.Response, word: str = "") -> None:
-    """Raise Undelivered unless the status says that it was taken.
+    """Raise Undelivered for an unsuccessful status.
 
     Args:
-        response: The reply.
+        response: The response.
         word: Its body, if that is one word such as ``invalid_blocks``.
     """
     status = response.status_code
     if 200 <= status < 300:
         return
     if status == 410:
-        raise Undelivered("HTTP 410: the other side is gone for good", is_final=True)
+        raise Undelivered("HTTP 410: the receiver is permanently gone", is_final=True)
     if 300 <= status < 400:
-        raise Undelivered(
-            f"HTTP {status}: a redirect, which is not followed", is_final=status in _MOVED_PERMANENTLY
-        )
+        raise Undelivered(f"HTTP {status}: redirects are not followed", is_final=status in _MOVED_PERMANENTLY)
     retry_after = _seconds(response.headers.get("retry-after")) if status in (429, 503) else None
     is_final = 400 <= status < 500 and status not in _TRIED_AGAIN
     said = f": {word}" if word else ""
@@ -92,7 +90,7 @@ def check(response: httpx.Response, word: str = "") -> None:
 
 
 async def _first_word(response: httpx.Response) -> str:
-    """Return the body of a refusal if it is one word; nothing else of it may be kept or logged."""
+    """Return the body of an error response if it is one word. Other bodies must not be stored or logged."""
     if response.is_success:
         return ""
     body = b""
@@ -104,7 +102,7 @@ async def _first_word(response: httpx.Response) -> str:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Return in how many seconds to try again: a number, or the time of a date."""
+    """Return the seconds until a retry, from a number or a date."""
     if header is None:
         return None
     if header.strip().isdecimal():

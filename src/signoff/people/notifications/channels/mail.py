@@ -26,7 +26,7 @@ _OF_THE_MAIL: Final = (
     aiosmtplib.SMTPRecipientRefused,
     aiosmtplib.SMTPDataError,
 )
-"""Refusals of this very mail. What a server says of a login or of its greeting may be mended."""
+"""Refusals of this particular mail. Other refusals, such as of a login, may be resolved later."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class MailServer:
     """How to reach an SMTP server.
 
     Attributes:
-        host: Its name.
+        host: Its host name.
         port: Its port; None: 587, 465 with ``tls``, 25 with ``none``.
-        security: ``starttls``, ``tls`` from the first byte on, or ``none``: for a server on this machine.
-        username: As whom to log in, if one has to.
-        password: With what.
-        ca_file: Certificates (PEM) of the authorities to trust; None: those that this machine trusts.
+        security: ``starttls``, ``tls`` from the first byte on, or ``none`` for a server on this machine.
+        username: User name of the login, if the server requires one.
+        password: Password of the login.
+        ca_file: Certificates (PEM) of trusted authorities; None: those that this machine trusts.
 
     Raises:
-        InvalidValue: There is a name without a password or the other way round, or a ``ca_file`` and no TLS.
+        InvalidValue: There is a user name without a password or the reverse, or a ``ca_file`` without TLS.
     """
 
     host: str
@@ -54,29 +54,29 @@ class MailServer:
 
     def __post_init__(self) -> None:
         if (self.username is None) != (self.password is None):
-            raise InvalidValue("password", "to log in takes a username and a password")
+            raise InvalidValue("password", "a login needs both username and password")
         if self.ca_file is not None and self.security == "none":
-            raise InvalidValue("ca_file", "without TLS nobody shows a certificate")
+            raise InvalidValue("ca_file", "has no effect without TLS")
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """Return whom to trust: None without TLS. Raises InvalidValue."""
+        """Return the TLS context; None without TLS. Raises InvalidValue."""
         if self.security == "none":
             return None
         try:
             return ssl.create_default_context(cafile=self.ca_file)
-        except (OSError, ValueError) as error:  # what is no certificate is an SSLError, which is an OSError
-            raise InvalidValue("ca_file", f"{self.ca_file} has no certificates to read: {error}") from None
+        except (OSError, ValueError) as error:  # an invalid certificate raises SSLError, an OSError
+            raise InvalidValue("ca_file", f"{self.ca_file} has no readable certificates: {error}") from None
 
 
 class MailSender:
     """Sends a mail to each recipient.
 
     Args:
-        server: Through which server.
-        sender: From whom: ``signoff@example.org``.
+        server: The SMTP server.
+        sender: The sender's address: ``signoff@example.org``.
 
     Raises:
-        InvalidValue: The sender is no address, or the file of authorities cannot be read.
+        InvalidValue: The sender is not a mail address, or the file of authorities cannot be read.
     """
 
     is_shared = False
@@ -100,8 +100,8 @@ class MailSender:
     async def send(self, notice: Notice) -> None:
         try:
             message = self._message(notice)
-        except (InvalidValue, MessageError, ValueError) as error:  # the same at every attempt
-            raise Undelivered(f"no mail can be made of it: {type(error).__name__}", is_final=True) from None
+        except (InvalidValue, MessageError, ValueError) as error:  # would fail at every attempt
+            raise Undelivered(f"cannot be written as a mail: {type(error).__name__}", is_final=True) from None
         server = self._server
         ports = {"starttls": 587, "tls": 465, "none": 25}
         try:
@@ -112,7 +112,7 @@ class MailSender:
                 hostname=server.host,
                 port=server.port or ports[server.security],
                 use_tls=server.security == "tls",
-                # A server that offers none is an error, and gets nothing.
+                # Without STARTTLS support at the server this is an error, and nothing is sent.
                 start_tls=server.security == "starttls",
                 tls_context=self._tls,
                 username=server.username,
@@ -144,7 +144,7 @@ class MailSender:
         message["Subject"] = notice.title
         message["Date"] = format_datetime(datetime.fromtimestamp(notice.now, UTC))
         message["Message-ID"] = f"<{notice.delivery.id}@{domain}>"
-        message["References"] = f"<{thread.hexdigest()[:32]}@{domain}>"  # one thread for a question
+        message["References"] = f"<{thread.hexdigest()[:32]}@{domain}>"  # one thread per question
         message["Auto-Submitted"] = "auto-generated"
         message.set_content(_plain(notice))
         message.add_alternative(_html(notice), subtype="html")
@@ -158,20 +158,20 @@ def check_address(path: str, address: str) -> Address:
     except (MessageError, ValueError, IndexError):
         parsed = None
     if parsed is None or not parsed.username or not parsed.domain or not address.isprintable():
-        raise InvalidValue(path, f"{address[:200]!r} is no mail address, such as ana@example.org")
+        raise InvalidValue(path, f"{address[:200]!r} is not a mail address such as ana@example.org")
     return parsed
 
 
 def _trouble(error: Exception) -> str:
-    """Say why a mail server was not come to terms with."""
+    """Describe why the connection to a mail server failed."""
     causes = [each for each in (error, error.__cause__) if isinstance(each, ssl.SSLError)]
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"the certificate of the mail server is not trusted: {cause.verify_message}"
         return f"no TLS with the mail server: {cause.reason}"
-    if type(error) is aiosmtplib.SMTPException:  # the library's own words: what the server does not offer
-        return f"the mail server does not do what it must: {error}"
-    return f"no answer of the mail server: {type(error).__name__}"
+    if type(error) is aiosmtplib.SMTPException:  # the library's message: a feature the server lacks
+        return f"the mail server lacks a required feature: {error}"
+    return f"no response from the mail server: {type(error).__name__}"
 
 
 def _plain(notice: Notice) -> str:
@@ -199,4 +199,4 @@ def _html(notice: Notice) -> str:
 
 def _caution(notice: Notice) -> str:
     name = shown(notice.delivery.recipient.removeprefix("user:"), LONGEST_TITLE)
-    return f"Whoever has this link answers as {name}, once and without signing in: do not pass it on."
+    return f"Anyone with this link can answer as {name}, once and without signing in. Do not pass it on."

@@ -1,4 +1,4 @@
-"""Sending without a word of where to: what libraries log of a request names its URL, which may have a secret in it."""
+"""Silences the request logs of libraries: they contain URLs, which may contain secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _is_quiet: ContextVar[bool] = ContextVar("signoff_is_quiet", default=False)
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Have libraries log nothing of what is sent within; other code's requests are logged as ever."""
+    """Silence the libraries' logs of requests made in this block. Other code's requests are logged as usual."""
     token = _is_quiet.set(True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Slack: a message for each notice, with buttons where a click is enough for an answer."""
+"""Slack: a message for each notice, with buttons if one click can answer."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ LONGEST_VALUE: Final = 2_000  # of a button; this and the others in characters a
 LONGEST_PART: Final = 3_000  # of a section's text
 LONGEST_URL: Final = 3_000  # of a button
 LONGEST_MESSAGE: Final = 12_000
-"""Of all blocks together. Slack documents no such limit, but answers ``msg_blocks_too_long`` from some 13,000 on."""
+"""Length of all blocks together. Slack documents no such limit, but returns ``msg_blocks_too_long`` above 13,000."""
 KEPT_FOR_EACH: Final = LONGEST_MESSAGE // 100
-"""So much of a message is kept for each later part, however long the earlier ones are."""
+"""Space reserved for each later part, however long the earlier ones are."""
 MOST_BLOCKS: Final = 50
 
 _FINAL: Final = frozenset(
@@ -64,7 +64,7 @@ _FINAL: Final = frozenset(
         "user_not_visible",
     }
 )
-"""What Slack says of a message that it will never take. What an administrator can mend is tried again."""
+"""Slack's errors for messages it will never accept. Errors that an administrator can resolve are retried."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class Answering:
     """How answers come back from Slack.
 
     Attributes:
-        signing_secret: What Slack signs its requests with.
-        users: Who Slack's users are, by their ids.
-        team: The id of the only team whose users may answer; None: any that Slack signs for, such as one that shares
+        signing_secret: The secret with which Slack signs its requests.
+        users: Responders by Slack user id.
+        team: Id of the only team whose users may answer; None: any team that Slack signs for, such as one that shares
             the channel.
     """
 
@@ -83,7 +83,7 @@ class Answering:
     team: str | None = None
 
     def responder(self, team: str, user: str) -> Responder | None:
-        """Return who a user of a team is; None if nobody has configured it."""
+        """Return the responder of a Slack user; None if the user is not configured."""
         return self.users.get(user) if self.team is None or team == self.team else None
 
 
@@ -93,16 +93,16 @@ class _Reply(BaseModel):
 
 
 class SlackSender:
-    """Posts to one place by an incoming webhook's URL, or to channels and people by a bot's token.
+    """Posts to one place by an incoming webhook, or to channels and people by a bot token.
 
     Args:
-        webhook_url: Of an incoming webhook.
-        token: Of a bot that may ``chat:write``.
+        webhook_url: URL of an incoming webhook.
+        token: Bot token with the scope ``chat:write``.
         answering: How answers come back; None: messages have no buttons.
-        api_url: Where Slack's API is.
+        api_url: Base URL of Slack's API.
 
     Raises:
-        InvalidValue: There is neither a URL nor a token, or both.
+        InvalidValue: Neither a URL nor a token is given, or both.
     """
 
     is_record = False
@@ -117,7 +117,7 @@ class SlackSender:
         api_url: str = API_URL,
     ) -> None:
         if (webhook_url is None) == (token is None):
-            raise InvalidValue("token", "give the token of a bot, or the webhook_url of one place")
+            raise InvalidValue("token", "pass either token or webhook_url")
         self.answering = answering
         self.urls = (webhook_url or api_url, api_url)
         self.is_shared = webhook_url is not None
@@ -138,23 +138,25 @@ class SlackSender:
         try:
             said = _Reply.model_validate_json(reply)
         except ValidationError:
-            raise Undelivered("Slack answers with something that is not Slack's") from None
+            raise Undelivered("the response is not one of Slack's") from None
         if not said.ok:
-            raise Undelivered(f"Slack says: {said.error[:100] or 'not ok'}", is_final=said.error in _FINAL)
+            raise Undelivered(
+                f"Slack returned: {said.error[:100] or 'not ok'}", is_final=said.error in _FINAL
+            )
 
     async def close(self) -> None:
         await self._post.close()
 
     def _blocks(self, notice: Notice) -> list[dict[str, Any]]:
         blocks = blocks_of(notice)
-        blocks[0]["block_id"] = f"signoff:{notice.delivery.id}"  # how a repetition is known
+        blocks[0]["block_id"] = f"signoff:{notice.delivery.id}"  # identifies a repeated message
         buttons = self._decisions(notice) if self.answering is not None else []
         if notice.url is not None:
             buttons += _links(notice.url)
         return [*blocks, {"type": "actions", "elements": buttons}] if buttons else blocks
 
     def _decisions(self, notice: Notice) -> list[dict[str, Any]]:
-        """Return buttons for a decision that is seen whole in the message; what is edited needs a form."""
+        """Return the decision buttons, if the message shows the whole question; editing a proposal needs a form."""
         data = notice.data
         is_simple = data.get("input_type") == "approval" and data.get("proposal") is None
         value = json.dumps({"id": notice.event.question_id, "digest": data.get("digest")})
@@ -168,12 +170,12 @@ class SlackSender:
 
 
 def blocks_of(notice: Notice) -> list[dict[str, Any]]:
-    """Return a notice as blocks of plain text: nothing that people wrote is markup, or mentions somebody."""
+    """Return a notice as blocks of plain text, so that people's texts cannot contain markup or mentions."""
     return [section(text) for text in _fitting(notice)]
 
 
 def section(text: str) -> dict[str, Any]:
-    """Return a block of plain text, as much of it as Slack takes."""
+    """Return a block of plain text, cut to Slack's limit."""
     fitting = fitted(text, LONGEST_PART)
     return {"type": "section", "text": {"type": "plain_text", "text": fitting, "emoji": False}}
 
@@ -183,7 +185,7 @@ def _texts(notice: Notice) -> list[str]:
 
 
 def _fitting(notice: Notice) -> Iterator[str]:
-    """Yield the texts of a notice, as much of them as one message takes."""
+    """Yield the texts of a notice, cut to fit into one message."""
     texts = _texts(notice)[: MOST_BLOCKS - 1]  # one block is for the buttons
     left = LONGEST_MESSAGE
     for following, text in zip(reversed(range(len(texts))), texts, strict=True):
@@ -208,12 +210,12 @@ def fitted(text: str, most: int) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return text as Slack shows it as it is."""
+    """Return text escaped so that Slack shows it literally."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _links(url: str) -> list[dict[str, Any]]:
-    """Return a button for a question's page; where its address is too long for Slack, one for the inbox."""
+    """Return a link button to the question's page, or to the inbox if the URL is too long for Slack."""
     if len(url) <= LONGEST_URL:
         return [{**_button("Look and answer", OPEN), "url": url}]
     inbox = url.rpartition("/")[0]  # the id is one segment

@@ -1,4 +1,4 @@
-"""Clicks on Slack's buttons: who clicked, whether Slack says so, and the answer that it is."""
+"""Clicks on Slack buttons: verifies the signature, finds the user, and answers the question."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from signoff.stores.wrappers.origin_stamping import origin_stamped
 log = own_logger("signoff.notifications")
 
 LONGEST_BODY: Final = 256 * 1024
-LONGEST_PIECE: Final = 64  # characters of what a request id is made of
+LONGEST_PIECE: Final = 64  # characters of each part of a request id
 _HOSTS: Final = frozenset({"hooks.slack.com", "hooks.slack-gov.com"})
 
 
@@ -76,12 +76,12 @@ class _Value(BaseModel):
 
 @dataclass(frozen=True)
 class Reaction:
-    """What Slack's user is told of their click.
+    """Reply to a click in Slack.
 
     Attributes:
-        url: Where to say it.
-        text: What to say.
-        closes: Whether the message's buttons are of no more use.
+        url: URL to post it to.
+        text: The text.
+        closes: Whether the message's buttons can be removed.
     """
 
     url: str
@@ -91,16 +91,16 @@ class Reaction:
 
 @dataclass(frozen=True)
 class Click:
-    """A click on one of our buttons, which Slack has signed.
+    """A click on one of our buttons, signed by Slack.
 
     Attributes:
-        team: Slack's id of their team.
-        user: Slack's id of who clicked.
-        question_id: The question.
-        digest: What they saw.
-        approved: What they decided.
-        request_id: The same if Slack, or somebody who has recorded it, sends it again.
-        response_url: Where to tell them of it.
+        team: Slack id of the user's team.
+        user: Slack id of the user.
+        question_id: The question's id.
+        digest: Digest of the question that the user saw.
+        approved: The decision.
+        request_id: Stays the same if the request is sent again, by Slack or by anyone who recorded it.
+        response_url: URL for the reply.
     """
 
     team: str
@@ -113,7 +113,7 @@ class Click:
 
 
 def answering_of(channel: Channel | None, name: str) -> tuple[SlackSender, Answering]:
-    """Return what sends to a channel, and how answers come through it. Raises NotFound."""
+    """Return a channel's sender and its answer settings. Raises NotFound."""
     sender = None if channel is None else channel.sender
     if not isinstance(sender, SlackSender) or sender.answering is None:
         raise NotFound("Slack channel that takes answers", name)
@@ -132,14 +132,16 @@ def check_signature(
     verifier = SignatureVerifier(answering.signing_secret, Now())  # pyright: ignore[reportArgumentType]
     try:
         is_valid = verifier.is_valid(body, timestamp, signature)
-    except (ValueError, TypeError):  # no number, no ASCII, no UTF-8
+    except (ValueError, TypeError):  # malformed timestamp or signature
         is_valid = False
     if not is_valid:
-        raise AccessDenied("an answer from Slack", "its signature is missing, wrong, or older than 5 minutes")
+        raise AccessDenied(
+            "an answer from Slack", "the signature is missing, invalid, or older than 5 minutes"
+        )
 
 
 def read_click(body: bytes) -> Click | None:
-    """Return what a signed request says; None if it is of something else than our buttons. Raises InvalidValue."""
+    """Return the click in a signed request; None for requests about other things. Raises InvalidValue."""
     try:
         form = parse_qs(body.decode(), max_num_fields=10)
         payload = _Payload.model_validate(read_exactly(_only(form["payload"])))
@@ -150,7 +152,7 @@ def read_click(body: bytes) -> Click | None:
         value = _Value.model_validate(read_exactly(action.value))
         check_optional_text("id", value.id)
     except (ValueError, KeyError, RecursionError):
-        raise InvalidValue("payload", "it is none that Slack sends of our buttons") from None
+        raise InvalidValue("payload", "not a valid Slack payload of Signoff's buttons") from None
     user = payload.user
     request_id = f"slack:{user.team_id}:{user.id}:{action.action_ts}"
     approved = action.action_id == APPROVE
@@ -158,7 +160,7 @@ def read_click(body: bytes) -> Click | None:
 
 
 def _only(values: list[str]) -> str:
-    """Return the one value of a field. Raises ValueError if there are two."""
+    """Return a field's only value. Raises ValueError if there are several."""
     [value] = values
     return value
 
@@ -166,14 +168,14 @@ def _only(values: list[str]) -> str:
 async def react(
     store: Store, answering: Answering, click: Click, redaction: Redaction, address: str | None = None
 ) -> Reaction:
-    """Answer the question as whoever clicked, and return what they are told. A refusal is recorded like any other.
+    """Answer the question as the user who clicked, and return the reply. A refusal is recorded like any other.
 
     Args:
-        store: Where the question is.
-        answering: How answers come through the channel.
-        click: What they clicked.
-        redaction: What they are not shown.
-        address: From which Slack has told of it.
+        store: The question's store.
+        answering: The channel's answer settings.
+        click: The click.
+        redaction: Hides payloads from the user.
+        address: IP address of the request.
 
     Raises:
         StoreError: The store is not available.
@@ -184,7 +186,7 @@ async def react(
     except StoreError:
         raise
     except SignoffError as error:
-        return Reaction(click.response_url, shown(f"Not taken: {error}", 1_000))
+        return Reaction(click.response_url, shown(f"Not accepted: {error}", 1_000))
 
 
 async def _taken(store: Store, answering: Answering, click: Click, redactor: Redactor) -> Reaction:
@@ -192,7 +194,7 @@ async def _taken(store: Store, answering: Answering, click: Click, redactor: Red
     if responder is None or responder.user_id is None:
         question = await get_question(store, click.question_id)
         user = f"slack:{click.user}"
-        stranger = NotAllowed(question.id, user, "nobody has configured who this user of Slack is")
+        stranger = NotAllowed(question.id, user, "this Slack user is not configured")
         await record_refusal(store, question, user, stranger, request_id=click.request_id)
         raise stranger
     try:
@@ -220,13 +222,13 @@ def _too_late(click: Click, question: Promise, error: AlreadySettled) -> Reactio
 def _accepted(click: Click, question: Promise, user_id: str) -> Reaction:
     said = "Approved" if click.approved else "Rejected"
     if question.state is PromiseState.PENDING:
-        return Reaction(click.response_url, f"{said} by {user_id}: others have to agree.")
+        return Reaction(click.response_url, f"{said} by {user_id}: more approvals are needed.")
     text = Question.of(question).text
     return Reaction(click.response_url, shown(f"{said} by {user_id}: {text}", LONGEST_TEXT), closes=True)
 
 
-async def tell(sender: SlackSender, reaction: Reaction) -> None:
-    """Tell who clicked what came of it. The answer stands, whether they hear of it or not."""
+async def post_reaction(sender: SlackSender, reaction: Reaction) -> None:
+    """Post the reply to a click. A failure is only logged: the answer is settled already."""
     if not _is_slacks(sender, reaction.url):
         return
     message: dict[str, Any] = {
@@ -241,13 +243,13 @@ async def tell(sender: SlackSender, reaction: Reaction) -> None:
     try:
         await post.send(to_json(message), {"content-type": "application/json; charset=utf-8"})
     except Undelivered as failure:
-        log.warning("a click in Slack was taken, but who clicked could not be told: %s", failure.reason)
+        log.warning("a click in Slack was handled, but the reply could not be posted: %s", failure.reason)
     finally:
         await post.close()
 
 
 def _is_slacks(sender: SlackSender, url: str) -> bool:
-    """Whether a URL that came with a click leads to Slack: this server connects to nothing else for it."""
+    """Whether a URL in a click is Slack's. This server must not connect to anything else."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:

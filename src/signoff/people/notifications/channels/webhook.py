@@ -1,4 +1,4 @@
-"""Webhooks, signed as https://www.standardwebhooks.com says."""
+"""Webhooks, signed as specified by https://www.standardwebhooks.com."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from signoff.people.notifications.channels.http import Post
 from signoff.people.notifications.notices import Notice
 from signoff.wire.records import to_wire
 
-SHORTEST_SECRET: Final = 24  # bytes, says the specification
+SHORTEST_SECRET: Final = 24  # bytes, from the specification
 LONGEST_SECRET: Final = 64
 
 
@@ -25,11 +25,11 @@ class WebhookSender:
     """Posts each event to a URL.
 
     Args:
-        url: Where to.
-        secrets: What to sign with, ``whsec_`` and base64; while one is being replaced, the old and the new one.
+        url: The URL.
+        secrets: Signing secrets, ``whsec_`` and base64; during a rotation the old and the new one.
 
     Raises:
-        InvalidValue: The URL or a secret is none.
+        InvalidValue: The URL or a secret is invalid.
     """
 
     is_shared = True
@@ -55,24 +55,24 @@ class Signatures:
     """Signs requests.
 
     Args:
-        secrets: What to sign with; the receiver has one of them.
+        secrets: The signing secrets. The receiver has one of them.
 
     Raises:
-        InvalidValue: The list is empty, or a secret in it is not valid.
+        InvalidValue: The list is empty, or a secret is invalid.
     """
 
     def __init__(self, secrets: Sequence[str]) -> None:
         if not secrets:
-            raise InvalidValue("secrets", "a webhook is signed: name at least one")
+            raise InvalidValue("secrets", "at least one is needed to sign the webhook")
         self._signers = [_signer(secret) for secret in secrets]
 
     def headers(self, id: str, now: float, body: bytes) -> dict[str, str]:
         """Return the headers of a request.
 
         Args:
-            id: By which the receiver knows that it has had it before.
-            now: In unix seconds.
-            body: JSON.
+                id: Id by which the receiver recognizes a repeated delivery.
+                now: The time, in unix seconds.
+                body: JSON.
         """
         at = datetime.fromtimestamp(now, UTC)
         return {
@@ -85,7 +85,7 @@ class Signatures:
 
 
 def _signer(secret: str) -> Webhook:
-    """Return what signs with a secret, which the library takes as it can be read, however little of it is base64."""
+    """Return the signer of a secret. Checks it, because the library accepts text that is hardly base64."""
     try:
         key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
     except ValueError:
@@ -99,7 +99,7 @@ def _body(notice: Notice) -> dict[str, Any]:
     event, question = notice.event, notice.question
     details = dict(notice.details)
     if question is not None:
-        details.pop("data", None)  # the question has it
+        details.pop("data", None)  # it is part of the question
     return {
         "type": f"question.{event.kind.value}",
         "timestamp": datetime.fromtimestamp(event.at, UTC).isoformat(),
@@ -112,7 +112,7 @@ def _body(notice: Notice) -> dict[str, Any]:
             "run_id": event.run_id,
             "by": event.by,
             "details": details,
-            # from which address somebody acted is the audit trail's to say
+            # the IP address of an actor is for the audit trail only
             "question": None if question is None else to_wire(replace(question, origin=None)),
             "url": notice.url,
         },
