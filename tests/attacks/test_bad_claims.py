@@ -19,7 +19,7 @@ from signoff.server import Role, Server
 from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.contract.store import Store
 from signoff.stores.remote.store import RemoteStore
-from signoff.stores.shared.set_aside_items import at_work
+from signoff.stores.shared.set_aside_items import running_jobs
 from tests.attacks.damage import DATABASES, Damaged, damaged
 from tests.stores.scene import GROUP, WORKFLOW, Scene
 from tests.support import in_asyncio
@@ -39,7 +39,7 @@ def _aside(scene: Scene) -> dict[str, SetAsideItem]:
     """Return the runs of a store that claims have set aside."""
     return {
         f"{item.namespace}/{item.id}": item
-        for aside in at_work()
+        for aside in running_jobs()
         if aside.location == scene.store.location
         for item in aside.items
         if item.job == "ready run"

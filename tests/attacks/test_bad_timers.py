@@ -13,7 +13,7 @@ from signoff.engine.timers.schedules import fire_due
 from signoff.engine.timers.schedules import new_set_aside as new_schedules_aside
 from signoff.records import NewPromise, PromiseState, Rate, RunState, WorkerInfo
 from signoff.stores.contract.workers import FORGET_SECONDS
-from signoff.stores.shared.set_aside_items import at_work
+from signoff.stores.shared.set_aside_items import running_jobs
 from tests.attacks.damage import DATABASES, Damaged, damaged
 from tests.attacks.test_bad_jobs import NEW
 from tests.stores.scene import GROUP, KEPT_FAILURE, Scene
@@ -94,7 +94,7 @@ ITEMS: dict[str, tuple[Make, Fired, str]] = {
 
 def failing(damage: Damaged) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for aside in at_work():
+    for aside in running_jobs():
         if aside.location == damage.scene.store.location:
             for item in aside.items:
                 found.setdefault(item.job, []).append(f"{item.namespace}/{item.id}")

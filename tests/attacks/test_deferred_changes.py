@@ -22,7 +22,7 @@ from signoff.stores.contract.store import Store
 from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.remote.store import RemoteStore
 from signoff.stores.shared.one_by_one import AT_ONCE
-from signoff.stores.shared.set_aside_items import at_work
+from signoff.stores.shared.set_aside_items import running_jobs
 from signoff.stores.sqlite.store import SqliteStore
 from tests.attacks.damage import DATABASES, Damaged, damaged
 from tests.stores.scene import GROUP, WORKFLOW, Scene, entry, promise, until
@@ -148,7 +148,7 @@ CHANGES: dict[
 def _aside(scene: Scene) -> dict[str, int]:
     return {
         f"{item.namespace}/{item.id}": item.failures
-        for aside in at_work()
+        for aside in running_jobs()
         if aside.location == scene.store.location
         for item in aside.items
         if item.job == "deferred change"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from signoff.errors import InvalidValue, RegistrationError
-from signoff.people.notifications.notices import said_of_attachment as said_in_messages
+from signoff.people.notifications.notices import attachment_text as said_in_messages
 from signoff.people.questions.attachments import is_web
 from signoff.people.questions.question import Question
 from signoff.records import NewPromise, PromiseKind

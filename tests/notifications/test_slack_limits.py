@@ -9,7 +9,7 @@ import pytest
 
 from signoff.people.notifications.channels.channel import Channel
 from signoff.people.notifications.channels.slack import Answering, SlackSender
-from signoff.people.notifications.channels.slack_buttons import Reaction, post_reaction
+from signoff.people.notifications.channels.slack_buttons import ClickReply, post_reply
 from signoff.people.questions.actions import Action
 from tests.notifications.asking import ask, carry_out, dispatching
 from tests.notifications.receivers import web
@@ -90,9 +90,7 @@ async def test_every_question_keeps_every_limit_and_has_its_link(letter: str) ->
 async def test_what_comes_of_a_click_keeps_every_limit(letter: str, closes: bool) -> None:
     async with web() as server:
         sender = SlackSender(webhook_url=server.url, answering=Answering("s"))
-        await post_reaction(
-            sender, Reaction(server.url, f"Approved by ana: {letter * 20_000}", closes=closes)
-        )
+        await post_reply(sender, ClickReply(server.url, f"Approved by ana: {letter * 20_000}", closes=closes))
     assert broken_limits(server.got[0].json) == []
 
 

@@ -13,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from signoff.people.links.html_fields import MISSING, Control, Group, controls_of, visible, visible_json
+from signoff.people.links.html_fields import (
+    MISSING,
+    FieldGroup,
+    HtmlField,
+    html_fields_of,
+    visible,
+    visible_json,
+)
 from signoff.people.links.html_values import OTHER, answer_of, begin, read
 from signoff.people.questions.answer_checks import check_answer
 from signoff.people.questions.question import Question
@@ -45,10 +52,10 @@ class Parcel(BaseModel):
     tags: list[str] = []
 
 
-def untouched(groups: tuple[Group, ...]) -> dict[str, list[str]]:
+def untouched(groups: tuple[FieldGroup, ...]) -> dict[str, list[str]]:
     """What a browser sends of a page that nobody has touched."""
     filled: dict[str, list[str]] = {}
-    for control in (control for group in groups for control in group.controls):
+    for control in (control for group in groups for control in group.fields):
         shown = begin(control)
         if control.kind in ("one", "some"):
             filled[control.name] = sorted(shown.chosen)
@@ -70,7 +77,7 @@ def same(one: Any, other: Any) -> bool:
 @given(proposal=anything.filter(lambda value: value is not None))
 def test_what_nobody_has_touched_comes_back_as_it_was(proposal: Any) -> None:
     question = Question.make("Well?", proposal=proposal)
-    groups = controls_of(question)
+    groups = html_fields_of(question)
     filled = untouched(groups)
     value, wrong = read(groups, filled, question.proposal)
     assert not wrong
@@ -80,8 +87,8 @@ def test_what_nobody_has_touched_comes_back_as_it_was(proposal: Any) -> None:
 
 @given(proposal=anything.filter(lambda value: value is not None))
 def test_whatever_is_shown_in_a_field_is_seen(proposal: Any) -> None:
-    for group in controls_of(Question.make("Well?", proposal=proposal)):
-        for control in group.controls:
+    for group in html_fields_of(Question.make("Well?", proposal=proposal)):
+        for control in group.fields:
             shown = begin(control).text.replace("\r\n", "\n")
             assert visible(shown) == shown
 
@@ -91,8 +98,8 @@ def test_json_for_people_is_the_same_value(value: Any) -> None:
     assert same(json.loads(visible_json(value)), value)
 
 
-def fields(question: Question) -> dict[str, Control]:
-    return {".".join(control.path): control for group in controls_of(question) for control in group.controls}
+def fields(question: Question) -> dict[str, HtmlField]:
+    return {".".join(control.path): control for group in html_fields_of(question) for control in group.fields}
 
 
 def test_models_become_groups_of_fields_and_what_is_left_empty_is_left_out() -> None:
@@ -134,7 +141,7 @@ def test_models_become_groups_of_fields_and_what_is_left_empty_is_left_out() -> 
 )
 def test_any_schema_has_controls(schema: Any) -> None:
     question = Question("Well?", "form", schema if isinstance(schema, dict) else {})
-    groups = controls_of(question)
+    groups = html_fields_of(question)
     assert groups
     read(groups, untouched(groups))
 
@@ -158,8 +165,8 @@ def test_a_default_with_hidden_characters_in_a_text_of_ones_own_is_not_begun_wit
     question = Question.make(
         "Which?", input_type="select", options=["red"], other="Else", default={"other": "a\u202eb"}
     )
-    [group] = controls_of(question)
-    assert group.controls[0].initial is MISSING
+    [group] = html_fields_of(question)
+    assert group.fields[0].initial is MISSING
 
 
 class Terms(BaseModel):
@@ -179,8 +186,8 @@ def test_what_was_taken_away_is_not_what_the_default_puts_back(field: str, is_pr
         question = Question.make("Well?", proposal=Terms(amount=250), proposal_type=Terms)
     else:
         question = Question.make("Well?", input_type="form", answer_type=Terms)
-    groups = controls_of(question)
-    control = next(each for each in groups[0].controls if each.path[-1] == field)
+    groups = html_fields_of(question)
+    control = next(each for each in groups[0].fields if each.path[-1] == field)
     filled = {**untouched(groups), control.name: [""], "decision": ["1"]}
     _, wrong = answer_of(question, filled, can_edit=True)
     assert wrong == [(".".join(control.path), "this cannot be empty: write or choose a value")]
@@ -190,7 +197,7 @@ def test_what_was_taken_away_is_not_what_the_default_puts_back(field: str, is_pr
 def test_a_text_that_was_taken_away_is_an_empty_text_and_where_it_may_be_null_nothing() -> None:
     question = Question.make("Well?", input_type="form", answer_type=Terms)
     named = fields(question)
-    filled = {**untouched(controls_of(question)), named["text"].name: [""], named["note"].name: [""]}
+    filled = {**untouched(html_fields_of(question)), named["text"].name: [""], named["note"].name: [""]}
     value, wrong = answer_of(question, filled, can_edit=True)
     assert not wrong
     assert (value["text"], value["note"]) == ("", None)

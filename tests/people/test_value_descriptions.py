@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Discriminator, Field, Tag, TypeAdapter
 
 from signoff.errors import WrongAnswer
-from signoff.people.links.html_fields import controls_of
+from signoff.people.links.html_fields import html_fields_of
 from signoff.people.questions.answer_checks import check_answer, read_value
 from signoff.people.questions.question import Question
 
@@ -57,7 +57,7 @@ WORDS = (
 
 def hints(answer_type: Any) -> list[str]:
     question = Question.make("How?", input_type="form", answer_type=answer_type)
-    return [control.hint or "" for group in controls_of(question) for control in group.controls]
+    return [control.hint or "" for group in html_fields_of(question) for control in group.fields]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_kinds_are_told_apart_by_the_field_that_differs_also_within_lists_and_ob
     path: str, begins: str
 ) -> None:
     question = Question.make("How?", input_type="form", answer_type=Wallet)
-    controls = [control for group in controls_of(question) for control in group.controls]
+    controls = [control for group in html_fields_of(question) for control in group.fields]
     (hint,) = [control.hint or "" for control in controls if control.path == (path,)]
     kinds = (
         'typeOf "card" with version (1, optional), number (text);'
@@ -153,7 +153,7 @@ def test_kinds_are_told_apart_by_the_field_that_differs_also_within_lists_and_ob
     ],
 )
 def test_schemas_that_go_round_in_circles_end(schema: dict[str, Any]) -> None:
-    assert controls_of(Question("Well?", "form", schema))
+    assert html_fields_of(Question("Well?", "form", schema))
 
 
 @pytest.mark.parametrize(

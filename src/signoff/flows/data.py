@@ -25,7 +25,7 @@ from signoff.flows.pauses import (
 )
 from signoff.flows.state_size import Change, Room, grown
 from signoff.flows.state_types import StateTypes, TypedState
-from signoff.people.questions.proposals import written_in_full
+from signoff.people.questions.proposals import full_json
 from signoff.people.schemas.answer_schemas import form_of
 from signoff.records.flow_records import INTERRUPT
 
@@ -457,7 +457,7 @@ class Data(Generic[T]):
             raise RegistrationError(f"pause_for: {INTERRUPT!r} is reserved; use another key in the payload")
         pause = Pause(
             checked(type, "type"),
-            written_in_full(payload, "payload"),
+            full_json(payload, "payload"),
             resume_to,
             interrupt_id,
             max_resumes,

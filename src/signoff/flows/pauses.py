@@ -13,7 +13,7 @@ from signoff.people.questions import policy_options
 from signoff.people.questions.actions import Action
 from signoff.people.questions.policy_options import TYPES as TYPES_OF_POLICY
 from signoff.people.questions.policy_options import check_policy_options
-from signoff.people.questions.proposals import Proposal, written_in_full
+from signoff.people.questions.proposals import Proposal, full_json
 from signoff.people.questions.question import InputType, Question
 from signoff.people.schemas.answer_schemas import form_of
 from signoff.records.flow_records import INTERRUPT
@@ -119,13 +119,13 @@ def plain_option(name: str, value: Any, options: Mapping[str, Any]) -> Any:
     if name == "proposal_type" and value is not None:
         return form_of("pause_for", name, value)
     if name == "default":
-        return written_in_full(value, name)
+        return full_json(value, name)
     if name == "proposal":
         return Proposal.of(value, options.get("proposal_type")).shown
     if name == "action" and isinstance(value, Action):
-        about = written_in_full(value.about, "action.about")
+        about = full_json(value.about, "action.about")
         return plain(
-            replace(value, arguments=written_in_full(value.arguments, "action.arguments"), about=about), name
+            replace(value, arguments=full_json(value.arguments, "action.arguments"), about=about), name
         )
     return policy_options.plain_option(name, value) if name in TYPES_OF_POLICY else plain(value, name)
 

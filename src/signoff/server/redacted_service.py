@@ -11,7 +11,7 @@ from typing import Any, Self
 from signoff.errors import NotFound, SnapshotRefused
 from signoff.people.links.resume_tokens import Response
 from signoff.people.questions.answers import get_question
-from signoff.people.questions.redacted_answers import meaning
+from signoff.people.questions.redacted_answers import restored_answer
 from signoff.people.questions.search import QuestionSearch
 from signoff.records import CallKind, Entry, EntryKind, LiveText, Promise
 from signoff.records.paging import Page
@@ -82,7 +82,7 @@ class RedactedBackend(LocalBackend):
         """Answer a question that was shown redacted: each placeholder in the answer stands for the original value."""
         question = await get_question(self._store, question_id)
         responder = Responder.of(said.get("user_id"), said.get("groups", ()), said.get("roles", ()))
-        async with meaning(self.redactor, self._store, question, value, responder) as meant:
+        async with restored_answer(self.redactor, self._store, question, value, responder) as meant:
             return await super().answer(question_id, meant, **said)
 
     async def check_responses(
@@ -112,7 +112,7 @@ class RedactedBackend(LocalBackend):
             meant: dict[str, Response] = {}
             for id, each in responses.items():
                 question = await get_question(self._store, id)
-                value = meaning(self.redactor, self._store, question, each.value, responder)
+                value = restored_answer(self.redactor, self._store, question, each.value, responder)
                 meant[id] = replace(each, value=await stack.enter_async_context(value))
             yield meant
 

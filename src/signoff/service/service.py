@@ -20,8 +20,8 @@ from signoff.people.questions import changes, comments, standing_approvals
 from signoff.people.questions.answer_checks import check_texts
 from signoff.people.questions.answers import answer, get_question
 from signoff.people.questions.bulk_answers import GivenAnswer, answer_each
-from signoff.people.questions.callback_terms import veiled
-from signoff.people.questions.search import QuestionSearch, look_for
+from signoff.people.questions.callback_terms import without_secret
+from signoff.people.questions.search import QuestionSearch, search_questions
 from signoff.people.questions.standing_approvals import Alike
 from signoff.people.schemas.promise_returns import check_value
 from signoff.records import (
@@ -157,7 +157,7 @@ class LocalBackend:
         entries = await showing(self._store).read_journal(run_id, after=after, limit=limit)
         if not entries:
             await showing(self._store).get_run(run_id)
-        return [veiled(entry) for entry in entries]
+        return [without_secret(entry) for entry in entries]
 
     async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
         """Yield journal entries from ``after`` on, live, until the run has ended."""
@@ -206,7 +206,7 @@ class LocalBackend:
     async def _entries(self, run_id: str, after: int, limit: int) -> tuple[deque[Entry], bool]:
         async with self._reading():
             entries = await showing(self._store).read_journal(run_id, after=after, limit=limit)
-        return deque(map(veiled, entries)), may_be_cut(entries, limit)
+        return deque(map(without_secret, entries)), may_be_cut(entries, limit)
 
     def _reading(self) -> AbstractAsyncContextManager[object]:
         return nullcontext() if self._room is None else self._room.reads
@@ -315,7 +315,7 @@ class LocalBackend:
         self, search: QuestionSearch, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]:
         check_page(after, limit)
-        return await look_for(search, self.list_promises, after=after, limit=limit)
+        return await search_questions(search, self.list_promises, after=after, limit=limit)
 
     @operation
     async def settle(self, promise_id: str, settlement: Settlement) -> Promise:

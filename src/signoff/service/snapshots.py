@@ -15,7 +15,7 @@ from pydantic_core import to_json
 
 from signoff.codec.strict_json import read_kept
 from signoff.errors import InvalidValue
-from signoff.people.questions.callback_terms import veiled
+from signoff.people.questions.callback_terms import without_secret
 from signoff.records import AuditKind, NewAuditEvent, PromiseState, Run
 from signoff.records.names import check_optional_text
 from signoff.stores.contract.snapshots import Saved, SavedRun, check_whole
@@ -53,7 +53,8 @@ async def save(store: Store, run_id: str, *, by: str | None = None) -> dict[str,
     saved = await store.save_run(run_id)
     check_whole(saved)
     shown = replace(
-        saved, runs=tuple(replace(each, entries=tuple(map(veiled, each.entries))) for each in saved.runs)
+        saved,
+        runs=tuple(replace(each, entries=tuple(map(without_secret, each.entries))) for each in saved.runs),
     )
     body = _SAVED.dump_python(shown, mode="json", exclude_none=True)
     snapshot: dict[str, Any] = {"schema": SCHEMA, "saved_at": store.clock.now(), **body}

@@ -27,7 +27,7 @@ from signoff.people.questions.attachments import Attachment
 from signoff.people.questions.business_hours import BusinessHours
 from signoff.people.questions.callback_terms import Callback, Terms
 from signoff.people.questions.policies import UNSET, Escalation, Policy, Quorum
-from signoff.people.questions.proposals import written_in_full
+from signoff.people.questions.proposals import full_json
 from signoff.people.questions.question import InputType, Question
 from signoff.people.questions.question_state import excluded_users
 from signoff.people.schemas.promise_returns import data_of
@@ -325,9 +325,7 @@ class Context:
         """
         text = data_of(data, returns, has_data=data is not None)
         # Replay compares the data without the schema of `returns`, which differs between versions of pydantic.
-        shown = (
-            None if data is None else text if returns is Any else codec.encode(written_in_full(data, "data"))
-        )
+        shown = None if data is None else text if returns is Any else codec.encode(full_json(data, "data"))
         call = PromiseCall(
             self._execution,
             id or "",

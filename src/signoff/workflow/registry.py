@@ -18,7 +18,7 @@ from signoff.engine.steps.function_identity import home_of
 from signoff.engine.timers.timers import Duty
 from signoff.engine.worker.open_calls import OutcomeQuestion
 from signoff.errors import NotAwaited, RegistrationError, UnknownWorkflow
-from signoff.people.questions.answers import unclear_outcome
+from signoff.people.questions.answers import outcome_question
 from signoff.people.questions.periodic_jobs import DUTIES
 from signoff.records import Run, WorkflowInfo
 from signoff.records.names import check_size, check_text
@@ -308,7 +308,7 @@ class Registry:
         """Return the question for an operator about a step whose outcome is unknown."""
         options = call.step_options
         assignees = tuple(options.operators or self.operators)
-        data = unclear_outcome(
+        data = outcome_question(
             call.name,
             run.id,
             options.returns,

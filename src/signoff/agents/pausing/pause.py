@@ -26,7 +26,7 @@ from signoff.people.questions.answers import Answer
 from signoff.people.questions.business_hours import BusinessHours
 from signoff.people.questions.policies import UNSET, Escalation, Quorum
 from signoff.people.questions.policy_options import check_policy_options, plain_options, read_options
-from signoff.people.questions.proposals import written_in_full
+from signoff.people.questions.proposals import full_json
 from signoff.people.questions.question import Question
 from signoff.records.responders import check_names
 from signoff.runtime.private_names import agent_run_here
@@ -290,7 +290,7 @@ def pause(
         given = answer if answer_type is None else _typed(answer, answer_type)
         return call.give(given, calling_line(here and here.f_back))
     schema = None if answer_type is None else TypeAdapter(readable(answer_type)).json_schema()
-    data = written_in_full(dict(payload or {}), "payload")  # refused here, where it is written
+    data = full_json(dict(payload or {}), "payload")  # refused here, where it is written
     rules: dict[str, Any] = {
         "assignees": check_names("assignees", assignees),
         "timeout_seconds": check_timeout(timeout),

@@ -29,7 +29,7 @@ from signoff.client.async_client import AsyncClient
 from signoff.people.audit.anchors.anchoring import restart
 from signoff.people.audit.anchors.checkpoint import LONGEST_REASON, Checkpoint
 from signoff.people.audit.anchors.config import ANCHORS, Anchors, anchors_of
-from signoff.people.audit.anchors.verification import Examination, Look, examine
+from signoff.people.audit.anchors.verification import AnchorView, Examination, examine
 from signoff.people.audit.trail import AT_ONCE
 from signoff.records import AuditEvent, Seal
 from signoff.wire.records import to_wire
@@ -194,7 +194,7 @@ def _report(out: Output, found: Examination, expect: tuple[int, str] | None, *, 
         raise CommandFailed(ExitCode.FAILED, f"not everything could be checked: {unverified[0]}")
 
 
-def _look_of(look: Look) -> dict[str, Any]:
+def _look_of(look: AnchorView) -> dict[str, Any]:
     return {
         "anchor": look.anchor,
         "seq": look.seq,

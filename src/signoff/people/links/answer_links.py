@@ -21,11 +21,11 @@ from signoff.errors import (
     WrongAnswer,
 )
 from signoff.people.audit.trail import record_refusal
-from signoff.people.links.html_values import Filled, answer_of, normal
+from signoff.people.links.html_values import SubmittedForm, answer_of, normal
 from signoff.people.questions.answers import answer, get_question
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import QuestionState
-from signoff.people.questions.redacted_answers import meaning
+from signoff.people.questions.redacted_answers import restored_answer
 from signoff.records import (
     AuditKind,
     NewAuditEvent,
@@ -270,7 +270,7 @@ async def answer_by_link(
 
 
 async def answer_by_form(
-    store: Store, link: OpenedLink, filled: Filled, redaction: Redaction, address: str | None = None
+    store: Store, link: OpenedLink, filled: SubmittedForm, redaction: Redaction, address: str | None = None
 ) -> Promise:
     """Answer a question with its submitted page; see ``answer_by_link``.
 
@@ -297,7 +297,7 @@ async def answer_by_form(
         )
         raise refusal
     note, digest = (normal("".join(filled.get(name, ())[:1])) for name in ("note", "digest"))
-    async with meaning(redactor, store, link.question, value, link.responder) as meant:
+    async with restored_answer(redactor, store, link.question, value, link.responder) as meant:
         return await answer_by_link(
             store, link, meant, note=note.strip() or None, digest=digest, address=address
         )

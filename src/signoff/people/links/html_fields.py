@@ -59,7 +59,7 @@ _TRIMMED: Final = frozenset({*_HINTS, "duration", "email", "uri"})
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of the values of a control."""
+    """One of the options of a field."""
 
     value: Any
     label: str
@@ -67,7 +67,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class HtmlField:
     """A field for one value.
 
     Attributes:
@@ -111,13 +111,13 @@ class Control:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FieldGroup:
     """Fields of one object.
 
     Attributes:
         path: Path of the object in the value; empty: it is the value itself.
         legend: Its heading, if it is a nested object.
-        controls: The fields in order.
+        fields: The fields in order.
         is_required: Whether the object is required.
         is_nullable: Whether it may be null.
         is_whole: Whether the only field's value is the answer itself, not a part of it.
@@ -125,24 +125,24 @@ class Group:
 
     path: tuple[str, ...]
     legend: str | None
-    controls: tuple[Control, ...]
+    fields: tuple[HtmlField, ...]
     is_required: bool = True
     is_nullable: bool = False
     is_whole: bool = False
 
 
-def controls_of(question: Question) -> tuple[Group, ...]:
+def html_fields_of(question: Question) -> tuple[FieldGroup, ...]:
     """Return the fields of a question; for an approval, those that edit its proposal."""
     default = MISSING if question.default is None else question.default
     match question.input_type:
         case "approval":
             if question.proposal is None:
                 return ()
-            return _Maker(question.proposal_schema, ("edited",)).groups(question.proposal)
+            return _FieldMaker(question.proposal_schema, ("edited",)).groups(question.proposal)
         case "text":
             kind: Kind = "long" if is_plain(default) else "json"
             hint = None if kind == "long" else _why_json(default)
-            return (_whole(Control("f0", (), kind, "Your answer", hint=hint, initial=default)),)
+            return (_whole(HtmlField("f0", (), kind, "Your answer", hint=hint, initial=default)),)
         case "select" | "multiselect":
             choices = tuple(
                 Choice(each["value"], each["label"], each.get("help")) for each in question.options
@@ -150,25 +150,25 @@ def controls_of(question: Question) -> tuple[Group, ...]:
             kind = "one" if question.input_type == "select" else "some"
             if not _can_begin(default):
                 default = MISSING
-            control = Control(
+            html_field = HtmlField(
                 "f0", (), kind, "Your answer", choices=choices, other=question.other, initial=default
             )
-            return (_whole(control),)
+            return (_whole(html_field),)
         case "form" | "external":
-            return _Maker(question.answer_schema, ()).groups(default)
+            return _FieldMaker(question.answer_schema, ()).groups(default)
 
 
-def decision_of(question: Question, *, can_edit: bool) -> Control:
+def decision_field(question: Question, *, can_edit: bool) -> HtmlField:
     """Return the field for an approval's decision. Nothing is chosen at first."""
     choices = [Choice(APPROVE, "Approve"), Choice(REJECT, "Reject")]
     if question.proposal is not None and can_edit:
         choices[:1] = [Choice(APPROVE, "Approve as proposed"), Choice(EDIT, "Approve with my changes")]
-    return Control("decision", ("approved",), "one", "Your decision", choices=tuple(choices))
+    return HtmlField("decision", ("approved",), "one", "Your decision", choices=tuple(choices))
 
 
-def note_of() -> Control:
+def note_field() -> HtmlField:
     """Return the field for a note. Its path cannot be a field of the answer, so errors are not mixed up."""
-    return Control("note", ("signoff:note",), "long", "Note", is_required=False)
+    return HtmlField("note", ("signoff:note",), "long", "Note", is_required=False)
 
 
 def is_plain(value: Any) -> bool:
@@ -204,11 +204,11 @@ def _is_seen(letter: str) -> bool:
     return letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
-def _whole(control: Control) -> Group:
-    return Group((), None, (control,), is_whole=True)
+def _whole(html_field: HtmlField) -> FieldGroup:
+    return FieldGroup((), None, (html_field,), is_whole=True)
 
 
-class _Maker:
+class _FieldMaker:
     """Makes the fields of a schema.
 
     Args:
@@ -221,16 +221,16 @@ class _Maker:
         self._prefix = prefix
         self._made = 0
 
-    def groups(self, initial: Any) -> tuple[Group, ...]:
+    def groups(self, initial: Any) -> tuple[FieldGroup, ...]:
         """Return the fields with their initial values."""
         schema, _ = self._resolved(self._root)
         if isinstance(initial, dict) and not schema.get("properties"):
             schema = cast("Schema", {"type": "object", "properties": {}})
         if not self._is_flat(schema):
-            control = self._control((), self._root, initial, label="Your answer", is_required=True)
-            return (_whole(control),)
-        top: list[Control] = []
-        nested: list[Group] = []
+            html_field = self._field((), self._root, initial, label="Your answer", is_required=True)
+            return (_whole(html_field),)
+        top: list[HtmlField] = []
+        nested: list[FieldGroup] = []
         for name, field, value, is_required in self._fields(schema, initial):
             inner, is_nullable = self._resolved(field)
             is_absent = value is MISSING or value is None
@@ -240,17 +240,21 @@ class _Maker:
                 group = self._nested(name, inner, value, is_required, is_nullable)
                 nested.append(group)
             else:
-                top.append(self._control((name,), field, value, label=name, is_required=is_required))
-        first = (Group((), None, tuple(top)),) if top else ()
+                top.append(self._field((name,), field, value, label=name, is_required=is_required))
+        first = (FieldGroup((), None, tuple(top)),) if top else ()
         return (*first, *nested)
 
-    def _nested(self, name: str, schema: Schema, initial: Any, is_required: bool, is_nullable: bool) -> Group:
-        controls = tuple(
-            self._control((name, inner), field, value, label=inner, is_required=needed)
+    def _nested(
+        self, name: str, schema: Schema, initial: Any, is_required: bool, is_nullable: bool
+    ) -> FieldGroup:
+        html_fields = tuple(
+            self._field((name, inner), field, value, label=inner, is_required=needed)
             for inner, field, value, needed in self._fields(schema, initial)
         )
         legend = schema.get("title")
-        return Group((name,), legend if isinstance(legend, str) else name, controls, is_required, is_nullable)
+        return FieldGroup(
+            (name,), legend if isinstance(legend, str) else name, html_fields, is_required, is_nullable
+        )
 
     def _fields(self, schema: Schema, initial: Any) -> list[tuple[str, Schema, Any, bool]]:
         """Return name, schema, initial value and need of each field, including fields that only the value has."""
@@ -271,9 +275,9 @@ class _Maker:
         is_object = schema.get("type") == "object" and isinstance(schema.get("properties"), dict)
         return is_object and _COMPOSED.isdisjoint(schema)
 
-    def _control(
+    def _field(
         self, path: tuple[str, ...], field: Schema, initial: Any, *, label: str, is_required: bool
-    ) -> Control:
+    ) -> HtmlField:
         schema, is_nullable = self._resolved(field)
         if _ABOUT.issuperset(schema) and (described := _type_of(initial)) is not None:
             schema = cast("Schema", {"type": described})
@@ -292,7 +296,7 @@ class _Maker:
             kind, choices = "json", ()
         native, harmless = _NATIVE.get(str(schema.get("format")), ("text", ""))
         is_native = initial is MISSING or re.fullmatch(harmless, str(initial)) is not None
-        return Control(
+        return HtmlField(
             name=name,
             path=(*self._prefix, *path),
             kind=kind,

@@ -18,16 +18,16 @@ from signoff.people.links.html_fields import (
     EDIT,
     MISSING,
     REJECT,
-    Control,
-    Group,
-    controls_of,
-    decision_of,
+    FieldGroup,
+    HtmlField,
+    decision_field,
+    html_fields_of,
     same,
     visible_json,
 )
 from signoff.people.questions.question import Question
 
-Filled = Mapping[str, Sequence[str]]
+SubmittedForm = Mapping[str, Sequence[str]]
 """The submitted values by field name."""
 
 OTHER: Final = "other"
@@ -56,15 +56,15 @@ class _Wrong(Exception):
     """The submitted text is not a valid value."""
 
 
-def begin(control: Control) -> Shown:
+def begin(field: HtmlField) -> Shown:
     """Return the initial content of a field."""
-    initial = control.initial
-    match control.kind:
+    initial = field.initial
+    match field.kind:
         case "one" | "some":
             values = [initial]
-            if control.kind == "some" and isinstance(initial, list):
+            if field.kind == "some" and isinstance(initial, list):
                 values = cast("list[Any]", initial)
-            numbers = [_number(control, value) for value in values]
+            numbers = [_number(field, value) for value in values]
             own = [value["other"] for value in values if _is_own(value)]
             chosen = {str(number) for number in numbers if number is not None}
             return Shown(chosen=frozenset({*chosen, OTHER} if own else chosen), other="\n".join(own))
@@ -76,16 +76,18 @@ def begin(control: Control) -> Shown:
             return Shown("" if initial is MISSING or initial is None else _line(initial))
 
 
-def returned(control: Control, filled: Filled) -> Shown:
+def returned(field: HtmlField, filled: SubmittedForm) -> Shown:
     """Return the submitted content of a field."""
-    texts = filled.get(control.name, ())
-    other = normal("".join(filled.get(f"{control.name}.{OTHER}", ())[:1]))
-    if control.kind in ("one", "some"):
+    texts = filled.get(field.name, ())
+    other = normal("".join(filled.get(f"{field.name}.{OTHER}", ())[:1]))
+    if field.kind in ("one", "some"):
         return Shown(chosen=frozenset(texts) - {""}, other=other)
     return Shown(normal("".join(texts[:1])))
 
 
-def read(groups: Sequence[Group], filled: Filled, start: Any = MISSING) -> tuple[Any, list[tuple[str, str]]]:
+def read(
+    groups: Sequence[FieldGroup], filled: SubmittedForm, start: Any = MISSING
+) -> tuple[Any, list[tuple[str, str]]]:
     """Return the value of submitted fields.
 
     Args:
@@ -98,24 +100,24 @@ def read(groups: Sequence[Group], filled: Filled, start: Any = MISSING) -> tuple
     """
     wrong: list[tuple[str, str]] = []
 
-    def value_of(control: Control, *, is_needed: bool) -> Any:
+    def value_of(field: HtmlField, *, is_needed: bool) -> Any:
         try:
-            if control.kind != "some" and len(filled.get(control.name, ())) > 1:
+            if field.kind != "some" and len(filled.get(field.name, ())) > 1:
                 raise _Wrong("this was sent twice")
-            value = _value(control, returned(control, filled))
-            if value is MISSING and is_needed and control.is_required:
+            value = _value(field, returned(field, filled))
+            if value is MISSING and is_needed and field.is_required:
                 raise _Wrong("this is required")
         except _Wrong as why:
-            wrong.append((".".join(control.path), str(why)))
+            wrong.append((".".join(field.path), str(why)))
             return MISSING
         return value
 
     if len(groups) == 1 and groups[0].is_whole:
-        return value_of(groups[0].controls[0], is_needed=True), wrong
+        return value_of(groups[0].fields[0], is_needed=True), wrong
     result = copy.deepcopy(cast("dict[str, Any]", start)) if isinstance(start, dict) else {}
     for group in groups:
         is_needed = group.is_required and not group.is_nullable
-        values = {control.path[-1]: value_of(control, is_needed=is_needed) for control in group.controls}
+        values = {field.path[-1]: value_of(field, is_needed=is_needed) for field in group.fields}
         if not group.path:
             _put(result, values)
             continue
@@ -130,7 +132,9 @@ def read(groups: Sequence[Group], filled: Filled, start: Any = MISSING) -> tuple
     return result, wrong
 
 
-def answer_of(question: Question, filled: Filled, *, can_edit: bool) -> tuple[Any, list[tuple[str, str]]]:
+def answer_of(
+    question: Question, filled: SubmittedForm, *, can_edit: bool
+) -> tuple[Any, list[tuple[str, str]]]:
     """Return the answer of a submitted page.
 
     Args:
@@ -144,15 +148,15 @@ def answer_of(question: Question, filled: Filled, *, can_edit: bool) -> tuple[An
     if any(filled.get("skip", ())):
         return None, []
     if question.input_type != "approval":
-        return read(controls_of(question), filled)
+        return read(html_fields_of(question), filled)
     decision, wrong = read(
-        [Group((), None, (decision_of(question, can_edit=can_edit),), is_whole=True)], filled
+        [FieldGroup((), None, (decision_field(question, can_edit=can_edit),), is_whole=True)], filled
     )
     if wrong:
         return None, wrong
     if decision == REJECT or question.proposal is None or not can_edit:
         return {"approved": decision == APPROVE}, []
-    edited, wrong = read(controls_of(question), filled, question.proposal)
+    edited, wrong = read(html_fields_of(question), filled, question.proposal)
     if decision == EDIT:
         return {"approved": True, "edited": edited}, wrong
     if wrong or json.dumps(edited, sort_keys=True) != json.dumps(question.proposal, sort_keys=True):
@@ -170,81 +174,77 @@ def _put(target: dict[str, Any], values: Mapping[str, Any]) -> None:
             target[name] = value
 
 
-def _value(control: Control, shown: Shown) -> Any:
+def _value(field: HtmlField, shown: Shown) -> Any:
     """Raises _Wrong."""
-    if control.initial is not MISSING and shown == _normal_shown(begin(control)):
-        return control.initial
-    match control.kind:
+    if field.initial is not MISSING and shown == _normal_shown(begin(field)):
+        return field.initial
+    match field.kind:
         case "one":
-            return _one(control, shown)
+            return _one(field, shown)
         case "some":
-            return _some(control, shown)
+            return _some(field, shown)
         case "lines":
-            return _lines(control, shown.text)
-        case "line" | "long" if not shown.text and not control.has_format:
-            if control.is_nullable:
-                return _nothing(control)
-            if control.initial is not MISSING and (control.is_required or control.falls_back):
+            return _lines(field, shown.text)
+        case "line" | "long" if not shown.text and not field.has_format:
+            if field.is_nullable:
+                return _nothing(field)
+            if field.initial is not MISSING and (field.is_required or field.falls_back):
                 return ""
             return MISSING
         case _ if not shown.text.strip():
-            return _nothing(control)
-        case "line" if control.has_format:
+            return _nothing(field)
+        case "line" if field.has_format:
             return shown.text.strip()
         case _:
-            return _READ[control.kind](shown.text)
+            return _READ[field.kind](shown.text)
 
 
-def _nothing(control: Control) -> Any:
+def _nothing(field: HtmlField) -> Any:
     """Return the value of an empty field.
 
     Raises:
         _Wrong: The user has cleared a value, and the type's default would silently replace it.
     """
-    if control.falls_back and control.initial is not MISSING and not control.is_nullable:
+    if field.falls_back and field.initial is not MISSING and not field.is_nullable:
         raise _Wrong("this cannot be empty: write or choose a value")
-    return (
-        None if control.is_nullable and (control.is_required or control.initial is not MISSING) else MISSING
-    )
+    return None if field.is_nullable and (field.is_required or field.initial is not MISSING) else MISSING
 
 
-def _one(control: Control, shown: Shown) -> Any:
+def _one(field: HtmlField, shown: Shown) -> Any:
     if len(shown.chosen) > 1:
         raise _Wrong("choose one")
-    if OTHER in shown.chosen and control.other is not None:
+    if OTHER in shown.chosen and field.other is not None:
         if not shown.other.strip():
             raise _Wrong("enter a text, or choose an option")
         return {"other": shown.other}
     if shown.other.strip():
         raise _Wrong("choose an option or enter a text, not both")
     if not shown.chosen:
-        return _nothing(control)
+        return _nothing(field)
     [chosen] = shown.chosen
-    return _chosen(control, chosen)
+    return _chosen(field, chosen)
 
 
-def _some(control: Control, shown: Shown) -> Any:
-    own = [line for line in shown.other.split("\n") if line.strip()] if control.other is not None else []
+def _some(field: HtmlField, shown: Shown) -> Any:
+    own = [line for line in shown.other.split("\n") if line.strip()] if field.other is not None else []
     numbers = sorted(shown.chosen - {OTHER}, key=lambda each: (len(each), each))
-    values = [*(_chosen(control, each) for each in numbers), *({"other": line} for line in own)]
-    if not values and not control.is_required and control.initial is MISSING:
+    values = [*(_chosen(field, each) for each in numbers), *({"other": line} for line in own)]
+    if not values and not field.is_required and field.initial is MISSING:
         return MISSING
     return values
 
 
-def _chosen(control: Control, number: str) -> Any:
-    if re.fullmatch("[0-9]{1,6}", number) is None or int(number) >= len(control.choices):
+def _chosen(field: HtmlField, number: str) -> Any:
+    if re.fullmatch("[0-9]{1,6}", number) is None or int(number) >= len(field.choices):
         raise _Wrong("there is no such option")
-    return control.choices[int(number)].value
+    return field.choices[int(number)].value
 
 
-def _lines(control: Control, text: str) -> Any:
+def _lines(field: HtmlField, text: str) -> Any:
     lines = [line for line in text.split("\n") if line.strip()]
-    if not lines and not control.is_required and control.initial is MISSING:
+    if not lines and not field.is_required and field.initial is MISSING:
         return MISSING
-    return [
-        _READ[control.items](line if control.items in ("line", "long") else line.strip()) for line in lines
-    ]
+    return [_READ[field.items](line if field.items in ("line", "long") else line.strip()) for line in lines]
 
 
 def _text(text: str) -> str:
@@ -302,8 +302,8 @@ _READ: Final[Mapping[str, Callable[[str], Any]]] = {
 }
 
 
-def _number(control: Control, value: Any) -> int | None:
-    return next((n for n, choice in enumerate(control.choices) if same(choice.value, value)), None)
+def _number(field: HtmlField, value: Any) -> int | None:
+    return next((n for n, choice in enumerate(field.choices) if same(choice.value, value)), None)
 
 
 def _is_own(value: Any) -> bool:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from signoff.codec.strict_json import read_object
 from signoff.errors import AlreadySettled
-from signoff.people.questions.actions import shown_beside
+from signoff.people.questions.actions import action_rows
 from signoff.people.questions.attachments import is_web
 from signoff.people.questions.question_state import TIMEOUT, QuestionState
 from signoff.people.questions.readable_rows import why_unreadable
@@ -97,7 +97,7 @@ class Notice:
             *self._action,
             ("Proposed", _written(data.get("proposal"))),
             ("Options", "\n".join(str(option.get("label", "")) for option in data.get("options", ()))),
-            ("Attached", "\n".join(map(said_of_attachment, data.get("attachments", ())))),
+            ("Attached", "\n".join(map(attachment_text, data.get("attachments", ())))),
             ("Due", self._due),
             ("Answered", self._outcome),
         ]
@@ -105,7 +105,7 @@ class Notice:
 
     @property
     def _action(self) -> list[tuple[str, str]]:
-        said = shown_beside(self.data.get("proposal"), self.data.get("action"))
+        said = action_rows(self.data.get("proposal"), self.data.get("action"))
         return [(label, part if isinstance(part, str) else _written(part)) for label, part in said]
 
     @cached_property
@@ -151,7 +151,7 @@ class Notice:
         return f"{said}{by}{note}"
 
 
-def said_of_attachment(attachment: Mapping[str, Any]) -> str:
+def attachment_text(attachment: Mapping[str, Any]) -> str:
     """Return an attachment's name and URL. A URL that could run in the page that shows it is left out."""
     name, url = attachment["name"], attachment["url"]
     return f"{name} {url}" if is_web(url) else f"{name} (not a web address)"

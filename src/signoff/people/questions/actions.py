@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from signoff import codec
 from signoff.errors import InvalidValue, RegistrationError
-from signoff.people.questions.proposals import written_in_full
+from signoff.people.questions.proposals import full_json
 
 LONGEST_TOOL = 256  # characters
 
@@ -53,7 +53,7 @@ class Action:
             or self.tool != self.tool.strip()
         ):
             raise RegistrationError(f"question {text!r}: {self.tool!r} is not a valid tool name")
-        arguments = written_in_full(self.arguments, "action.arguments")
+        arguments = full_json(self.arguments, "action.arguments")
         if not isinstance(arguments, dict):
             raise RegistrationError(
                 f"question {text!r}: an action's arguments must be an object, keyed by name"
@@ -61,10 +61,10 @@ class Action:
         done: dict[str, Any] = {"tool": self.tool, "arguments": arguments}
         if self.about is None:
             return done
-        return {**done, "about": codec.digest(codec.encode(written_in_full(self.about, "action.about")))}
+        return {**done, "about": codec.digest(codec.encode(full_json(self.about, "action.about")))}
 
 
-def found_at(arguments: Any, pointer: str) -> Any:
+def at_pointer(arguments: Any, pointer: str) -> Any:
     """Return the value at a JSON Pointer (RFC 6901). The empty pointer is the whole value.
 
     Raises:
@@ -90,7 +90,7 @@ def is_same(one: Any, other: Any) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def shown_beside(proposal: Any, action: Mapping[str, Any] | None) -> list[tuple[str, Any]]:
+def action_rows(proposal: Any, action: Mapping[str, Any] | None) -> list[tuple[str, Any]]:
     """Return the rows that show an action to people, as (label, value).
 
     Args:

@@ -91,7 +91,7 @@ def checked_default(question: Question, value: object) -> str:
         check_answer("timeout_answer", question, plain)
     except WrongAnswer as error:
         raise RegistrationError(f"question {question.text!r}: timeout_answer: {error}") from None
-    return codec.encode(to_keep(question, plain), path="timeout_answer")
+    return codec.encode(settlement_value(question, plain), path="timeout_answer")
 
 
 def check_texts(**texts: str | None) -> None:
@@ -108,7 +108,7 @@ def check_texts(**texts: str | None) -> None:
             raise InvalidValue(name, f"must not begin with {MARK!r}, which marks encrypted texts")
 
 
-def to_keep(question: Question, value: Any) -> Any:
+def settlement_value(question: Question, value: Any) -> Any:
     """Return a checked answer in the form that settles its question.
 
     For an approved proposal this is the approved value and its edits: ``{"approved": true, "proposal": ...,
@@ -124,7 +124,7 @@ def to_keep(question: Question, value: Any) -> Any:
     return {"approved": True, "proposal": approved, "edits": edits}
 
 
-def own_text(chosen: str | dict[str, str]) -> tuple[bool, str]:
+def free_text(chosen: str | dict[str, str]) -> tuple[bool, str]:
     """Return whether a choice is free text instead of an option, and the text or the option's value."""
     return (False, chosen) if isinstance(chosen, str) else (True, chosen["other"])
 

@@ -17,7 +17,13 @@ from signoff.observability import events
 from signoff.observability.events import AnswerGiven
 from signoff.observability.trace_context import traceparent_of
 from signoff.people.audit.trail import record_refusal
-from signoff.people.questions.answer_checks import check_received, check_texts, own_text, read_value, to_keep
+from signoff.people.questions.answer_checks import (
+    check_received,
+    check_texts,
+    free_text,
+    read_value,
+    settlement_value,
+)
 from signoff.people.questions.changes import bring_up_to_date, decide
 from signoff.people.questions.edits import Edit
 from signoff.people.questions.policies import Policy
@@ -151,10 +157,10 @@ def read_answer(question: Question, entry: Entry, declared: Any) -> Answer:
             answer = replace(answer, value=approved, approved=approved, votes=votes, rule=kept.get("rule"))
             return replace(answer, proposal=proposal, edits=edits)
         case "select":
-            own, value = own_text(kept)
+            own, value = free_text(kept)
             return replace(answer, value=value, others=(value,) if own else ())
         case "multiselect":
-            chosen = [own_text(each) for each in kept]
+            chosen = [free_text(each) for each in kept]
             others = tuple(value for own, value in chosen if own)
             return replace(answer, value=[value for _, value in chosen], others=others)
         case "form" | "external":
@@ -291,7 +297,7 @@ async def _settle(
     if alike is not None and promise.state is PromiseState.PENDING:
         session_id = await session_of(store, promise) if alike.session else None
         rule = new_rule(promise, asked, plain, responder, alike, store.clock.now(), session_id)
-    text = codec.encode(to_keep(asked, plain), path="value")
+    text = codec.encode(settlement_value(asked, plain), path="value")
     return await decide(store, promise, responder, text, note, request_id, rule, signal)
 
 
@@ -314,7 +320,7 @@ def _check_kind(promise: Promise) -> None:
         raise NotFound("question", promise.id)
 
 
-def unclear_outcome(
+def outcome_question(
     step_name: str,
     run_id: str,
     returns: Any,

@@ -144,7 +144,7 @@ def secret_in(url: str) -> str:
     return url.rpartition("/")[2]
 
 
-def veiled(entry: Entry) -> Entry:
+def without_secret(entry: Entry) -> Entry:
     """Return a journal entry without the secret in a callback's URL."""
     if entry.kind is not EntryKind.OPENED or entry.call is not CallKind.QUESTION:
         return entry

@@ -19,7 +19,7 @@ from signoff.people.questions.answer_checks import check_texts
 from signoff.people.questions.policies import check_deadline
 from signoff.people.questions.question import digest_of
 from signoff.people.questions.question_state import QuestionState
-from signoff.people.questions.standing_approvals import look_for_rules
+from signoff.people.questions.standing_approvals import search_rules
 from signoff.records import (
     Amendment,
     AuditKind,
@@ -119,7 +119,7 @@ async def _overdue(store: Store, state: QuestionState) -> Amendment | None:
     if not state.awaits_rules or (overdue is not None and overdue.settlement is not None):
         return overdue
     try:
-        return await look_for_rules(store, state)
+        return await search_rules(store, state)
     except AccessDenied:  # a worker limited to some groups sees no rules; the server looks
         return overdue
 

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from signoff.errors import InvalidValue, QuestionTooNew, RegistrationError, UnreadableRecord
 from signoff.people.questions.business_hours import BusinessHours
-from signoff.people.questions.question_schema import wrong_in_policy
+from signoff.people.questions.question_schema import problem_in_policy
 from signoff.records.names import person_key
 from signoff.records.responders import check_names
 from signoff.records.start_options import check_flag
@@ -191,7 +191,7 @@ class Policy:
             UnreadableRecord: It is not a known format.
             QuestionTooNew: It has rules of a newer version, which must not be bypassed.
         """
-        wrong = wrong_in_policy(data)
+        wrong = problem_in_policy(data)
         if wrong is not None:
             raise UnreadableRecord("question", question_id, f"data.policy: {wrong}")
         rest = dict(data)

@@ -98,7 +98,7 @@ class Proposal:
         return self._shown_of(made)
 
 
-def written_in_full(value: Any, path: str) -> Any:
+def full_json(value: Any, path: str) -> Any:
     """Return a value as the JSON that people approve, including fields that its serializer would leave out.
 
     Args:

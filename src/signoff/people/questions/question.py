@@ -16,8 +16,8 @@ from signoff.people.questions.actions import Action, is_same
 from signoff.people.questions.attachments import Attachment, check_attachments
 from signoff.people.questions.callback_terms import Callback, Terms
 from signoff.people.questions.policies import Policy
-from signoff.people.questions.proposals import Proposal, written_in_full
-from signoff.people.questions.question_schema import InputType, wrong_in
+from signoff.people.questions.proposals import Proposal, full_json
+from signoff.people.questions.question_schema import InputType, problem_in_question
 from signoff.people.schemas import answer_schemas
 from signoff.people.schemas.validation import listed, problems
 from signoff.records import Promise
@@ -180,7 +180,7 @@ class Question:
             input_type=input_type,
             answer_schema=schema,
             options=choices,
-            metadata=written_in_full(dict(metadata or {}), "metadata"),
+            metadata=full_json(dict(metadata or {}), "metadata"),
             skippable=skippable,
             help=help,
             default=_fitting(text, "default", default, schema),
@@ -212,7 +212,7 @@ class Question:
             parts = read_kept(unpacked(question.data or "null"))
         except ValueError as error:
             raise UnreadableRecord("question", question.id, f"data: {why_unreadable_json(error)}") from None
-        wrong = wrong_in(parts)
+        wrong = problem_in_question(parts)
         if wrong is not None:
             raise UnreadableRecord("question", question.id, f"data: {wrong}")
         parts = {name: part for name, part in parts.items() if name not in ("policy", "digest")}
@@ -370,7 +370,7 @@ def _fitting(text: str, what: str, value: Any, schema: dict[str, Any]) -> Any:
     """Return a value as plain data, if it fits the schema. Raises RegistrationError."""
     if value is None:
         return None
-    plain = written_in_full(value, what)
+    plain = full_json(value, what)
     wrong = problems(schema, plain)
     if wrong:
         raise RegistrationError(f"question {text!r}: the {what} does not fit: {listed(wrong, what)}")

@@ -103,7 +103,7 @@ PROMISED: Final = Annotated[
 """The ``data`` of a promise."""
 
 
-def wrong_in(data: object) -> str | None:
+def problem_in_question(data: object) -> str | None:
     """Return why ``data`` is not a readable question, with the field; None: it is readable."""
     try:
         asked = _asked().validate_python(data, strict=True)
@@ -117,7 +117,7 @@ def wrong_in(data: object) -> str | None:
     return None
 
 
-def wrong_in_policy(data: object) -> str | None:
+def problem_in_policy(data: object) -> str | None:
     """Return why ``data`` is not a readable policy, with the field; None: it is readable."""
     try:
         policy = _policies().validate_python(data, strict=True)

@@ -22,7 +22,7 @@ from signoff.stores.contract.store import Store
 
 
 @asynccontextmanager
-async def meaning(
+async def restored_answer(
     redactor: Redactor, store: Store, question: Promise, value: Any, responder: Responder
 ) -> AsyncGenerator[Any]:
     """Yield an answer with its placeholders restored. Removes hidden values from refusals raised in the block.

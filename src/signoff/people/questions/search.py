@@ -63,7 +63,7 @@ class QuestionSearch:
         return all(word in within for word in words)
 
 
-async def look_for(
+async def search_questions(
     search: QuestionSearch,
     read: ReadPage,
     *,

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from signoff.errors import InvalidValue, NotAllowed, NotFound, QuestionClaimed
-from signoff.people.questions.actions import found_at, is_same
-from signoff.people.questions.answer_checks import check_texts, to_keep
+from signoff.people.questions.actions import at_pointer, is_same
+from signoff.people.questions.answer_checks import check_texts, settlement_value
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import QuestionState
 from signoff.records import Amendment, AuditKind, NewAuditEvent, NewRule, Promise, Rule
@@ -96,7 +96,7 @@ class Alike:
         if self.any_arguments:
             return {}
         try:
-            return {pointer: found_at(arguments, pointer) for pointer in self.same or [""]}
+            return {pointer: at_pointer(arguments, pointer) for pointer in self.same or [""]}
         except LookupError as error:
             raise InvalidValue("same", f"the arguments have no such value: {error}") from None
 
@@ -169,7 +169,7 @@ async def session_of(store: Store, question: Promise) -> str | None:
         return None
 
 
-async def look_for_rules(store: Store, state: QuestionState) -> Amendment:
+async def search_rules(store: Store, state: QuestionState) -> Amendment:
     """Search the standing approvals. Return the answer in the name of a matching rule's owner, or that none matches."""
     asked = Question.of(state.question)
     assert asked.action is not None
@@ -177,7 +177,7 @@ async def look_for_rules(store: Store, state: QuestionState) -> Amendment:
     for session in ("",) if session_id is None else (session_id, ""):
         async for rule in _in_force(store, asked.action["tool"], session):
             if _is_for(rule, state, asked.action):
-                kept = {**to_keep(asked, {"approved": True}), "rule": rule.id}
+                kept = {**settlement_value(asked, {"approved": True}), "rule": rule.id}
                 return state.answer_by(rule, json.dumps(kept))
     return state.without_rules()
 
@@ -220,7 +220,7 @@ def _fits(rule: Rule, state: QuestionState, action: dict[str, Any]) -> bool:
         return False
     try:
         return all(
-            is_same(found_at(action["arguments"], pointer), value) for pointer, value in pattern.items()
+            is_same(at_pointer(action["arguments"], pointer), value) for pointer, value in pattern.items()
         )
     except LookupError:
         return False

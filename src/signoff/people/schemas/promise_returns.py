@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from signoff import codec
 from signoff.errors import InvalidValue
-from signoff.people.questions.proposals import written_in_full
+from signoff.people.questions.proposals import full_json
 from signoff.people.schemas.validation import listed, schema_problem
 from signoff.people.schemas.validation_process import find_problems
 from signoff.records import Promise, PromiseState, Settlement
@@ -44,7 +44,7 @@ def data_of(
         PayloadTooLarge: Data and schema are over the limit together.
     """
     schema = _schema(returns, find_problem)
-    plain = written_in_full(data, "data")
+    plain = full_json(data, "data")
     if schema is None:
         return codec.encode(plain, path="data") if has_data else None
     own: dict[str, Any] = {DATA: plain} if has_data else {}

@@ -16,9 +16,16 @@ from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
 from signoff.people.links.answer_links import OpenedLink
-from signoff.people.links.html_fields import Control, controls_of, decision_of, note_of, visible, visible_json
-from signoff.people.links.html_values import Filled, Shown, begin, returned
-from signoff.people.questions.actions import shown_beside
+from signoff.people.links.html_fields import (
+    HtmlField,
+    decision_field,
+    html_fields_of,
+    note_field,
+    visible,
+    visible_json,
+)
+from signoff.people.links.html_values import Shown, SubmittedForm, begin, returned
+from signoff.people.questions.actions import action_rows
 from signoff.people.questions.attachments import Attachment, is_web
 from signoff.people.questions.question import Question, digest_of
 from signoff.people.questions.question_state import QuestionState
@@ -56,7 +63,7 @@ class Row:
         errors: The problems with that value.
     """
 
-    control: Control
+    control: HtmlField
     shown: Shown
     errors: tuple[str, ...] = ()
 
@@ -96,7 +103,7 @@ def question_page(
     link: OpenedLink,
     shown: Promise,
     now: float,
-    filled: Filled | None = None,
+    filled: SubmittedForm | None = None,
     problems: Sequence[tuple[str, str]] = (),
     status: int = 200,
 ) -> Response:
@@ -114,12 +121,12 @@ def question_page(
     state = QuestionState.of(link.question, now)
     page = _Page(filled, problems)
     can_edit = state.policy.quorum is None
-    made = controls_of(question) if can_edit or question.proposal is None else ()
-    groups = [(group.legend, [page.row(control) for control in group.controls]) for group in made]
+    made = html_fields_of(question) if can_edit or question.proposal is None else ()
+    groups = [(group.legend, [page.row(control) for control in group.fields]) for group in made]
     decision = None
     if question.input_type == "approval":
-        decision = page.row(decision_of(question, can_edit=can_edit))
-    note = page.row(note_of())
+        decision = page.row(decision_field(question, can_edit=can_edit))
+    note = page.row(note_field())
     listed = page.listed([row for _, rows in groups for row in rows], decision, note)
     return _page(
         "question.html",
@@ -131,7 +138,7 @@ def question_page(
         user=link.responder.user_id,
         deadline=None if state.deadline_at is None else _moment(state.deadline_at),
         quorum=state.policy.quorum,
-        action=_written(shown_beside(question.proposal, question.action)),
+        action=_written(action_rows(question.proposal, question.action)),
         proposal=None if question.proposal is None else visible_json(question.proposal),
         groups=groups,
         decision=decision,
@@ -150,11 +157,11 @@ def message_page(title: str, text: str, status: int = 200) -> Response:
 class _Page:
     """Builds the rows of a page from submitted values and their problems."""
 
-    def __init__(self, filled: Filled | None, problems: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, filled: SubmittedForm | None, problems: Sequence[tuple[str, str]]) -> None:
         self._filled = filled
         self._problems = problems
 
-    def row(self, control: Control) -> Row:
+    def row(self, control: HtmlField) -> Row:
         shown = begin(control) if self._filled is None else returned(control, self._filled)
         errors = (
             _within(field, message, control) for field, message in self._problems if _is_of(field, control)
@@ -174,17 +181,17 @@ class _Page:
         return listed
 
 
-def _within(field: str, message: str, control: Control) -> str:
+def _within(field: str, message: str, control: HtmlField) -> str:
     """Return a problem's message, prefixed with the part of the control's value that it concerns."""
     part = field.removeprefix(".".join(control.path)).removeprefix(".")
     return f"{part}: {message}" if part else message
 
 
-def _is_of(field: str, control: Control) -> bool:
+def _is_of(field: str, control: HtmlField) -> bool:
     """Whether a problem concerns the value of a control, or a part of it."""
     path = ".".join(control.path)
     if not path:
-        return field not in ("digest", *note_of().path)
+        return field not in ("digest", *note_field().path)
     return field == path or field.startswith(f"{path}.")
 
 

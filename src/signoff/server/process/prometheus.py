@@ -187,7 +187,7 @@ def of_jobs() -> Sequence[Metric]:
         "signoff_set_aside_failures", "How often items of periodic jobs have failed.", labels=("job",)
     )
     held, failed = Counter[str](), Counter[str]()
-    for job in set_aside_items.at_work():
+    for job in set_aside_items.running_jobs():
         held[job.noun] += len(job)
         failed[job.noun] += job.failures
     for noun in sorted(held):

@@ -34,8 +34,8 @@ from signoff.people.links.answer_links import (
     find_link,
     record_ended,
 )
-from signoff.people.links.html_fields import note_of
-from signoff.people.links.html_values import Filled
+from signoff.people.links.html_fields import note_field
+from signoff.people.links.html_values import SubmittedForm
 from signoff.people.notifications.notices import settled_in_words
 from signoff.records import PromiseState, Token
 from signoff.records.responders import Responder
@@ -191,7 +191,7 @@ async def _find(services: Services, request: Request, secret: str) -> Any:
         raise
 
 
-def _form(body: bytes) -> Filled:
+def _form(body: bytes) -> SubmittedForm:
     """Parse a submitted form. Raises InvalidValue."""
     try:
         return parse_qs(
@@ -205,7 +205,7 @@ def _problems(error: SignoffError) -> list[tuple[str, str]]:
     if isinstance(error, WrongAnswer):
         return error.problems
     if isinstance(error, InvalidValue) and error.path == "note":
-        return [(".".join(note_of().path), error.reason)]
+        return [(".".join(note_field().path), error.reason)]
     return [("", str(error))]
 
 

@@ -26,7 +26,7 @@ from signoff.errors import (
     WrongAnswer,
 )
 from signoff.people.questions.bulk_answers import MOST_ANSWERS, GivenAnswer, answer_each
-from signoff.people.questions.search import QuestionSearch, look_for
+from signoff.people.questions.search import QuestionSearch, search_questions
 from signoff.people.questions.standing_approvals import Alike
 from signoff.records import AuditEvent, Promise
 from signoff.records.paging import AuditFilter
@@ -244,7 +244,7 @@ async def list_questions(
     """
     search = QuestionSearch(run_id, _inbox(actor, assignee, run_id), workflow, group, text)
     backend = services.backend
-    page = await look_for(
+    page = await search_questions(
         search, backend.list_promises, after=after, limit=limit, is_seen=actor.sees_question
     )
     return reply_page(page)

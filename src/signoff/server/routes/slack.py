@@ -31,5 +31,5 @@ async def take_action(channel: Id, request: Request, services: ServicesOf) -> Re
     if click is None:
         return Response()
     address = services.address_of(request.scope)
-    reaction = await actions.react(services.store, answering, click, services.redaction, address)
-    return Response(background=BackgroundTask(actions.post_reaction, sender, reaction))
+    reply = await actions.answer_click(services.store, answering, click, services.redaction, address)
+    return Response(background=BackgroundTask(actions.post_reply, sender, reply))

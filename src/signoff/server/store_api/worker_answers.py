@@ -24,7 +24,7 @@ from signoff.errors import (
     WrongAnswer,
 )
 from signoff.people.audit.trail import record_refusal
-from signoff.people.questions.answer_checks import check_received, to_keep
+from signoff.people.questions.answer_checks import check_received, settlement_value
 from signoff.people.questions.edits import is_same
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import TIMEOUT, Progress, QuestionState
@@ -174,7 +174,7 @@ async def _check_value(state: QuestionState, asked: Question, value: Any) -> Non
     is_as_proposed = is_same(approved, asked.proposal)
     given = {"approved": True} if is_as_proposed else {"approved": True, "edited": approved}
     await check_received(id, asked, given)
-    if not is_same(json.loads(codec.encode(to_keep(asked, given), path="value")), decision):
+    if not is_same(json.loads(codec.encode(settlement_value(asked, given), path="value")), decision):
         raise WrongAnswer(id, [("edits", "are not those between the proposal and what was approved")])
 
 

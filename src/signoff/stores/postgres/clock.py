@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from signoff.stores.shared.clock_changes import SetClock
+from signoff.stores.shared.clock_changes import ClockWatch
 
 NOW = "SELECT extract(epoch FROM clock_timestamp())::double precision"
 
@@ -20,7 +20,7 @@ class DatabaseClock:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._offset = time.time() - time.monotonic()  # of the database's clock to this process's
-        self._set = SetClock("postgres")
+        self._set = ClockWatch("postgres")
 
     def now(self) -> float:
         """Return the database's time in unix seconds."""

@@ -36,7 +36,7 @@ from signoff.stores.postgres.writer import RETRY_LATER, RETRY_SOON, Writer
 from signoff.stores.shared.claims import Claims
 from signoff.stores.shared.deferred_changes import DeferredChanges, Made, Times
 from signoff.stores.shared.listeners import Listeners
-from signoff.stores.shared.one_by_one import LEFT_AS_IT_WAS, Done, LeftUndone, OneByOne, Skipped, earliest
+from signoff.stores.shared.one_by_one import ROW_UNCHANGED, Done, LeftUndone, OneByOne, Skipped, earliest
 from signoff.stores.shared.outages import OUTAGE_SECONDS, Outages, is_absence
 from signoff.stores.shared.reader_pool import Readers
 from signoff.stores.shared.touched_runs import TouchedRuns
@@ -222,7 +222,7 @@ class Database:
         )
         next_at = self._took(reply, sent_at, lease_seconds)
         if not reply.is_all:
-            raise LeftUndone(LEFT_AS_IT_WAS)
+            raise LeftUndone(ROW_UNCHANGED)
         return next_at
 
     async def due_each(self, limit: int, skipped: Skipped, lease_seconds: float) -> Done[float | None]:

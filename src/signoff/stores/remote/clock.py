@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from signoff.stores.shared.clock_changes import SetClock
+from signoff.stores.shared.clock_changes import ClockWatch
 
 DRIFT: Final = 1e-4  # how far this machine's clock may run off the server's, per second
 STEP_SECONDS: Final = 1.0  # a server's clock that was set back further takes ours back with it
@@ -24,7 +24,7 @@ class RemoteClock:
         self._error = math.inf
         self._learned_at = 0.0
         self._last = -math.inf
-        self._set = SetClock("remote")
+        self._set = ClockWatch("remote")
 
     def now(self) -> float:
         """Return the time in unix seconds."""

@@ -14,7 +14,7 @@ log = own_logger("signoff.store")
 _WHOSE: Final = {"postgres": "the database's clock", "remote": "the server's clock"}
 
 
-class SetClock:
+class ClockWatch:
     """Logs and announces changes of a remote clock, as seen by one process.
 
     Args:

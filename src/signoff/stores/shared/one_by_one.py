@@ -16,7 +16,7 @@ T = TypeVar("T")
 AT_ONCE: Final = 200
 """Items of each job per transaction when they are processed one by one."""
 
-LEFT_AS_IT_WAS: Final = "the database has left its row as it was"
+ROW_UNCHANGED: Final = "the database has left its row as it was"
 """Error of a row that a trigger leaves unchanged without an error."""
 
 Skipped = Mapping[str, Sequence[Key]]

@@ -213,7 +213,7 @@ class SetAside:
         return known is not None and now < known.next_at <= now + LONGEST_SECONDS
 
 
-def at_work() -> list[SetAside]:
+def running_jobs() -> list[SetAside]:
     """Return the instances of this process's periodic jobs."""
     with _lock:
         return list(_at_work)
@@ -227,7 +227,7 @@ def items_of(location: str, namespace: str) -> list[SetAsideItem]:
         namespace: The namespace.
     """
     found: dict[Key, SetAsideItem] = {}
-    for aside in at_work():
+    for aside in running_jobs():
         for item in aside.items if aside.location == location else ():
             if item.namespace == namespace:
                 key = item.job, item.id

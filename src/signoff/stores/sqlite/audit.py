@@ -13,7 +13,7 @@ from signoff.records.origins import from_text, text_of
 from signoff.records.paging import AuditFilter, Page, page_number
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
 from signoff.stores.shared.unreadable_rows import read_each
-from signoff.stores.sqlite.schema import left_as_it_was
+from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 
 COLUMNS = "audit.namespace, audit.id, at, kind, question_id, run_id, by, details, origin"
@@ -152,7 +152,7 @@ def seal(tx: Transaction, namespace: str, seals: Sequence[Seal]) -> bool:
             tx.db.execute("RELEASE seal")
             return False
         if tx.db.execute(SEAL, (namespace, each.seq, each.event_id, each.hash)).rowcount == 0:
-            raise left_as_it_was()
+            raise row_unchanged()
     tx.db.execute("RELEASE seal")
     return True
 

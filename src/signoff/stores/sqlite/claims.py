@@ -14,7 +14,7 @@ from signoff.stores.contract.leases import Claim
 from signoff.stores.shared import suspect_runs
 from signoff.stores.shared.claims import JOB
 from signoff.stores.shared.listed_payloads import PAGE_BYTES, bytes_of
-from signoff.stores.shared.one_by_one import AT_ONCE, LEFT_AS_IT_WAS, Failure, ItemFailed
+from signoff.stores.shared.one_by_one import AT_ONCE, ROW_UNCHANGED, Failure, ItemFailed
 from signoff.stores.sqlite import concurrency_keys as keys
 from signoff.stores.sqlite import groups
 from signoff.stores.sqlite import transitions as states
@@ -315,7 +315,7 @@ def _lease(
 def _block(tx: Transaction, numbers: Sequence[int]) -> None:
     """Exclude ready runs from claims. Raises ItemFailed if a trigger prevents it: a claim would not terminate."""
     if not keys.block(tx, numbers):
-        raise ItemFailed(LEFT_AS_IT_WAS)
+        raise ItemFailed(ROW_UNCHANGED)
 
 
 def _choose(

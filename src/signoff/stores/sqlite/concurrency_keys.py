@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from signoff.stores.shared.one_by_one import AT_ONCE, LEFT_AS_IT_WAS, ItemFailed
+from signoff.stores.shared.one_by_one import AT_ONCE, ROW_UNCHANGED, ItemFailed
 from signoff.stores.sqlite.deferred_changes import make_or_defer
 from signoff.stores.sqlite.transaction import Transaction
 
@@ -137,4 +137,4 @@ def _unblock_first(tx: Transaction, slots: Slots, limit: int) -> None:
 
 def _unblock(tx: Transaction, number: int) -> None:
     if tx.db.execute(UNBLOCK, (number,)).rowcount != 1:  # a trigger has prevented it
-        raise ItemFailed(LEFT_AS_IT_WAS)
+        raise ItemFailed(ROW_UNCHANGED)

@@ -13,7 +13,7 @@ from signoff.stores.shared.deferred_changes import JOB, Kind, Made, Times
 from signoff.stores.shared.failure_texts import text_of
 from signoff.stores.shared.one_by_one import AT_ONCE
 from signoff.stores.shared.set_aside_items import LONGEST_SECONDS, pause_after
-from signoff.stores.sqlite.schema import left_as_it_was
+from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 
 DEFER = "INSERT OR IGNORE INTO deferred (namespace, id, kind, n, details) VALUES (?, ?, ?, ?, ?)"
@@ -91,7 +91,7 @@ def make_some(tx: Transaction, kinds: dict[Kind, Make]) -> Made:
 
     def make(number: int, namespace: bytes, id: bytes, kind: bytes, n: int, details: bytes) -> None:
         if tx.db.execute(MADE, (number,)).rowcount != 1:
-            raise left_as_it_was()
+            raise row_unchanged()
         kinds[cast("Kind", kind.decode())](tx, namespace.decode(), id.decode(), n, json.loads(details))
 
     for number, namespace, id, kind, n, details, failed, first_at in rows[:AT_ONCE]:

@@ -11,7 +11,7 @@ from signoff.records import AuditKind
 from signoff.records.deliveries import Delivery, DeliveryState, NewDelivery, Report
 from signoff.records.paging import LAST_NUMBER, DeliveryFilter, Page, page_number
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
-from signoff.stores.sqlite.schema import left_as_it_was
+from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 
 COLUMNS = """namespace, id, channel, recipient, event_id, seq, kind, question_id, state, created_at, run_id, due_at,
@@ -127,7 +127,7 @@ def expand(
         moved = tx.db.execute(MOVE_ON, (seq, namespace, channel, expected)).rowcount
     if not moved:
         if read_cursor(tx.db, namespace, channel) == expected:
-            raise left_as_it_was()
+            raise row_unchanged()
         return False
     for new in deliveries:
         values = {
@@ -166,7 +166,7 @@ def claim(
 def _take(tx: Transaction, number: int, until: float) -> Delivery:
     row = tx.db.execute(TAKE, (until, number)).fetchone()
     if row is None:
-        raise left_as_it_was()
+        raise row_unchanged()
     return _delivery(row)
 
 

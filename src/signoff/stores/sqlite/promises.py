@@ -18,7 +18,7 @@ from signoff.stores.shared.equality import may_join, refusal_of, same_json
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
 from signoff.stores.sqlite import messages, tokens
 from signoff.stores.sqlite.rows import PROMISE_COLUMNS, assignees_text, to_promise
-from signoff.stores.sqlite.schema import left_as_it_was
+from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Refused, Transaction
 
 INSERT = f"""
@@ -236,7 +236,7 @@ def time_out(tx: Transaction, namespace: str, promise_id: str) -> Promise:
     """Time out a pending promise whose deadline has passed."""
     row = tx.db.execute(TIME_OUT, (tx.now, namespace, promise_id)).fetchone()
     if row is None:
-        raise left_as_it_was()
+        raise row_unchanged()
     late = to_promise(row)
     notify_all(tx, late)
     return late

@@ -9,7 +9,7 @@ from signoff.records import Amendment, Due, Promise, PromiseKind, PromiseState
 from signoff.stores.contract.validation import check_amendment
 from signoff.stores.sqlite import audit, messages, promises, rules
 from signoff.stores.sqlite.rows import PROMISE_COLUMNS, PROMISE_WIDTH, assignees_text, to_promise
-from signoff.stores.sqlite.schema import left_as_it_was
+from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 
 AMEND = f"""
@@ -62,7 +62,7 @@ def amend(
     if row is None:
         question, _ = _not_amended(tx, namespace, question_id)
         if question.state is PromiseState.PENDING and question.version == amendment.version:
-            raise left_as_it_was()
+            raise row_unchanged()
         return question, False
     question = to_promise(row)
     if token is not None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from signoff.stores.shared.one_by_one import AT_ONCE, Done, Failure, Skipped
-from signoff.stores.sqlite.schema import left_as_it_was
+from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 
 JOB: Final = "ended run"
@@ -127,5 +127,5 @@ def _delete(tx: Transaction, namespace: str, number: int, run_id: str) -> None:
     is_gone = tx.db.execute(DELETE_RUN, (number,)).rowcount == 1
     # A remaining journal would be read as that of the next run with this id.
     if not is_gone or tx.db.execute(HAS_JOURNAL, (namespace, run_id)).fetchone() is not None:
-        raise left_as_it_was()
+        raise row_unchanged()
     tx.touch(namespace, run_id)

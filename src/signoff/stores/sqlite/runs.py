@@ -34,7 +34,7 @@ from signoff.stores.sqlite import audit, journal, live, messages, promises, sess
 from signoff.stores.sqlite import transitions as states
 from signoff.stores.sqlite.deferred_changes import make_or_defer
 from signoff.stores.sqlite.rows import READ_RUN_COLUMNS, RUN_COLUMNS, run_column, run_size, to_run
-from signoff.stores.sqlite.schema import left_as_it_was
+from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 
 GET = f"SELECT {READ_RUN_COLUMNS} FROM runs WHERE namespace = ? AND id = ?"
@@ -176,7 +176,7 @@ def cancel(tx: Transaction, namespace: str, run_id: str, reason: str | None, by:
     if tx.db.execute(ASK_TO_CANCEL, (namespace, run_id)).rowcount > 0:
         messages.leave(tx, namespace, run_id, MessageKind.CANCEL, by=by, note=reason)
     elif tx.db.execute(IS_NOT_ASKED, (namespace, run_id)).fetchone() is not None:
-        raise left_as_it_was()
+        raise row_unchanged()
     return get_run(tx.db, namespace, run_id)
 
 

@@ -10,7 +10,7 @@ from signoff.records import CatchUp, Due, NewRun, NewSchedule, Schedule
 from signoff.records.paging import Page
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
 from signoff.stores.sqlite import transitions as states
-from signoff.stores.sqlite.schema import left_as_it_was
+from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 
 COLUMNS = """namespace, id, workflow, group_name, arguments, cron, timezone, catch_up, next_at, priority,
@@ -108,7 +108,7 @@ def fire(
     """Advance a schedule from the expected time, and start its runs; False if another process did."""
     if tx.db.execute(FIRE, (next_at, namespace, schedule_id, expected)).rowcount == 0:
         if tx.db.execute(IS_AT, (namespace, schedule_id, expected)).fetchone() is not None:
-            raise left_as_it_was()
+            raise row_unchanged()
         return False
     tx.due = True
     for new in runs:

@@ -23,7 +23,7 @@ from signoff.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from signoff.stores.shared.one_by_one import LEFT_AS_IT_WAS, ItemFailed
+from signoff.stores.shared.one_by_one import ROW_UNCHANGED, ItemFailed
 
 T = TypeVar("T")
 
@@ -326,9 +326,9 @@ def is_fault_of_one(error: sqlite3.Error) -> bool:
     )
 
 
-def left_as_it_was() -> sqlite3.IntegrityError:
+def row_unchanged() -> sqlite3.IntegrityError:
     """Return the error for a row that a trigger has left unchanged without an error of its own."""
-    return sqlite3.IntegrityError(LEFT_AS_IT_WAS)
+    return sqlite3.IntegrityError(ROW_UNCHANGED)
 
 
 def own_error(error: Exception) -> Exception:

@@ -76,7 +76,7 @@ from signoff.stores.shared.deferred_changes import DeferredChanges
 from signoff.stores.shared.heartbeats import extend_leases
 from signoff.stores.shared.listed_payloads import bytes_of
 from signoff.stores.shared.listeners import Listeners
-from signoff.stores.shared.one_by_one import LEFT_AS_IT_WAS, Done, LeftUndone, OneByOne, Skipped, earliest
+from signoff.stores.shared.one_by_one import ROW_UNCHANGED, Done, LeftUndone, OneByOne, Skipped, earliest
 from signoff.stores.shared.outages import Outages
 from signoff.stores.shared.reader_pool import Gate, Readers
 from signoff.stores.shared.write_checks import WriteCheck
@@ -502,7 +502,7 @@ class SqliteStore(Store):
             return next_at
         next_at, is_all = await self._write(overdue.due, limit, self._hold_of(asked_at))
         if not is_all:
-            raise LeftUndone(LEFT_AS_IT_WAS)
+            raise LeftUndone(ROW_UNCHANGED)
         return next_at
 
     async def _due_each(self, limit: int, skipped: Skipped, asked_at: float) -> Done[float | None]:

@@ -19,7 +19,7 @@ from signoff.stores.sqlite import concurrency_keys as keys
 from signoff.stores.sqlite import deferred_changes as deferred
 from signoff.stores.sqlite import groups, messages, promises, runs
 from signoff.stores.sqlite import transitions as states
-from signoff.stores.sqlite.schema import left_as_it_was
+from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 
 FORGET_SILENT = "DELETE FROM workers WHERE seen_at <= ?"
@@ -234,7 +234,7 @@ def due_each(
     def do(job: str, namespace: str, id: str, number: int, ends: float) -> None:
         DO[job](tx, namespace, id, number)
         if tx.db.execute(IS_DUE[job], {"namespace": namespace, "id": id, "until": ends}).fetchone():
-            raise left_as_it_was()
+            raise row_unchanged()
 
     for job, ends in until.items():
         if job == "lease" and held is not None:

@@ -14,14 +14,14 @@ from typing import Any
 from signoff.records import NewRun, Run, RunState
 from signoff.stores.contract.validation import check_run
 from signoff.stores.shared.heartbeats import log_unreleased
-from signoff.stores.shared.one_by_one import LEFT_AS_IT_WAS, ItemFailed
+from signoff.stores.shared.one_by_one import ROW_UNCHANGED, ItemFailed
 from signoff.stores.sqlite import concurrency_keys as keys
 from signoff.stores.sqlite import groups, sessions
 from signoff.stores.sqlite import large_values as large
 from signoff.stores.sqlite.concurrency_keys import Slots
 from signoff.stores.sqlite.deferred_changes import make_or_defer
 from signoff.stores.sqlite.rows import READ_RUN_COLUMNS, RUN_COLUMNS, RUN_WIDTH, from_run, to_run
-from signoff.stores.sqlite.schema import left_as_it_was
+from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 
 # -> ready, or paused until its start time or its turn
@@ -318,7 +318,7 @@ def claim(
     """Lease ready runs, given by their numbers, to a worker. Returns them in the given order."""
     rows = tx.db.execute(CLAIM, (worker_id, lease_until, token, json.dumps(numbers))).fetchall()
     if len(rows) != len(numbers):  # a trigger has prevented it
-        raise ItemFailed(LEFT_AS_IT_WAS)
+        raise ItemFailed(ROW_UNCHANGED)
     by_number = {row[RUN_WIDTH]: to_run(row) for row in rows}
     claimed = [by_number[number] for number in numbers]
     for run in claimed:
@@ -355,7 +355,7 @@ def wake(tx: Transaction, namespace: str, run_id: str) -> int | None:
     row = tx.db.execute(WAKE, (tx.now, namespace, run_id)).fetchone()
     if row is None:
         if tx.db.execute(HAS_NOT_ENDED, (namespace, run_id)).fetchone() is not None:
-            raise left_as_it_was()
+            raise row_unchanged()
         return None
     wakes, state, key = row
     ready = state == RunState.READY
@@ -534,7 +534,7 @@ def _awaiting_turn(tx: Transaction, namespace: str, session_id: str) -> int | No
 def _take_turn(tx: Transaction, namespace: str, number: int) -> None:
     row = tx.db.execute(TAKE_TURN, {"number": number, "now": tx.now}).fetchone()
     if row is None:
-        raise ItemFailed(LEFT_AS_IT_WAS)
+        raise ItemFailed(ROW_UNCHANGED)
     run_id, state, key = row
     ready = state == RunState.READY and (key is None or _line_up_again(tx, namespace, run_id))
     tx.touch(namespace, run_id, ready=ready, due=state == RunState.PAUSED)

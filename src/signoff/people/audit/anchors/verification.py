@@ -21,7 +21,7 @@ UNANCHORED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class AnchorView:
     """One anchor's view of a trail.
 
     Attributes:
@@ -49,7 +49,7 @@ class Examination:
     """
 
     verdict: Verdict
-    looks: list[Look] = field(default_factory=list[Look])
+    looks: list[AnchorView] = field(default_factory=list[AnchorView])
     unverified: list[str] = field(default_factory=list[str])
     unavailable: list[str] = field(default_factory=list[str])
 
@@ -76,7 +76,7 @@ async def examine(
         store: The namespace's store, if the database is accessible: it has the anchors' cursors.
         expected: The seq and hash of a seal, stored elsewhere.
     """
-    looks: list[Look] = []
+    looks: list[AnchorView] = []
     unverified: list[str] = []
     unavailable: list[str] = []
     problems: list[str] = []
@@ -95,7 +95,7 @@ async def examine(
         if known is not None:
             known_events.append(KnownEvent(known, None, f"anchor {anchor.name} was given it"))
         if kept is None:
-            looks.append(Look(anchor.name))
+            looks.append(AnchorView(anchor.name))
             continue
         since, restarts = since_restart(kept)
         known_events += [
@@ -104,7 +104,9 @@ async def examine(
         ]
         last = max(since, key=lambda each: each.seq, default=None)
         looks.append(
-            Look(anchor.name, None if last is None else last.seq, None if last is None else last.at, restarts)
+            AnchorView(
+                anchor.name, None if last is None else last.seq, None if last is None else last.at, restarts
+            )
         )
         vouches = vouches or last is not None
         if kept.unreadable:

@@ -9,7 +9,7 @@ import apprise
 
 from signoff.errors import InvalidValue
 from signoff.people.notifications.channels.channel import Undelivered
-from signoff.people.notifications.channels.silenced_logging import quiet
+from signoff.people.notifications.channels.silenced_logging import silenced
 from signoff.people.notifications.notices import Notice
 
 
@@ -29,7 +29,7 @@ class AppriseSender:
 
     def __init__(self, url: str) -> None:
         self._service = apprise.Apprise()
-        with quiet():
+        with silenced():
             is_known = self._service.add(url)  # pyright: ignore[reportUnknownMemberType]
         if not is_known:
             raise InvalidValue("url", "apprise does not know the service, or the URL is incomplete")
@@ -42,8 +42,8 @@ class AppriseSender:
         if notice.url is not None:
             parts.append(notice.url)
         notify = cast("Any", self._service).notify
-        with quiet():
-            sent = await asyncio.to_thread(  # unlike apprise's own threads, it inherits ``quiet``
+        with silenced():
+            sent = await asyncio.to_thread(  # unlike apprise's own threads, it inherits ``silenced``
                 notify,
                 title=notice.title,
                 body="\n\n".join(parts),

@@ -12,7 +12,7 @@ import httpx
 
 from signoff.errors import InvalidValue
 from signoff.people.notifications.channels.channel import Undelivered
-from signoff.people.notifications.channels.silenced_logging import quiet
+from signoff.people.notifications.channels.silenced_logging import silenced
 from signoff.wire.http import new_client
 
 SILENT_SECONDS = 30.0  # an attempt's own limit is usually shorter
@@ -49,7 +49,7 @@ class Post:
         """Return the body of a successful response. Raises Undelivered."""
         try:
             request = self._client.build_request("POST", self._url, content=body, headers=dict(headers))
-            with quiet():
+            with silenced():
                 response = await self._client.send(request, stream=True, follow_redirects=False)
             try:
                 check(response, await _first_word(response))

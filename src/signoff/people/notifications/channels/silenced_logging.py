@@ -14,7 +14,7 @@ _is_quiet: ContextVar[bool] = ContextVar("signoff_is_quiet", default=False)
 
 
 @contextmanager
-def quiet() -> Generator[None]:
+def silenced() -> Generator[None]:
     """Silence the libraries' logs of requests made in this block. Other code's requests are logged as usual."""
     token = _is_quiet.set(True)
     try:

@@ -75,7 +75,7 @@ class _Value(BaseModel):
 
 
 @dataclass(frozen=True)
-class Reaction:
+class ClickReply:
     """Reply to a click in Slack.
 
     Attributes:
@@ -165,9 +165,9 @@ def _only(values: list[str]) -> str:
     return value
 
 
-async def react(
+async def answer_click(
     store: Store, answering: Answering, click: Click, redaction: Redaction, address: str | None = None
-) -> Reaction:
+) -> ClickReply:
     """Answer the question as the user who clicked, and return the reply. A refusal is recorded like any other.
 
     Args:
@@ -186,10 +186,10 @@ async def react(
     except StoreError:
         raise
     except SignoffError as error:
-        return Reaction(click.response_url, shown(f"Not accepted: {error}", 1_000))
+        return ClickReply(click.response_url, shown(f"Not accepted: {error}", 1_000))
 
 
-async def _taken(store: Store, answering: Answering, click: Click, redactor: Redactor) -> Reaction:
+async def _taken(store: Store, answering: Answering, click: Click, redactor: Redactor) -> ClickReply:
     responder = answering.responder(click.team, click.user)
     if responder is None or responder.user_id is None:
         question = await get_question(store, click.question_id)
@@ -213,33 +213,33 @@ async def _taken(store: Store, answering: Answering, click: Click, redactor: Red
     return _accepted(click, await redactor.shown(question), responder.user_id)
 
 
-def _too_late(click: Click, question: Promise, error: AlreadySettled) -> Reaction:
+def _too_late(click: Click, question: Promise, error: AlreadySettled) -> ClickReply:
     title, said = settled_in_words(error)
     text = f"{title}: {Question.of(question).text} {said}"
-    return Reaction(click.response_url, shown(text, LONGEST_TEXT), closes=True)
+    return ClickReply(click.response_url, shown(text, LONGEST_TEXT), closes=True)
 
 
-def _accepted(click: Click, question: Promise, user_id: str) -> Reaction:
+def _accepted(click: Click, question: Promise, user_id: str) -> ClickReply:
     said = "Approved" if click.approved else "Rejected"
     if question.state is PromiseState.PENDING:
-        return Reaction(click.response_url, f"{said} by {user_id}: more approvals are needed.")
+        return ClickReply(click.response_url, f"{said} by {user_id}: more approvals are needed.")
     text = Question.of(question).text
-    return Reaction(click.response_url, shown(f"{said} by {user_id}: {text}", LONGEST_TEXT), closes=True)
+    return ClickReply(click.response_url, shown(f"{said} by {user_id}: {text}", LONGEST_TEXT), closes=True)
 
 
-async def post_reaction(sender: SlackSender, reaction: Reaction) -> None:
+async def post_reply(sender: SlackSender, reply: ClickReply) -> None:
     """Post the reply to a click. A failure is only logged: the answer is settled already."""
-    if not _is_slacks(sender, reaction.url):
+    if not _is_slacks(sender, reply.url):
         return
     message: dict[str, Any] = {
-        "replace_original": reaction.closes,
-        "text": escaped(fitted(reaction.text, LONGEST_PART)),
+        "replace_original": reply.closes,
+        "text": escaped(fitted(reply.text, LONGEST_PART)),
     }
-    if reaction.closes:
-        message["blocks"] = [section(reaction.text)]
+    if reply.closes:
+        message["blocks"] = [section(reply.text)]
     else:
         message["response_type"] = "ephemeral"
-    post = Post(reaction.url)
+    post = Post(reply.url)
     try:
         await post.send(to_json(message), {"content-type": "application/json; charset=utf-8"})
     except Undelivered as failure:
