@@ -230,7 +230,7 @@ async def test_a_file_that_another_process_keeps_locked_is_told_of_with_the_caus
             assert await _metric(http, "signoff_timers_alive") == 1.0
             other.execute("ROLLBACK")
         await _until_ready(http)
-    assert caplog.text.count("another process keeps it locked, so writes wait") == 1
+    assert caplog.text.count("another process keeps it locked, so writes are waiting") == 1
     assert "it is no longer locked" in caplog.text
 
 

@@ -1,1 +1,1 @@
-"""The contract of a store: one protocol for each noun, and the checks that all stores share."""
+"""The store contract: one protocol per noun, and the validation that all stores share."""

@@ -12,7 +12,7 @@ from signoff.records import Group, Rate
 from signoff.stores.contract.operations import reads, writes
 
 COUNTED_AT_MOST: Final = 10_000
-"""Where the counts of ``list_groups`` stop."""
+"""The counts of ``list_groups`` stop here."""
 
 
 class GroupStore:
@@ -20,22 +20,22 @@ class GroupStore:
 
     @writes(lane="group")
     async def pause_group(self, name: str) -> None:
-        """Have no more runs of a group claimed. What is running goes on until it pauses or ends."""
+        """Stop claiming runs of a group. Runs that are running continue until they pause or end."""
 
     @writes(lane="group")
     async def resume_group(self, name: str) -> None:
-        """Have runs of a paused group claimed again."""
+        """Claim runs of a paused group again."""
 
     @writes(lane="group")
     async def limit_group(
         self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
     ) -> None:
-        """Replace the limits of a group; None is no limit. The rate begins anew, with its whole allowance.
+        """Replace the limits of a group; None means no limit. The rate's bucket is full again afterwards.
 
         Raises:
-            InvalidValue: A limit is not above 0, or more than ``HIGHEST_LIMIT``.
+                InvalidValue: A limit is not above 0, or above ``HIGHEST_LIMIT``.
         """
 
     @reads
     async def list_groups(self) -> Sequence[Group]:
-        """Groups that have runs, or were ever paused or limited, by name. Counts stop at ``COUNTED_AT_MOST``."""
+        """Return groups that have runs, or were ever paused or limited, by name. Counts stop at ``COUNTED_AT_MOST``."""

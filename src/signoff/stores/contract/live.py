@@ -1,8 +1,8 @@
-"""What the contract of a store has for live text: what steps say while they run, for whoever reads along.
+"""The live text operations of the store contract: what steps output while they run, for clients that follow along.
 
-It is beside the journal: no run depends on it, and any of it may be lost. It lasts as long as the attempt that says it.
-A write that ``unpublishes`` a call deletes what is live of it, ``pause`` and ``complete`` all that is live of the run,
-and the first piece of a lease what earlier leases have left, which nobody could read any more.
+Live text is separate from the journal: no run depends on it, and any of it may be lost. It lives as long as the attempt
+that outputs it. A write that ``unpublishes`` a call deletes the call's live text, ``pause`` and ``complete`` delete
+that of the run, and the first piece of a lease deletes what earlier leases left, which no client could read any more.
 """
 
 # pyright: reportReturnType=false
@@ -17,7 +17,7 @@ from signoff.records import LiveText
 from signoff.stores.contract.operations import reads, writes
 
 KEPT_CHARACTERS: Final = 65_536
-"""How far back live text of a call is kept at least. What begins farther before a write's last piece is dropped."""
+"""The live text of a call is kept at least this far back. What begins further before a write's end is dropped."""
 
 
 class LiveStore:
@@ -25,9 +25,9 @@ class LiveStore:
 
     @writes(is_patient=False)
     async def publish(self, pieces: Sequence[LiveText]) -> None:
-        """Keep pieces of several runs, and wake whoever reads along.
+        """Keep pieces of several runs, and wake the clients that follow them.
 
-        A piece of a lease that does not hold any more, or that is there already, is passed over without a word.
+        A piece of a lease that is no longer held, or that is already kept, is silently ignored.
 
         Raises:
             InvalidValue: A piece has text that cannot be kept.
@@ -35,10 +35,10 @@ class LiveStore:
 
     @reads
     async def read_live(self, run_id: str, *, epoch: int = 0, after: int = -1) -> Sequence[LiveText]:
-        """Return what the lease that holds has left, in order; nothing if none does, or of an unknown run.
+        """Return the text of the current lease, in order; nothing if the run is not leased or unknown.
 
         Args:
             run_id: The run.
-            epoch: The lease of the last piece that is known.
-            after: The ``seq`` of that piece. Of this lease come later pieces only, of another one all.
+            epoch: The lease of the last piece the caller has.
+            after: The ``seq`` of that piece. If the lease is the same, only later pieces are returned, otherwise all.
         """

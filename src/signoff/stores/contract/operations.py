@@ -1,4 +1,4 @@
-"""Declares the operations of a store: one decorator on the contract's method says all that others derive from.
+"""Declares the operations of a store: one decorator on the contract's method, from which everything else is derived.
 
 The remote store, the wrappers, the memory store and the server's store API take names, arguments and results from
 ``OPERATIONS``. A class that implements ``perform`` has every operation (``stores/contract/performed_store.py``).
@@ -26,10 +26,10 @@ class Operation:
     Attributes:
         name: The name of the method.
         noun: The protocol that declares it, such as ``RunStore``.
-        is_read: Whether it changes nothing.
+            is_read: Whether it only reads.
         lane: A remote store sends operations of one lane and id one after the other; None means in any order.
-        is_patient: Whether a remote store repeats it for as long as the server cannot be reached. An operation that the
-            caller repeats soon, with newer arguments, is not patient.
+            is_patient: Whether a remote store retries it for as long as the server is unreachable. An operation that
+                the caller soon repeats anyway, with newer arguments, is not patient.
         takes_token: Whether a ``token`` makes it repeatable.
     """
 
@@ -79,7 +79,7 @@ class Operation:
             return self.lane, first
         return self.lane, getattr(first, "id", None) or getattr(first, "run_id", None) or ""
 
-    # Built on first use: all of them together take half a second, and most processes need few.
+    # Built on first use: building all of them takes half a second, and most processes need only a few.
 
     @cached_property
     def _arguments(self) -> TypeAdapter[dict[str, Any]]:
@@ -127,12 +127,12 @@ OPERATIONS: Final[Mapping[str, Operation]] = _declared
 
 
 def reads(method: F) -> F:
-    """Declare an operation that changes nothing."""
+    """Declare an operation that only reads."""
     return _performed(method, Operation(method, is_read=True, lane=None, is_patient=True))
 
 
 def writes(*, lane: str | None = None, is_patient: bool = True) -> Callable[[F], F]:
-    """Declare an operation that changes something. ``Operation`` describes the arguments."""
+    """Declare an operation that writes. ``Operation`` describes the arguments."""
 
     def declare(method: F) -> F:
         return _performed(method, Operation(method, is_read=False, lane=lane, is_patient=is_patient))

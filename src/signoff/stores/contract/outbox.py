@@ -1,8 +1,8 @@
-"""What the contract of a store has for notifications: how far each channel has come, and what it has yet to deliver.
+"""The notification operations of the store contract: each channel's cursor, and the deliveries it has yet to send.
 
-A channel reads the namespace's chain of audit events in order, makes deliveries of them, and moves its cursor on in the
-same transaction: so each event is made into deliveries once, whoever does it. Deliveries of one channel about one
-question to one recipient are a lane: they are sent one after the other, in the order in which they were made.
+A channel reads the namespace's chain of audit events in order, creates deliveries for them, and advances its cursor in
+the same transaction: so each event is expanded once, whichever process does it. Deliveries of one channel about one
+question to one recipient form a lane: they are sent one after the other, in the order in which they were created.
 """
 
 # pyright: reportReturnType=false
@@ -22,44 +22,46 @@ class OutboxStore:
 
     @reads
     async def read_cursor(self, channel: str) -> int | None:
-        """Return the seq of the last event that a channel has made into deliveries; None if it has never begun."""
+        """Return the seq of the last event that a channel has expanded into deliveries; None if it has none yet."""
 
     @writes(lane="channel")
     async def expand(
         self, channel: str, expected: int | None, seq: int, deliveries: Sequence[NewDelivery]
     ) -> bool:
-        """Move a channel's cursor on from ``expected`` to ``seq`` and create deliveries, in one transaction.
+        """Advance a channel's cursor from ``expected`` to ``seq`` and create deliveries, in one transaction.
 
-        One whose id is taken is not created.
+        A delivery whose id is taken is not created.
 
         Returns:
-            Whether it was done: False, with nothing done, if the cursor is elsewhere.
+                Whether it was done: False, with nothing changed, if the cursor is not at ``expected``.
 
         Raises:
-            InvalidValue: A text is none that every store can keep.
+                InvalidValue: A text contains characters that not every store can keep.
         """
 
     @writes(lane="channel")
     async def claim_deliveries(
         self, channel: str, limit: int, lease_seconds: float
     ) -> tuple[Sequence[Delivery], float | None]:
-        """Take deliveries that are due, longest due first. Each is the first of its lane, and counts one more attempt.
+        """Lease deliveries that are due, longest due first. Each is the first of its lane, and counts one more attempt.
 
-        Nobody else gets them for ``lease_seconds``. Whoever lost the reply gets others; these are due again then.
+        No other call gets them for ``lease_seconds``. A caller that lost the reply gets others when it repeats the
+        call; these are due again when their lease expires.
 
         Returns:
-            They, in the order in which they were made, and when the next other one of the channel is due, if any is.
+            The deliveries, in the order in which they were created, and when the channel's next other delivery is due.
         """
 
     @writes(lane="delivery")
     async def finish_delivery(self, delivery_id: str, attempt: int, report: Report) -> None:
-        """Say what came of an attempt. If it ends the delivery, the next one of its lane is due.
+        """Report the outcome of an attempt. If it ends the delivery, the next one of its lane becomes due.
 
-        Nothing is done if it is not pending any more, or ``attempt`` is not its number of attempts: somebody else took
-        it when the lease had run out.
+        Nothing changes if the delivery is no longer pending, or ``attempt`` is not its number of attempts: another
+        process claimed it after the lease expired.
 
         Raises:
-            InvalidValue: A pending delivery has no ``due_at``, or the error is no text that every store can keep.
+            InvalidValue: A pending delivery has no ``due_at``, or the error contains characters that not every store
+                can keep.
         """
 
     @reads
@@ -70,14 +72,14 @@ class OutboxStore:
 
     @writes(lane="delivery")
     async def redeliver(self, delivery_id: str) -> Delivery:
-        """Have a delivery that has ended sent again, at the end of its lane; one that is pending stays as it is.
+        """Send an ended delivery again, at the end of its lane; a pending one stays as it is.
 
-        Its attempts count on, and ``created_at`` is now.
+        Its attempts keep counting, and ``created_at`` becomes now.
 
         Raises:
-            NotFound: There is no such delivery (any more).
+                NotFound: There is no such delivery, or it was deleted.
         """
 
     @writes(lane="deliveries")
     async def delete_deliveries(self, before: float, limit: int) -> int:
-        """Delete deliveries that ended before then, at most ``limit``. Returns how many."""
+        """Delete deliveries that ended before that time, at most ``limit``. Returns how many."""

@@ -15,14 +15,14 @@ class PromiseStore:
 
     @writes(lane="promise")
     async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
-        """Create a promise that belongs to no run, or find the one that has the id.
+        """Create a promise that belongs to no run, or return the existing one with that id.
 
         Returns:
-            The promise as it is, and whether this call created it.
+                The promise as it now is, and whether this call created it.
 
         Raises:
-            IdConflict: The id is taken by a promise of another kind, or by one of a run.
-            InvalidValue: It is no question, and has ``assignees`` or ``act_at``. (So do writes that open such a one.)
+                IdConflict: The id belongs to a promise of another kind, or to one of a run.
+                InvalidValue: A plain promise has ``assignees`` or ``act_at``. Writes that open one raise it too.
         """
 
     @reads
@@ -33,7 +33,7 @@ class PromiseStore:
     async def list_promises(
         self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]:
-        """Oldest first. A page of what some runs ask may be short, or empty, and have a ``next``."""
+        """Oldest first. A page filtered by runs may be short or even empty and still have a ``next``."""
 
     @writes(lane="promise")
     async def settle(
@@ -41,16 +41,16 @@ class PromiseStore:
     ) -> tuple[Promise, bool]:
         """Settle a pending promise and wake the runs that wait for it.
 
-        A promise whose ``due_at`` has passed is timed out first, so that a late answer never wins. It keeps the
-        ``origin`` of what settled it. A store that is kept elsewhere may see for itself where that is, and not ask.
+        A promise whose ``due_at`` has passed is timed out first, so that a late answer never wins. The promise keeps
+        the settlement's ``origin``. A remote store may determine the origin itself and ignore the one it is given.
 
         Returns:
-            The promise as it is, and whether this call settled it. False means that the same ``request_id`` settled
-            it before with the same state and value; or, while it is pending, that it has another ``version`` than the
-            settlement was made for.
+                The promise as it now is, and whether this call settled it. False means that the same ``request_id``
+                already settled it with the same state and value; or that it is pending and its ``version`` is not the
+                one that the settlement was made for.
 
         Raises:
             NotFound: There is no such promise of this kind.
-            AlreadySettled: Someone else was first; the error says who.
+                AlreadySettled: It was settled before; the error says by whom.
             RequestConflict: This ``request_id`` settled it with another state or value.
         """

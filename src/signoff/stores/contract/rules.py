@@ -1,6 +1,6 @@
-"""What the contract of a store has for rules: what people have approved in their name for some time.
+"""The rule operations of the store contract. A rule is a standing approval that a person gave for some time.
 
-A rule is made and used by ``amend``, in the transaction that settles a question. What it approves is decided above the
+``amend`` creates and uses rules, in the transaction that settles a question. What a rule approves is decided above the
 store (``people/``).
 """
 
@@ -29,9 +29,9 @@ class RuleStore:
 
     @writes(lane="rule")
     async def revoke_rule(self, rule_id: str, event: NewAuditEvent) -> Rule:
-        """Have a rule be in force no more, and record that: ``event.by`` has revoked it.
+        """End a rule and record that ``event.by`` revoked it.
 
-        One that is revoked already stays as it is, and nothing is recorded.
+        One that is already revoked stays as it is, and nothing is recorded.
 
         Returns:
             The rule as it is afterwards.

@@ -18,16 +18,16 @@ class RunStore:
 
     @writes(lane="run")
     async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
-        """Create a run, ready or delayed, or find the one that has the id already.
+        """Create a run, ready or delayed, or return the existing one with that id.
 
-        A run keeps the ``traceparent`` of whoever created it; another one makes no other run.
+        A run keeps the ``traceparent`` of the call that created it; a different one does not make it a different run.
 
         Returns:
-            The run as it is, and whether this call created it.
+                The run as it now is, and whether this call created it.
 
         Raises:
-            IdConflict: The id belongs to a run of another workflow, with other arguments or of another session.
-            InvalidValue: A concurrency key without a limit, or the other way round; or a ``traceparent`` that is none.
+                IdConflict: The id belongs to a run of another workflow, with other arguments or of another session.
+                InvalidValue: A concurrency key without a limit or vice versa, or an invalid ``traceparent``.
         """
 
     @reads
@@ -36,41 +36,41 @@ class RunStore:
 
     @reads
     async def ended(self, run_ids: Sequence[str]) -> set[str]:
-        """Which of these runs have ended (a run that failed retryably has); unknown ids are left out."""
+        """Return which of these runs have ended (retryable failures included); unknown ids are left out."""
 
     @reads
     async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
-        """Newest first. ``after`` is a former page's ``next``."""
+        """Newest first. ``after`` is an earlier page's ``next``."""
 
     @reads
     async def read_journal(
         self, run_id: str, *, after: int = -1, limit: int | None = None
     ) -> Sequence[Entry]:
-        """Entries with ``seq`` greater than ``after``, in order; empty for an unknown run.
+        """Return entries with ``seq`` above ``after``, in order; empty for an unknown run.
 
-        With a limit there may be fewer, if they are large (``stores/shared/listed_payloads.py``): where a page is
-        empty, the journal ends.
+        With a limit there may be fewer, if they are large (``stores/shared/listed_payloads.py``): the journal ends
+        where a page is empty.
         """
 
     @reads
     async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
-        """Messages not yet taken of these runs, oldest first per run, each with its run's ``wakes`` counter.
+        """Return the untaken messages of these runs, oldest first per run, each with its run's ``wakes`` counter.
 
-        A message's id is unique and ascending within its run. The counter and the messages are of one snapshot:
-        a worker that has seen ``wakes`` has seen every message that was counted in it. Of large ones there may be more
-        than are returned: then the counter of the last run is less than it is.
+        Message ids are unique and ascending within a run. The counter and the messages are of one snapshot: a worker
+        that has seen ``wakes`` has seen every message counted in it. If messages are large, fewer may be returned than
+        there are: then the counter of the last run is lowered accordingly.
         """
 
     @writes(lane="run")
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
-        """Ask a run to stop. One that never started (also a delayed one), or failed retryably, is cancelled at once.
+        """Ask a run to stop. One that never started (also if delayed), or failed retryably, is cancelled at once.
 
-        Others get a message.
+        Any other run gets a message.
 
-        Asking again, or a run that has ended, changes nothing.
+        Repeating it, or cancelling an ended run, changes nothing.
 
         Returns:
-            The run as it is afterwards.
+                The run as it is afterwards.
 
         Raises:
             NotFound: The run does not exist.
@@ -87,37 +87,38 @@ class RunStore:
     ) -> Run:
         """Make a failed run ready again, with a ``RETRIED`` entry in its journal, which keeps ``token``.
 
-        A run that failed retryably was kept whole and goes on. One that failed for good goes on as ``how`` says: the
-        entry keeps which entries of the journal do not count any more, and each call that was open is sent what became
-        of it. Those who waited for the run keep its failure. A deadline that has passed is dropped. A suspended run is
-        resumed.
+        A run that failed retryably was kept whole and simply continues. One that failed permanently continues as
+        ``how``
+        says: the entry keeps which journal entries no longer count, and each call that was open gets its outcome in a
+        message. The run's waiters keep its failure. A deadline that has passed is dropped. A suspended run is resumed.
 
         Args:
             run_id: The run.
-            how: For a run that failed for good (``stores/contract/retries.py``).
+                how: For a run that failed permanently (``stores/contract/retries.py``).
             event: Recorded in the audit trail if the run is retried.
-            token: See the module's text.
+                token: See the docstring of ``stores/contract/store.py``.
 
         Returns:
             The run as it is afterwards.
 
         Raises:
             NotFound: The run does not exist.
-            InvalidState: It has not failed; or it failed for good, and ``how`` is missing or of another epoch, or
-                another run of its session is active.
+                InvalidState: It has not failed; or it failed permanently, and ``how`` is missing or of another epoch,
+                or
+                    another run of its session is active.
         """
 
     @writes(lane="run")
     async def suspend(
         self, run_id: str, event: NewAuditEvent, *, reason: str | None = None, epoch: int | None = None
     ) -> Run:
-        """Have a run wait for an operator. One that runs is left a message; its worker lets go of it.
+        """Make a run wait for an operator. A running one gets a message, and its worker lets go of it.
 
         Args:
             run_id: The run.
-            event: Recorded in the audit trail if this call suspends the run. It says who (``by``).
-            reason: Why, for people.
-            epoch: The lease of the caller: its run is paused at once.
+                event: Recorded in the audit trail if this call suspends the run. Its ``by`` says who did.
+                reason: Shown to people.
+                epoch: The lease of the caller: its run is paused at once.
 
         Returns:
             The run as it is afterwards. One that is suspended already stays as it is.
@@ -130,7 +131,7 @@ class RunStore:
 
     @writes(lane="run")
     async def resume(self, run_id: str, event: NewAuditEvent) -> Run:
-        """Have a suspended run go on. Its takeovers count from zero again.
+        """Let a suspended run continue. Its takeovers count from zero again.
 
         Args:
             run_id: The run.
@@ -146,22 +147,22 @@ class RunStore:
 
     @writes(lane="run")
     async def terminate(self, run_id: str, event: NewAuditEvent, *, reason: str | None = None) -> Run:
-        """End a run as ``cancelled`` without its code, whatever it does: none of its clean-up runs.
+        """End a run as ``cancelled`` without running its code: its clean-up does not run either.
 
-        Its parent and other waiters are told ``RunTerminated``, its pending promises and questions are cancelled, its
-        child runs are asked to stop as by ``cancel``. A worker that holds it has lost its lease.
+        Its parent and other waiters get ``RunTerminated``, its pending promises and questions are cancelled, its
+        child runs are asked to stop as ``cancel`` does. A worker that holds it has lost its lease.
 
         Args:
             run_id: The run.
             event: Recorded in the audit trail if this call ends the run.
-            reason: Why, for people.
+                reason: Shown to people.
 
         Returns:
             The run as it is afterwards. Repeated with the same event it has no further effect.
 
         Raises:
             NotFound: The run does not exist.
-            InvalidState: It has ended, and did not fail retryably.
+                InvalidState: It has ended, and not by a retryable failure.
         """
 
     @writes(lane="run")
@@ -182,7 +183,7 @@ class RunStore:
 
         Raises:
             NotFound: The run does not exist.
-            InvalidState: The run has ended (one that failed retryably has not: it keeps the signal).
+                InvalidState: The run has ended, and not by a retryable failure (such a run keeps the signal).
             RequestConflict: ``request_id`` was used for this run with another name or value.
         """
 
@@ -190,10 +191,10 @@ class RunStore:
     async def delete_ended(self, before: float, limit: int) -> int:
         """Delete runs that ended before that time, the earliest first, with their journals, promises and all else.
 
-        A run goes after its parent: one whose parent is there is kept. The children of a run that is deleted have no
-        parent from then on, so they go next, or later if they have not ended or ended later. A run that failed
-        retryably is kept. The id of a deleted run, or of a deleted promise, is free again.
+        A run is deleted after its parent: one whose parent exists is kept. The children of a deleted run have no parent
+        from then on, so they are deleted next, or later if they have not ended or ended later. A run that failed
+        retryably is kept. The ids of deleted runs and promises may be used again.
 
         Returns:
-            How many runs were deleted; ``limit`` means that there may be more.
+                How many runs were deleted; if it is ``limit``, there may be more.
         """

@@ -17,9 +17,9 @@ class ScheduleStore:
 
     @writes(lane="schedule")
     async def put_schedule(self, new: NewSchedule) -> Schedule:
-        """Create a schedule, or replace what the one of that id says.
+        """Create a schedule, or replace the one with that id.
 
-        It stays paused if it was; ``next_at`` is taken over only if cron expression or time zone are others.
+        A paused one stays paused; ``next_at`` is only taken over if the cron expression or the time zone changed.
         """
 
     @reads
@@ -28,15 +28,15 @@ class ScheduleStore:
 
     @reads
     async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
-        """By id. ``after`` is a former page's ``next``."""
+        """By id. ``after`` is an earlier page's ``next``."""
 
     @writes(lane="schedule")
     async def pause_schedule(self, schedule_id: str) -> Schedule:
-        """Have a schedule not be due any more. Raises NotFound."""
+        """Stop a schedule from being due. Raises NotFound."""
 
     @writes(lane="schedule")
     async def resume_schedule(self, schedule_id: str, next_at: float) -> Schedule:
-        """Have a paused schedule be due at ``next_at``; one that is not paused stays as it is. Raises NotFound."""
+        """Make a paused schedule due at ``next_at``; one that is not paused stays as it is. Raises NotFound."""
 
     @writes(lane="schedule")
     async def delete_schedule(self, schedule_id: str) -> None:
@@ -44,21 +44,21 @@ class ScheduleStore:
 
     @reads
     async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
-        """Schedules of all namespaces whose ``next_at`` has come, and the earliest ``next_at`` of any (None: none).
+        """Return schedules of all namespaces whose ``next_at`` has passed, and the earliest ``next_at`` of any, if any.
 
-        Only which they are: a list of records would grow with their arguments, and one unreadable record would hide
-        the others.
+        Only their ids: a list of records would grow with their arguments, and one unreadable record would hide the
+        others.
         """
 
     @writes(lane="schedule")
     async def fire_schedule(
         self, schedule_id: str, expected: float, runs: Sequence[NewRun], next_at: float
     ) -> bool:
-        """Move a schedule on from ``next_at == expected``, and create runs, in one transaction.
+        """Advance a schedule from ``next_at == expected``, and create runs, in one transaction.
 
-        A run whose id is taken is not created. Listeners are told that something may be due.
+        A run whose id is taken is not created. Listeners are notified that something may be due.
 
         Returns:
-            Whether it was moved on now: False, with nothing done, if its ``next_at`` is another one, or it is paused or
-            gone.
+            Whether this call advanced it: False, with nothing changed, if its ``next_at`` differs, or it is paused or
+            deleted.
         """

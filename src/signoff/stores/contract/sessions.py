@@ -1,13 +1,13 @@
-"""What the contract of a store has for sessions: ordered chains of runs, of which one at most is active at a time.
+"""The session operations of the store contract. A session is an ordered chain of runs, at most one of which is active.
 
-A session begins with the first run that ``create_run`` puts into it. Its runs have positions from 1, without holes, in
+A session begins with the first run that ``create_run`` puts into it. Its runs have positions from 1, without gaps, in
 the order of their creation. The first one that has not ended has the *turn*; a run that failed retryably keeps it until
 it is retried and ends, or is cancelled. Those behind it are ``paused`` in epoch 0, without a ``wake_at``: a message for
-one is kept and counted, ``cancel`` ends it at once, and nothing but the turn makes it ready.
+one is kept and counted, ``cancel`` ends it at once, and only getting the turn makes it ready.
 
-Whatever ends the run that has the turn gives it to the next in the same transaction: that becomes ready, or, if its
-``start_at`` is in the future, delayed. From then on it is a run like any other: groups, rates, priorities and
-concurrency keys hold of it. Positions are never used again, also when the runs were deleted.
+When the run that has the turn ends, the same transaction gives the turn to the next one, which becomes ready, or
+delayed if its ``start_at`` is in the future. From then on it is a run like any other: groups, rates, priorities and
+concurrency keys apply to it. Positions are never reused, even if the runs were deleted.
 """
 
 # pyright: reportReturnType=false
@@ -21,7 +21,7 @@ from signoff.stores.contract.operations import reads
 
 
 class SessionStore:
-    """The part of ``stores.contract.store.Store`` that shows sessions. Their runs are listed by ``list_runs``."""
+    """The part of ``stores.contract.store.Store`` that reads sessions. Their runs are listed by ``list_runs``."""
 
     @reads
     async def get_session(self, session_id: str) -> Session:
@@ -29,7 +29,7 @@ class SessionStore:
 
     @reads
     async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
-        """The one in which a run was started last comes first. ``after`` is a former page's ``next``.
+        """Most recently started run first. ``after`` is an earlier page's ``next``.
 
-        One in which a run is started while pages are read moves to the first page.
+        A session in which a run starts while pages are read moves to the first page.
         """
