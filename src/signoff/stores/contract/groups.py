@@ -12,7 +12,7 @@ from signoff.records import Group, Rate
 from signoff.stores.contract.operations import reads, writes
 
 COUNTED_AT_MOST: Final = 10_000
-"""The counts of ``list_groups`` stop here."""
+"""The highest count that ``list_groups`` returns."""
 
 
 class GroupStore:
@@ -20,22 +20,22 @@ class GroupStore:
 
     @writes(lane="group")
     async def pause_group(self, name: str) -> None:
-        """Stop claiming runs of a group. Runs that are running continue until they pause or end."""
+        """Stop claims of a group's runs. Running ones continue until they pause or end."""
 
     @writes(lane="group")
     async def resume_group(self, name: str) -> None:
-        """Claim runs of a paused group again."""
+        """Allow claims of a paused group's runs again."""
 
     @writes(lane="group")
     async def limit_group(
         self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
     ) -> None:
-        """Replace the limits of a group; None means no limit. The rate's bucket is full again afterwards.
+        """Replace a group's limits; None removes a limit. The rate starts again with its full allowance.
 
         Raises:
-                InvalidValue: A limit is not above 0, or above ``HIGHEST_LIMIT``.
+            InvalidValue: A limit is not above 0, or more than ``HIGHEST_LIMIT``.
         """
 
     @reads
     async def list_groups(self) -> Sequence[Group]:
-        """Return groups that have runs, or were ever paused or limited, by name. Counts stop at ``COUNTED_AT_MOST``."""
+        """List groups that have runs, or were ever paused or limited, by name. Counts stop at ``COUNTED_AT_MOST``."""

@@ -13,25 +13,25 @@ from signoff.stores.contract.operations import writes
 
 @record
 class Write:
-    """What the holder of a run's lease writes in one atomic step.
+    """One atomic write by the holder of a run's lease.
 
     Attributes:
         run_id: The run.
-        epoch: The epoch of the lease. If the store has another one, ``LeaseLost`` is raised and nothing is written.
-        entries: Journal entries; their ``seq`` must continue the journal (``InvalidValue`` if not).
-        opens: Promises to create. A call that opens its own promise again (after a crash) changes nothing.
-            A plain promise whose id belongs to another plain one is joined: the run becomes a further waiter, and gets
-            a message at once if the promise is settled. Questions are never joined, since then another run would have
-            chosen what is asked and who may answer: if the id is taken and one of the two is a question, call ``n``
-            gets a ``SETTLED`` message with state ``rejected`` and an ``IdConflict`` error. A new question's
-            ``callback`` is kept as a token (``signoff.stores.contract.tokens.callback_token``).
-        closes: Ids of promises this run no longer waits for. Its own pending ones become ``cancelled``, and other runs
-            that joined them get a message; one that it joined itself is only left.
-        starts: Child runs to create. One whose id exists with the same workflow, arguments and session is joined in
-            the same way; if they differ, call ``parent_n`` gets a ``SETTLED`` message with state ``failed`` and an
-            ``IdConflict`` error. Without ``parent_n`` (a detached run) nothing is joined, and no message is left.
-        cancels: Ids of child runs to cancel. One that the run only joined is left; unknown ids are ignored.
-        taken: Ids of the messages that ``entries`` journal; they are not returned again.
+        epoch: The epoch of the lease. If the store has another one, the write raises ``LeaseLost`` and changes nothing.
+        entries: Journal entries. Their ``seq`` must continue the journal (else ``InvalidValue``).
+        opens: Promises to create. If a call opens its own promise again (after a crash), nothing changes. A plain
+            promise whose id belongs to another plain promise is joined: the run becomes a further waiter, and receives
+            a message at once if it is settled. Questions are never joined, since their first creator would decide what
+            is asked of whom: if the id is taken and one of the two is a question, call ``n`` receives a ``SETTLED``
+            message with state ``rejected`` and an ``IdConflict`` error. A new question's ``callback`` is stored as a
+            token (``signoff.stores.contract.tokens.callback_token``).
+        closes: Ids of promises that this run no longer waits for. Its own pending ones become ``cancelled``, and others
+            that joined them are notified. A promise that the run joined itself is only left.
+        starts: Child runs to create. A run that exists with the same id, workflow, arguments and session is joined
+            likewise. If they differ, call ``parent_n`` receives a ``SETTLED`` message with state ``failed`` and an
+            ``IdConflict`` error. Without ``parent_n`` (a detached run) nothing is joined, reported or refused.
+        cancels: Ids of child runs to cancel. A run that was only joined is left; unknown ids are ignored.
+        taken: Ids of the messages that ``entries`` journal. They are not delivered again.
         unpublishes: Numbers of calls whose live text is deleted, since an attempt has ended.
     """
 
@@ -55,13 +55,13 @@ class Outcome:
     result: str | None = None  # JSON
     error: str | None = None  # JSON of an error
     retryable: bool = (
-        False  # the engine's verdict on the code: keep everything, notify no waiter, allow `retry`
+        False  # the engine's finding about the code: keep everything, tell nobody, allow `retry`
     )
 
 
 @record
 class Claim:
-    """A run leased to a worker, and the messages waiting for it, oldest first."""
+    """A run leased to a worker, and its unread messages, oldest first."""
 
     run: Run
     messages: tuple[Message, ...] = ()
@@ -76,26 +76,25 @@ class LeaseStore:
     ) -> Sequence[Claim]:
         """Lease up to ``limit`` ready runs of these workflows in this group.
 
-        Runs are ordered by priority, then by when they became ready, then by when they were created. Skipped are
+        The order is by priority, then by the time at which they became ready, then by creation. Not claimed are
 
         - all runs of a paused group;
-        - runs that would exceed the group's ``max_running``;
-        - a run with a concurrency key, while ``concurrency_limit`` (its own) or more runs of its workflow, group and
-          key are running. Claims must stay fast, however many runs wait for one key;
-        - runs that never started, while the group's rate allows no start. The rate is a token bucket: it allows
-        ``count``
-          starts at once, and refills by one every ``seconds / count``. When a run is skipped for that reason, the time
-          of the next allowed start becomes due.
+        - runs beyond the group's ``max_running``;
+        - a run with a concurrency key, while at least ``concurrency_limit`` (its own) runs of its workflow, group and
+          key are running. Any number of waiting runs of a key must not slow claims down;
+        - runs that never started, while the group's rate allows none. The rate is a bucket: ``count`` runs may start at
+          once, then one more every ``seconds / count``, until it is full again. When it holds a run back, the time of
+          the next possible start becomes due.
 
         A run with two or more takeovers since its journal last grew is a suspect (``stores/shared/suspect_runs.py``).
-        A worker holds at most 100 suspects with two takeovers that have made no progress, 10 with three, and one with
-        more; and only suspects of one of these three levels at a time. A claim that can have suspects returns only
-        them, from the highest level there is. A run that makes progress does not count towards these numbers,
-        and stops being a suspect once it is paused or released.
+        A worker holds at most 100 suspects without progress that have two takeovers, 10 that have three, and one that
+        has more, and only suspects of one of these levels at a time. If a claim can return suspects, it returns only
+        those of the highest level. A run that makes progress does not count, and is no longer a suspect once it is
+        paused or released.
 
-        Each run gets ``epoch + 1`` and a lease of ``lease_seconds``. A run's first lease has epoch 1, and its
-        journal is empty then. With the ``token`` of an earlier call it returns the runs that are still held under
-        the leases of that call, if there are any, and leases no others.
+        Each run gets ``epoch + 1`` and a lease of ``lease_seconds``. A run's first lease has epoch 1, and its journal
+        is empty. With the ``token`` of an earlier call, the runs still held under that call's leases are returned, if
+        there are any, and no others are leased.
         """
 
     @writes(lane="run")
@@ -103,16 +102,15 @@ class LeaseStore:
         """Write one fenced batch.
 
         Raises:
-                LeaseLost: The epoch differs, or the run is not running.
+            LeaseLost: The run has another epoch, or is not running.
         """
 
     @writes(lane="run")
     async def pause(self, write: Write, *, wakes: int, wake_at: float | None) -> bool:
-        """Write the batch and move the run to ``paused``, unless ``wakes`` has increased since.
+        """Write the batch and move the run to ``paused``, unless ``wakes`` has changed.
 
-        A suspended run is paused whatever ``wakes`` says, without a ``wake_at``.
-        The batch is written in either case. A promise joined or a child started by this very batch counts as a
-        wake too if it is already settled.
+        The batch is written in either case. A suspended run is paused regardless of ``wakes``, without a ``wake_at``. A
+        promise or child run that this batch joins and that is already settled counts as a wake.
 
         Returns:
             Whether the run is paused. If not, it is still leased: read its messages and continue.
@@ -136,16 +134,16 @@ class LeaseStore:
         """Extend the leases of the runs in ``held`` (run id -> epoch), in one statement.
 
         Returns:
-                The ids of the runs that this worker no longer holds, or not in that epoch.
+            The ids of runs that this worker no longer holds, or not in that epoch.
         """
 
     @writes(lane="worker", is_patient=False)
     async def release(self, worker_id: str, *, dead: bool = False) -> int:
-        """Remove a worker from the register and make every run it holds ready.
+        """Take a worker off the register and make every run it holds ready.
 
-        Called by a worker that shuts down in an orderly way, and by others that know its process is ``dead``: then
-        each run counts a takeover, as when its lease expires.
+        Called by a worker that stops in order, and by others that know that its process is ``dead``: then each run
+        counts a takeover, as when its lease expires.
 
         Returns:
-            How many runs became ready.
+            The number of runs that became ready.
         """

@@ -15,14 +15,15 @@ class PromiseStore:
 
     @writes(lane="promise")
     async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
-        """Create a promise that belongs to no run, or return the existing one with that id.
+        """Create a promise that belongs to no run, or return the existing one with this id.
 
         Returns:
-                The promise as it now is, and whether this call created it.
+            The promise as it is, and whether this call created it.
 
         Raises:
-                IdConflict: The id belongs to a promise of another kind, or to one of a run.
-                InvalidValue: A plain promise has ``assignees`` or ``act_at``. Writes that open one raise it too.
+            IdConflict: The id belongs to a promise of another kind, or to a run's promise.
+            InvalidValue: It has ``assignees`` or ``act_at`` but is not a question. (Writes that open one raise it,
+                too.)
         """
 
     @reads
@@ -33,7 +34,7 @@ class PromiseStore:
     async def list_promises(
         self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Promise]:
-        """Oldest first. A page filtered by runs may be short or even empty and still have a ``next``."""
+        """List promises, oldest first. Filtered by runs, a page may be short or empty and still have a ``next``."""
 
     @writes(lane="promise")
     async def settle(
@@ -41,16 +42,16 @@ class PromiseStore:
     ) -> tuple[Promise, bool]:
         """Settle a pending promise and wake the runs that wait for it.
 
-        A promise whose ``due_at`` has passed is timed out first, so that a late answer never wins. The promise keeps
-        the settlement's ``origin``. A remote store may determine the origin itself and ignore the one it is given.
+        A promise whose ``due_at`` has passed is timed out first, so a late answer never wins. The promise keeps the
+        settlement's ``origin``. A server replaces it with the origin of the request.
 
         Returns:
-                The promise as it now is, and whether this call settled it. False means that the same ``request_id``
-                already settled it with the same state and value; or that it is pending and its ``version`` is not the
-                one that the settlement was made for.
+            The promise as it is, and whether this call settled it. False means that the same ``request_id`` settled
+            it before with the same state and value; or, while it is pending, that it has another ``version`` than the
+            settlement was made for.
 
         Raises:
             NotFound: There is no such promise of this kind.
-                AlreadySettled: It was settled before; the error says by whom.
+            AlreadySettled: Another settlement was first; the error names its user.
             RequestConflict: This ``request_id`` settled it with another state or value.
         """

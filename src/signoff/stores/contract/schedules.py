@@ -17,9 +17,9 @@ class ScheduleStore:
 
     @writes(lane="schedule")
     async def put_schedule(self, new: NewSchedule) -> Schedule:
-        """Create a schedule, or replace the one with that id.
+        """Create a schedule, or replace the one with this id.
 
-        A paused one stays paused; ``next_at`` is only taken over if the cron expression or the time zone changed.
+        A paused schedule stays paused. ``next_at`` is replaced only if the cron expression or the time zone changes.
         """
 
     @reads
@@ -28,15 +28,15 @@ class ScheduleStore:
 
     @reads
     async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
-        """By id. ``after`` is an earlier page's ``next``."""
+        """List schedules by id. ``after`` is the ``next`` of the previous page."""
 
     @writes(lane="schedule")
     async def pause_schedule(self, schedule_id: str) -> Schedule:
-        """Stop a schedule from being due. Raises NotFound."""
+        """Pause a schedule: it is not due until it is resumed. Raises NotFound."""
 
     @writes(lane="schedule")
     async def resume_schedule(self, schedule_id: str, next_at: float) -> Schedule:
-        """Make a paused schedule due at ``next_at``; one that is not paused stays as it is. Raises NotFound."""
+        """Resume a paused schedule, due at ``next_at``. One that is not paused stays as it is. Raises NotFound."""
 
     @writes(lane="schedule")
     async def delete_schedule(self, schedule_id: str) -> None:
@@ -44,21 +44,20 @@ class ScheduleStore:
 
     @reads
     async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
-        """Return schedules of all namespaces whose ``next_at`` has passed, and the earliest ``next_at`` of any, if any.
+        """Return the due schedules of all namespaces, and the earliest ``next_at`` of any schedule, or None.
 
-        Only their ids: a list of records would grow with their arguments, and one unreadable record would hide the
-        others.
+        Only their ids: records would grow with their arguments, and one unreadable record would hide the others.
         """
 
     @writes(lane="schedule")
     async def fire_schedule(
         self, schedule_id: str, expected: float, runs: Sequence[NewRun], next_at: float
     ) -> bool:
-        """Advance a schedule from ``next_at == expected``, and create runs, in one transaction.
+        """Advance a schedule from ``next_at == expected`` and create its runs, in one transaction.
 
-        A run whose id is taken is not created. Listeners are notified that something may be due.
+        A run whose id exists is not created. Listeners are notified that something may be due.
 
         Returns:
-            Whether this call advanced it: False, with nothing changed, if its ``next_at`` differs, or it is paused or
+            Whether this call advanced it. False, without effect, if its ``next_at`` differs, or it is paused or
             deleted.
         """

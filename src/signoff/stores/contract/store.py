@@ -1,13 +1,13 @@
 """THE contract of a store: a small set of atomic operations on runs, journals, promises and messages.
 
-Every method is one transaction: it happens whole or not at all, and what it did is durable when it
-returns. ``tests/stores/`` holds the rules as one suite that runs against every store.
+Every method is one transaction: it happens as a whole or not at all, and it is durable when the method returns.
+``tests/stores/`` holds the rules as one suite that runs against every store.
 
-A store object is bound to one namespace; nothing it does or returns concerns another, except ``due``,
+A store object is bound to one namespace and neither reads nor changes another. Exceptions are ``due``,
 ``due_schedules``, ``due_questions``, ``heads``, ``unsealed``, ``find_token``, ``has_token``, ``release`` and the
-workers' register, which serve the whole database.
+register of workers, which serve the whole database.
 
-The run's states and who moves them (no other transition exists):
+The states of a run, and the operations that change them (no other transition exists):
 
     create_run  -> ready, or paused (delayed, awaiting its turn)     claim    ready -> running
     pause       running -> paused   wake     paused -> ready         release  running -> ready
@@ -16,30 +16,30 @@ The run's states and who moves them (no other transition exists):
     terminate   not ended, or failed (retryable) -> cancelled        resume   paused (suspended) -> ready|paused
     due         never begun, past its deadline -> failed
 
-A *suspended* run (``suspended_at``) waits for an operator: no worker gets it, and nothing wakes it. A running one
-becomes ``paused`` when its worker has let go of it. Messages are kept and counted meanwhile.
+A *suspended* run (``suspended_at``) waits for an operator: no worker claims it, and nothing wakes it. A running one
+becomes ``paused`` when its worker releases it. Messages that arrive meanwhile are kept and counted.
 
 ``wake`` is part of every operation that leaves a message: ``settle``, ``signal``, ``cancel``, ``complete`` (for
 the parent and other waiters), ``due``; and ``due`` wakes a paused run whose ``wake_at`` has come and returns
 runs whose lease ran out to ``ready``.
 
-A group limits which of its ready runs are claimed (``claim``); a group that nobody paused or limited limits nothing.
+A group limits which of its ready runs are claimed (``claim``). By default it limits nothing.
 
 A run whose ``start_at`` is in the future when it is created is *delayed*: ``paused`` in epoch 0, with that ``wake_at``.
-A message for it is kept and counted, but only ``due`` makes it ready.
+Messages for it are kept and counted, but only ``due`` makes it ready.
 
 A run of a session waits for its turn: ``paused`` in epoch 0 without a ``wake_at``. See ``stores/contract/sessions.py``.
 
-Whoever is cut off while an operation is under way does not know whether it was done, and asks again. So every
-operation may be repeated:
+A caller whose connection breaks during an operation does not know its outcome, and repeats it. So every operation can
+be repeated:
 
-- ``append``, ``pause`` and ``complete`` are known by their entries. A write whose entries the journal holds already,
-  word for word, while no later lease was given, was done under this lease: it succeeds without effect, also if the
-  run has left ``running`` by it. (One without entries is done again, which changes nothing more; once the run
-  has left ``running`` it gets ``LeaseLost``.)
+- ``append``, ``pause`` and ``complete`` are identified by their entries. If the journal already holds identical entries
+  and no later lease was granted, the write was done under this lease: it succeeds without effect, even if it ended
+  ``running``. (A write without entries is done again, which changes nothing; once the run has left ``running``, it
+  raises ``LeaseLost``.)
 - ``create_run``, ``create_promise``, ``settle``, ``amend``, ``signal``, ``retry`` and ``claim`` take a ``token``, a
-  unique id of the call. With the same token and the same arguments they return what they returned, without effect.
-- All others change nothing when they are repeated, but for ``claim_deliveries``, which says what happens then.
+  unique id of the call. Repeated with the same token and arguments, they return the same result without effect.
+- All others change nothing when repeated, except ``claim_deliveries``, which documents what happens.
 """
 
 # pyright: reportReturnType=false
@@ -72,17 +72,17 @@ from signoff.stores.contract.workflows import WorkflowStore
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a commit touched, told to listeners of its namespace in this process.
+    """The effects of a commit, as reported to listeners in this process.
 
-    Listeners of other namespaces hear only of ``due``, since ``due`` serves the whole database.
+    Listeners of other namespaces are notified of ``due`` only, which serves the whole database.
 
     Attributes:
-        runs: Runs whose journal, state or promises changed. None when another process committed: then anything may
-            have changed, and ``woken`` and ``ended`` say nothing.
-        woken: Runs that were left a message.
+        runs: Runs whose journal, state or promises changed. None if another process committed: then anything may have
+            changed, and ``woken`` and ``ended`` are empty.
+        woken: Runs that received a message.
         ended: Runs that ended.
-        ready: Whether a run may have become claimable: one is ready now, a slot of a limited group or key is free, a
-            rate lets the next start through, or a group was resumed or limited otherwise.
+        ready: Whether a run may have become claimable: one is ready, a slot of a limited group or key is free, a rate
+            allows the next start, or a group was resumed or its limits changed.
         due: Whether an earlier deadline may exist.
     """
 
@@ -94,7 +94,7 @@ class Change:
 
 
 PROBE: Final = "signoff:writable"
-"""What ``check_writable`` writes. No worker and no token is called so."""
+"""The key that ``check_writable`` writes. No worker and no token has this name."""
 
 
 class Store(
@@ -114,7 +114,7 @@ class Store(
     ScheduleStore,
     WorkerStore,
 ):
-    """A durable home for runs. See the module's text for what holds of every method.
+    """Durable storage for runs. The module's docstring states what holds for every method.
 
     Attributes:
         namespace: The tenant.
@@ -147,35 +147,35 @@ class Store(
         """The database's address without secrets, for messages."""
 
     async def open(self) -> None:
-        """Connect, and bring the schema up to date.
+        """Connect, and migrate the schema.
 
         Raises:
             StoreUnavailable: The database cannot be opened or written.
-            SchemaTooNew: A newer Signoff has migrated it.
+            SchemaTooNew: A newer version of Signoff has migrated it.
         """
 
     async def close(self) -> None:
-        """Finish what was begun and disconnect. Safe to call twice; on a view of ``within`` it does nothing."""
+        """Finish pending operations and disconnect. Safe to call twice. On a view from ``within`` it does nothing."""
 
     def within(self, namespace: str) -> Store:
         """Return a view of the same open database bound to another namespace."""
 
     def listen(self, callback: Callable[[Change], None]) -> Callable[[], None]:
-        """Have ``callback`` called after each commit, from any thread; returns a function that ends it.
+        """Call ``callback`` after each commit, from any thread. Returns a function that stops it.
 
-        A store that hears of commits from afar tells ``Change(runs=None)`` when it begins to hear, and after a gap.
+        A store that learns of commits over a connection reports ``Change(runs=None)`` at first, and after each gap.
         """
 
     def hold_leases(self) -> None:
-        """Count the time until now as one in which no lease could be extended.
+        """Count the time until now as an outage, in which no lease could be extended.
 
-        For a server that begins, and a process that was stopped: others could not reach it. ``due`` frees no lease for
-        ``lease_seconds``; where this is called again and again, see there. Other processes on the database free leases.
+        Called when a server starts, and when a process was stopped: workers could not reach it. ``due`` then frees no
+        lease for ``lease_seconds``; it documents repeated outages. Other processes on the database still free leases.
         """
 
     async def check_writable(self) -> None:
-        """Write some kilobytes and take them back: nothing is left, and nobody is told.
+        """Write some kilobytes and roll them back. Nothing remains, and no listener is notified.
 
         Raises:
-            StoreUnavailable: The store takes no writes now: it is full, read-only, locked, or does not answer.
+            StoreUnavailable: The store cannot be written now: it is full, read-only, locked, or does not respond.
         """

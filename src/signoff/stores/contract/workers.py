@@ -20,15 +20,15 @@ class WorkerStore:
 
     @writes(lane="worker")
     async def enlist(self, worker: WorkerInfo) -> None:
-        """Put a worker on the register, before it claims; and again every ``ENLIST_SECONDS``, to say that it lives.
+        """Register a worker before it claims, and again every ``ENLIST_SECONDS`` as a sign of life.
 
-        One that was not heard of for ``FORGET_SECONDS`` is taken off the register by ``due``. (Its leases have run out
-        long before.) ``seen_at`` and ``held`` are the store's: what the caller says of them is passed over.
+        ``due`` removes a worker that was silent for ``FORGET_SECONDS``. (Its leases have expired long before.) The
+        store sets ``seen_at`` and ``held``, and ignores the caller's.
 
         Raises:
-            InvalidValue: Something in it is too long or cannot be kept.
+            InvalidValue: A part of it is too long or cannot be stored.
         """
 
     @reads
     async def list_workers(self) -> Sequence[WorkerInfo]:
-        """All workers on the register, by id, with when they were last heard of and how many runs they hold."""
+        """List the registered workers by id, with the time of their last sign of life and how many runs they hold."""
