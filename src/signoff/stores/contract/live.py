@@ -1,8 +1,8 @@
-"""The live text operations of the store contract: what steps output while they run, for clients that follow along.
+"""The operations on live text: the output of running steps, for clients that follow a run.
 
-Live text is separate from the journal: no run depends on it, and any of it may be lost. It lives as long as the attempt
-that outputs it. A write that ``unpublishes`` a call deletes the call's live text, ``pause`` and ``complete`` delete
-that of the run, and the first piece of a lease deletes what earlier leases left, which no client could read any more.
+It is not part of the journal: no run depends on it, and any of it may be lost. It lasts as long as its attempt. A write
+that ``unpublishes`` a call deletes the call's live text, ``pause`` and ``complete`` delete all of the run's, and the
+first piece of a lease deletes the text of earlier leases, which can no longer be read.
 """
 
 # pyright: reportReturnType=false
@@ -17,7 +17,7 @@ from signoff.records import LiveText
 from signoff.stores.contract.operations import reads, writes
 
 KEPT_CHARACTERS: Final = 65_536
-"""The live text of a call is kept at least this far back. What begins further before a write's end is dropped."""
+"""How much of a call's live text is kept. Pieces that begin further before the last piece of a write are dropped."""
 
 
 class LiveStore:
@@ -25,9 +25,9 @@ class LiveStore:
 
     @writes(is_patient=False)
     async def publish(self, pieces: Sequence[LiveText]) -> None:
-        """Keep pieces of several runs, and wake the clients that follow them.
+        """Store pieces of several runs, and notify the clients that follow them.
 
-        A piece of a lease that is no longer held, or that is already kept, is silently ignored.
+        A piece of an expired lease, or one that is already stored, is ignored.
 
         Raises:
             InvalidValue: A piece has text that cannot be kept.
@@ -35,10 +35,10 @@ class LiveStore:
 
     @reads
     async def read_live(self, run_id: str, *, epoch: int = 0, after: int = -1) -> Sequence[LiveText]:
-        """Return the text of the current lease, in order; nothing if the run is not leased or unknown.
+        """Return the live text of the current lease, in order; none without a lease, or for an unknown run.
 
         Args:
             run_id: The run.
-            epoch: The lease of the last piece the caller has.
-            after: The ``seq`` of that piece. If the lease is the same, only later pieces are returned, otherwise all.
+            epoch: The epoch of the last known piece.
+            after: The ``seq`` of that piece. If the lease has the same epoch, only later pieces are returned.
         """

@@ -1,8 +1,8 @@
-"""The notification operations of the store contract: each channel's cursor, and the deliveries it has yet to send.
+"""The operations on notifications: the cursor of each channel, and its deliveries.
 
 A channel reads the namespace's chain of audit events in order, creates deliveries for them, and advances its cursor in
-the same transaction: so each event is expanded once, whichever process does it. Deliveries of one channel about one
-question to one recipient form a lane: they are sent one after the other, in the order in which they were created.
+the same transaction. So each event becomes deliveries once, in whichever process. Deliveries of one channel about one
+question to one recipient form a lane: they are sent one after the other, in the order of their creation.
 """
 
 # pyright: reportReturnType=false
@@ -22,7 +22,7 @@ class OutboxStore:
 
     @reads
     async def read_cursor(self, channel: str) -> int | None:
-        """Return the seq of the last event that a channel has expanded into deliveries; None if it has none yet."""
+        """Return the seq of the last event that a channel has turned into deliveries; None before the first."""
 
     @writes(lane="channel")
     async def expand(
@@ -30,56 +30,55 @@ class OutboxStore:
     ) -> bool:
         """Advance a channel's cursor from ``expected`` to ``seq`` and create deliveries, in one transaction.
 
-        A delivery whose id is taken is not created.
+        A delivery whose id exists is not created.
 
         Returns:
-                Whether it was done: False, with nothing changed, if the cursor is not at ``expected``.
+            Whether this call advanced it. False, without effect, if the cursor has another value.
 
         Raises:
-                InvalidValue: A text contains characters that not every store can keep.
+            InvalidValue: A text cannot be kept by every store.
         """
 
     @writes(lane="channel")
     async def claim_deliveries(
         self, channel: str, limit: int, lease_seconds: float
     ) -> tuple[Sequence[Delivery], float | None]:
-        """Lease deliveries that are due, longest due first. Each is the first of its lane, and counts one more attempt.
+        """Lease due deliveries, longest due first. Each is the first of its lane, and counts one more attempt.
 
-        No other call gets them for ``lease_seconds``. A caller that lost the reply gets others when it repeats the
-        call; these are due again when their lease expires.
+        No other caller gets them for ``lease_seconds``. A repeated call returns others; these are due again afterwards.
 
         Returns:
-            The deliveries, in the order in which they were created, and when the channel's next other delivery is due.
+            The deliveries in the order of their creation, and when the channel's next other delivery is due; None if
+            there is none.
         """
 
     @writes(lane="delivery")
     async def finish_delivery(self, delivery_id: str, attempt: int, report: Report) -> None:
-        """Report the outcome of an attempt. If it ends the delivery, the next one of its lane becomes due.
+        """Report the outcome of an attempt. If it ends the delivery, the next one of its lane is due.
 
-        Nothing changes if the delivery is no longer pending, or ``attempt`` is not its number of attempts: another
-        process claimed it after the lease expired.
+        Has no effect if the delivery is no longer pending, or ``attempt`` is not its current attempt: another process
+        leased it after the lease expired.
 
         Raises:
-            InvalidValue: A pending delivery has no ``due_at``, or the error contains characters that not every store
-                can keep.
+            InvalidValue: A pending delivery has no ``due_at``, or the error is a text that not every store can keep.
         """
 
     @reads
     async def list_deliveries(
         self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Delivery]:
-        """Newest first."""
+        """List deliveries, newest first."""
 
     @writes(lane="delivery")
     async def redeliver(self, delivery_id: str) -> Delivery:
-        """Send an ended delivery again, at the end of its lane; a pending one stays as it is.
+        """Send an ended delivery again, at the end of its lane. A pending one stays as it is.
 
-        Its attempts keep counting, and ``created_at`` becomes now.
+        Its number of attempts continues, and its ``created_at`` becomes the current time.
 
         Raises:
-                NotFound: There is no such delivery, or it was deleted.
+            NotFound: The delivery does not exist, or was deleted.
         """
 
     @writes(lane="deliveries")
     async def delete_deliveries(self, before: float, limit: int) -> int:
-        """Delete deliveries that ended before that time, at most ``limit``. Returns how many."""
+        """Delete up to ``limit`` deliveries that ended before a time. Returns their number."""

@@ -1,6 +1,6 @@
-"""The operations of the store contract for questions only, in addition to those for every promise; and the audit trail.
+"""The operations on questions besides those of every promise, and on the audit trail.
 
-What a question's policy requires is computed above the store (``people/``).
+The policies of questions are computed above the store (``people/``).
 """
 
 # pyright: reportReturnType=false
@@ -17,84 +17,84 @@ from signoff.stores.contract.operations import reads, writes
 
 
 class QuestionStore:
-    """The part of ``signoff.stores.contract.store.Store`` that amends questions and records events about them."""
+    """The part of ``signoff.stores.contract.store.Store`` that amends questions and records what happens to them."""
 
     @writes(lane="promise")
     async def amend(
         self, question_id: str, amendment: Amendment, *, token: str | None = None
     ) -> tuple[Promise, bool]:
-        """Change a pending question, settle it if it has a settlement, and record events, in one transaction.
+        """Change a pending question, settle it if the amendment says so, and record events, in one transaction.
 
         A question whose ``due_at`` has passed is timed out instead.
 
-        The amendment may create a rule, or name the rule that settles the question, whose uses are then counted. It may
-        leave a signal for any run: if that run also waits for the question, it gets the signal first.
+        An amendment can create a rule, or use one, which then counts one more use. It can send a signal to any run,
+        which the run receives before the answer.
 
         Returns:
-            The question as it now is, and whether this call amended it. False, with nothing changed, if it is
-            settled, its ``version`` differs, the rule that settles it is not in force (or is locked by another
-            transaction at the moment), or the id of the rule to create is taken: then the caller has to read the
-            question again.
+            The question as it is, and whether this call amended it. False, without effect, if the question is settled
+            or has another ``version``, the rule that settles it is not in force or locked by another transaction, or
+            the id of the rule to create exists: the caller has to read the question again.
 
         Raises:
             NotFound: There is no such question.
-                InvalidValue: It would be settled as pending, or settled with a new deadline; an event cannot be
-                    recorded (see ``record``), or a rule cannot be kept.
+            InvalidValue: The amendment settles the question as pending, or settles it and moves its deadline; an event
+                cannot be recorded (see ``record``), or a rule cannot be kept.
         """
 
     @reads
     async def due_questions(self, limit: int) -> tuple[Sequence[Due], float | None]:
-        """Return pending questions of all namespaces whose ``act_at`` has passed, and the earliest ``act_at`` of any.
+        """Return the due questions (``act_at``) of all namespaces, and the earliest ``act_at`` of any.
 
-        Only their ids, for the same reason as in ``due_schedules``.
+        Only their ids, as for schedules.
         """
 
-    # The audit trail: immutable rows that outlive the runs they describe
+    # The audit trail: its rows never change, and outlive their runs
 
     @writes()
     async def record(self, events: Sequence[NewAuditEvent]) -> None:
-        """Record events that belong to no other write, each with its ``origin``.
+        """Record events that belong to no other operation, each with its ``origin``.
 
-        The store itself records that a question was asked and how it was settled: the details of ``ASKED`` are
-        ``data``, ``assignees`` and ``due_at``, those of the others ``value``, ``note`` and ``request_id``. The origin
-        of the others is that of the settlement, or ``TIMER`` (``signoff/origins.py``) if the question timed out.
+        The store itself records when a question is asked or settled. The details of ``ASKED`` are ``data``,
+        ``assignees`` and ``due_at``. Those of settlements are ``value``, ``note`` and ``request_id``; their origin is
+        the settlement's, or ``TIMER`` for a timeout.
 
         Raises:
-            InvalidValue: The store records events of this kind itself; the ``details`` are not the JSON of an
-                object, or too large or too deep; or a text contains characters that not every store can keep.
+            InvalidValue: The store itself records events of this kind; the ``details`` are not the JSON of an object,
+                too large or too deep; or not every store can keep one of the texts.
         """
 
     @reads
     async def list_audit(
         self, which: AuditFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[AuditEvent]:
-        """Return audit events in the order in which they were recorded, sealed or not."""
+        """List audit events in the order of their recording, sealed or not."""
 
     @reads
     async def read_chain(
         self, *, after: int = -1, limit: int = 100
     ) -> Sequence[tuple[Seal, AuditEvent | None]]:
-        """Return seals with ``seq`` above ``after``, in order, each with its event (None: it has been deleted)."""
+        """Return seals with ``seq`` greater than ``after``, in order, each with its event (None: removed)."""
 
     @reads
     async def last_seal(self) -> Seal | None:
-        """Return the last seal of the namespace's chain, if it has one."""
+        """Return the last seal of the namespace's chain; None if there is none."""
 
     @reads
     async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
-        """Return each namespace whose name is after ``after`` with the last seal of its chain, by name."""
+        """Return the namespaces after ``after``, by name, each with the last seal of its chain."""
 
     @reads
     async def unsealed(self, limit: int, *, besides: Sequence[str] = ()) -> Sequence[AuditEvent | Unreadable]:
-        """Return audit events that have no seal yet, oldest first, of all namespaces except those in ``besides``.
+        """Return audit events without a seal, oldest first, of all namespaces except ``besides``.
 
         An event that cannot be read is returned as ``Unreadable``.
         """
 
     @writes(lane="chain")
     async def seal(self, seals: Sequence[Seal]) -> bool:
-        """Append seals to the namespace's chain, whose ``seq`` has no gaps and starts at 0.
+        """Append to the namespace's chain. Its seqs are consecutive from 0.
 
         Returns:
-            Whether it was done: False, with nothing changed, if the chain ends elsewhere or an event is already sealed.
+            Whether this call appended. False, without effect, if the chain has another end or an event is sealed
+            already.
         """

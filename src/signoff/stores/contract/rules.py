@@ -1,6 +1,6 @@
-"""The rule operations of the store contract. A rule is a standing approval that a person gave for some time.
+"""The operations on rules: standing approvals.
 
-``amend`` creates and uses rules, in the transaction that settles a question. What a rule approves is decided above the
+``amend`` creates and uses a rule in the transaction that settles a question. What a rule approves is decided above the
 store (``people/``).
 """
 
@@ -25,13 +25,13 @@ class RuleStore:
     async def list_rules(
         self, which: RuleFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Rule]:
-        """Oldest first."""
+        """List rules, oldest first."""
 
     @writes(lane="rule")
     async def revoke_rule(self, rule_id: str, event: NewAuditEvent) -> Rule:
-        """End a rule and record that ``event.by`` revoked it.
+        """Revoke a rule in the name of ``event.by``, and record the event.
 
-        One that is already revoked stays as it is, and nothing is recorded.
+        A rule that is already revoked stays as it is, and nothing is recorded.
 
         Returns:
             The rule as it is afterwards.

@@ -1,13 +1,13 @@
-"""The session operations of the store contract. A session is an ordered chain of runs, at most one of which is active.
+"""The operations on sessions: ordered chains of runs, of which at most one is active at a time.
 
-A session begins with the first run that ``create_run`` puts into it. Its runs have positions from 1, without gaps, in
-the order of their creation. The first one that has not ended has the *turn*; a run that failed retryably keeps it until
-it is retried and ends, or is cancelled. Those behind it are ``paused`` in epoch 0, without a ``wake_at``: a message for
-one is kept and counted, ``cancel`` ends it at once, and only getting the turn makes it ready.
+A session begins with the first run that ``create_run`` puts into it. Its runs have positions from 1, without holes, in
+the order of their creation. The first run that has not ended has the *turn*. A run that failed retryably keeps it until
+it is retried and ends, or is cancelled. The runs behind it are ``paused`` in epoch 0, without a ``wake_at``: their
+messages are kept and counted, ``cancel`` ends them at once, and only the turn makes them ready.
 
-When the run that has the turn ends, the same transaction gives the turn to the next one, which becomes ready, or
-delayed if its ``start_at`` is in the future. From then on it is a run like any other: groups, rates, priorities and
-concurrency keys apply to it. Positions are never reused, even if the runs were deleted.
+The operation that ends the run with the turn gives the turn to the next run in the same transaction. That run becomes
+ready, or, if its ``start_at`` is in the future, delayed. From then on it is subject to groups, rates, priorities and
+concurrency keys like any run. Positions are never reused, even after their runs are deleted.
 """
 
 # pyright: reportReturnType=false
@@ -21,15 +21,15 @@ from signoff.stores.contract.operations import reads
 
 
 class SessionStore:
-    """The part of ``stores.contract.store.Store`` that reads sessions. Their runs are listed by ``list_runs``."""
+    """The part of ``stores.contract.store.Store`` that shows sessions. Their runs are listed by ``list_runs``."""
 
     @reads
     async def get_session(self, session_id: str) -> Session:
-        """Raises NotFound: no run was ever started in it."""
+        """Return a session. Raises NotFound if no run was ever started in it."""
 
     @reads
     async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
-        """Most recently started run first. ``after`` is an earlier page's ``next``.
+        """List sessions by their latest start of a run, latest first. ``after`` is the ``next`` of the previous page.
 
         A session in which a run starts while pages are read moves to the first page.
         """

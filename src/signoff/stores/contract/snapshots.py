@@ -1,4 +1,4 @@
-"""What the contract of a store has for snapshots: a run with all that is needed to go on with it in another store."""
+"""Snapshots: a run with everything that is needed to continue it in another store."""
 
 # pyright: reportReturnType=false
 # Operations are declared without a body: stores perform them.
@@ -43,17 +43,17 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class SavedRun:
-    """A run with all that is kept of it.
+    """A run with everything stored for it.
 
     Attributes:
         run: The run.
         entries: Its whole journal.
-        promises: Those it has created, oldest first.
-        messages: What it has yet to journal, oldest first.
+        promises: The promises that it created, oldest first.
+        messages: Its unread messages, oldest first.
         requests: The request ids of its signals and of the answers to its promises.
-        joined: What it waits for and did not create.
+        joined: Promises and runs that it waits for and did not create.
         cancel_asked: Whether it was asked to stop.
-        deadline_passed: Whether it was told that its deadline has passed.
+        deadline_passed: Whether it was notified that its deadline has passed.
     """
 
     run: Run
@@ -71,11 +71,11 @@ class SavedRun:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether something may still become of it."""
+        """Whether it may still continue."""
         return self.run.ended_at is None or self.run.retryable
 
     def awaited(self) -> list[Joined]:
-        """Return what it has joined and has not been told of."""
+        """Return what it has joined and has no outcome of."""
         told = {message.n for message in self.messages if message.kind is MessageKind.SETTLED}
         told |= {entry.n for entry in self.entries if entry.kind is EntryKind.COMPLETED}
         return [each for each in self.joined if self.is_unfinished and each.n not in told]
@@ -83,11 +83,11 @@ class SavedRun:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A run and its child runs that have not ended, and theirs.
+    """A run and its unfinished descendants.
 
     Attributes:
         runs: The run itself, then its descendants; a parent comes before its children.
-        promises: Plain promises of no run that these wait for.
+        promises: Plain promises of no run that the runs wait for.
     """
 
     runs: tuple[SavedRun, ...]
@@ -154,7 +154,7 @@ def check_whole(saved: Saved) -> None:
 
 
 def loaded_run(saved: SavedRun, first_of_session: str | None, now: float) -> Run:
-    """Return a run as it is once it is loaded: no worker has it, and one looks at it anew, whatever it waited for."""
+    """Return a run as it is after loading: unleased, and ready, so that a worker checks what it waits for."""
     run = replace(saved.run, worker_id=None, lease_until=None)
     if run.ended_at is not None:
         return run
@@ -166,18 +166,18 @@ def loaded_run(saved: SavedRun, first_of_session: str | None, now: float) -> Run
 
 
 def taken_run(run_id: str) -> SnapshotRefused:
-    """Return what is told who loads a run that lives here."""
+    """Return the error for loading a run whose id exists here."""
     return SnapshotRefused(run_id, "a run of this id is in this store, and a snapshot is loaded once")
 
 
 def taken_session(run_id: str, session_id: str) -> SnapshotRefused:
-    """Return what is told who loads a run whose session goes on here."""
+    """Return the error for loading a run whose session has an unfinished run here."""
     reason = f"its session {session_id!r} has another run in this store that has not ended; wait for that"
     return SnapshotRefused(run_id, reason)
 
 
 def taken_promise(run_id: str, promise_id: str) -> SnapshotRefused:
-    """Return what is told who loads a run one of whose promises lives here."""
+    """Return the error for loading a run one of whose promises exists here."""
     return SnapshotRefused(
         run_id, f"a promise of the id {promise_id!r}, which it waits for, is in this store"
     )
@@ -188,9 +188,9 @@ class SnapshotStore:
 
     @reads
     async def save_run(self, run_id: str) -> Saved:
-        """Return a run, its unfinished descendants and all that is theirs, as they are at one moment.
+        """Return a run and its unfinished descendants with everything stored for them, from one moment.
 
-        Of the promises that are of no run, those come along that one of the runs has joined.
+        Promises of no run are included if one of the runs has joined them.
 
         Raises:
             NotFound: The run does not exist.
@@ -198,16 +198,16 @@ class SnapshotStore:
 
     @writes(lane="run")
     async def load_run(self, saved: Saved, event: NewAuditEvent) -> Run:
-        """Create runs as ``save_run`` has returned them, and record that.
+        """Create runs as returned by ``save_run``, and record the event.
 
-        Those that have not ended are ready, or delayed if they never started; what they wait for is there with them.
-        A pending question is asked here, and recorded. In its session a run comes behind those that ended here.
-        Repeated with the same event (its id), it changes nothing.
+        Unfinished runs are ready, or delayed if they never started. The promises that they wait for are created, too. A
+        pending question is asked here, and recorded. In its session, a run follows those that ended here. Repeated with
+        the same event (its id), it changes nothing.
 
         Returns:
             The first run as it is afterwards.
 
         Raises:
-            SnapshotRefused: One of the runs or promises lives here, or the session of one has a run that has not ended.
+            SnapshotRefused: One of the runs or promises exists here, or the session of one has an unfinished run.
             InvalidValue: The event cannot be recorded (see ``record``).
         """

@@ -1,4 +1,4 @@
-"""Whether limits, new runs, promises, audit events and tokens can be kept, the same for every store."""
+"""Checks of records that every store can keep them: names, lengths, limits, JSON."""
 
 from __future__ import annotations
 
@@ -55,31 +55,31 @@ from signoff.records.paging import (
 from signoff.stores.contract.snapshots import Saved
 
 HIGHEST_LIMIT = 2**31 - 1
-"""Of runs at once and of starts: what every store can count."""
+"""The highest limit of running and starting runs that every store can count."""
 
 MAX_DETAILS = 4 * MAX_BYTES
-"""What an event keeps of the largest answer takes no more: it is JSON within JSON, so escaped once more."""
+"""The largest details of an event, in bytes: the largest answer, escaped once more as JSON within JSON."""
 
 LONGEST_BUILD = 200
-"""Of what a worker says of its build and its versions, each, in characters."""
+"""The longest build and version of a worker, each, in characters."""
 
 LONGEST_NAME = LONGEST_NAME_BYTES
-"""Of a workflow on the register, its group and its version, each, in bytes: what an index can hold."""
+"""The longest name, group and version of a registered workflow, each, in bytes: what an index can hold."""
 
 LONGEST_KIND = 100
-"""Of a token's kind, in bytes."""
+"""The longest kind of a token, in bytes."""
 
 LONGEST_DESCRIPTION = 1000
-"""Of a workflow on the register, in characters."""
+"""The longest description of a registered workflow, in characters."""
 
 LONGEST_SCHEMA = 64 * 1024
-"""Of a workflow's parameters, in bytes."""
+"""The longest schema of a workflow's parameters, in bytes."""
 
 _ENCRYPTED = 6
-"""How many characters one takes at most once it is encrypted, which a store does not see."""
+"""The most characters that one character becomes by encryption, which a store cannot detect."""
 
 _RECORDED = frozenset(AuditKind) - {AuditKind.ASKED} - {AuditKind(state.value) for state in PromiseState}
-"""What the store does not record itself."""
+"""Kinds of events that callers record. The store itself records the others."""
 
 
 def check_arguments(arguments: Mapping[str, Any]) -> None:
@@ -120,32 +120,32 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
 
 
 def check_ids(**ids: str | None) -> None:
-    """Raise InvalidValue for an id that is longer than an index can hold."""
+    """Raise InvalidValue for an id that is too long for an index."""
     for field, id in ids.items():
         check_size(field, id, LONGEST_ID_BYTES)
 
 
 def check_names(**names: str | None) -> None:
-    """Raise InvalidValue for the name of a workflow, a group or a worker that is longer than an index can hold."""
+    """Raise InvalidValue for a name of a workflow, group or worker that is too long for an index."""
     for field, name in names.items():
         check_size(field, name)
 
 
 def check_request(request_id: str | None, token: str | None = None) -> None:
-    """Raise InvalidValue for a request id, or the token of a call, that is longer than an index can hold."""
+    """Raise InvalidValue for a request id, or a call's token, that is too long for an index."""
     check_size("request_id", request_id, LONGEST_REQUEST_BYTES)
     check_size("token", token)
 
 
 def check_schedule(new: NewSchedule) -> None:
-    """Raise InvalidValue for a schedule whose runs no store could keep."""
+    """Raise InvalidValue for a schedule whose runs could not be stored."""
     check_size("id", new.id, LONGEST_CHOSEN_BYTES)  # its runs' ids are longer
     check_names(workflow=new.workflow, group=new.group)
     check_size("concurrency_key", new.concurrency_key, LONGEST_REQUEST_BYTES)
 
 
 def check_saved(saved: Saved) -> None:
-    """Raise InvalidValue for a snapshot with an id or a name that is longer than an index can hold."""
+    """Raise InvalidValue for a snapshot with an id or a name that is too long for an index."""
     promises = list(saved.promises)
     for each in saved.runs:
         run = each.run
@@ -168,7 +168,7 @@ def _check_people(field: str, people: Iterable[str]) -> None:
 
 
 def check_limits(max_running: int | None, starts_per: Rate | None) -> None:
-    """Raise InvalidValue for limits of a group that are not above 0, or above what a store can count."""
+    """Raise InvalidValue for limits of a group that are not above 0, or higher than a store can count."""
     if max_running is not None and max_running < 1:
         raise InvalidValue("max_running", f"{max_running} lets nothing run; pause the group instead")
     if max_running is not None and max_running > HIGHEST_LIMIT:
@@ -186,9 +186,9 @@ def check_limits(max_running: int | None, starts_per: Rate | None) -> None:
 
 
 def check_run(new: NewRun) -> None:
-    """Raise InvalidValue for a concurrency key without a limit or the other way round, or a false ``traceparent``.
+    """Raise InvalidValue for a concurrency key without a limit, or the reverse, or an invalid ``traceparent``.
 
-    So for an id or a name that is longer than an index can hold.
+    Also for an id or a name that is too long for an index.
     """
     check_ids(id=new.id, parent_id=new.parent_id, session_id=new.session_id)
     check_names(workflow=new.workflow, group=new.group)
@@ -205,9 +205,9 @@ def check_run(new: NewRun) -> None:
 
 
 def check_promise(new: NewPromise) -> None:
-    """Raise InvalidValue for a plain promise that has what only a question has, or for a callback without a hash.
+    """Raise InvalidValue for a plain promise with fields of a question, or for a callback without a hash.
 
-    So for an id or an assignee that is longer than an index can hold.
+    Also for an id or an assignee that is too long for an index.
     """
     check_ids(id=new.id, run_id=new.run_id)
     _check_people("assignees", new.assignees)
@@ -222,7 +222,7 @@ def check_promise(new: NewPromise) -> None:
 
 
 def check_amendment(amendment: Amendment) -> None:
-    """Raise InvalidValue for an amendment that would settle as pending, or records what cannot be recorded."""
+    """Raise InvalidValue for an amendment that settles as pending, or records an invalid event."""
     settlement = amendment.settlement
     _check_people("assignees", amendment.assignees)
     check_request(amendment.request_id)
@@ -250,7 +250,7 @@ def check_amendment(amendment: Amendment) -> None:
 
 
 def check_rule(new: NewRule) -> None:
-    """Raise InvalidValue for a rule that not every store could keep, or that would never be in force."""
+    """Raise InvalidValue for a rule that not every store can keep, or that would never be in force."""
     for field in ("id", "tool", "question_id", "run_id", "session_id"):
         check_optional_text(f"rule.{field}", getattr(new, field))
         if field != "tool":
@@ -273,7 +273,7 @@ def check_rule(new: NewRule) -> None:
 
 
 def check_events(events: Sequence[NewAuditEvent]) -> None:
-    """Raise InvalidValue for an event that not every store could keep, or that nobody could read back."""
+    """Raise InvalidValue for an event that not every store can keep, or that could not be read back."""
     for event in events:
         if event.kind not in _RECORDED:
             raise InvalidValue("kind", f"{event.kind.value!r} is not recorded by callers")
@@ -291,7 +291,7 @@ def check_events(events: Sequence[NewAuditEvent]) -> None:
 
 
 def check_deliveries(channel: str, deliveries: Sequence[NewDelivery]) -> None:
-    """Raise InvalidValue for a channel or deliveries that not every store could keep."""
+    """Raise InvalidValue for a channel or deliveries that not every store can keep."""
     check_optional_text("channel", channel)
     check_size("channel", channel, LONGEST_NAMESPACE_BYTES)
     for new in deliveries:
@@ -302,14 +302,14 @@ def check_deliveries(channel: str, deliveries: Sequence[NewDelivery]) -> None:
 
 
 def check_report(report: Report) -> None:
-    """Raise InvalidValue for a report that says neither an end nor when to try again, or cannot be kept."""
+    """Raise InvalidValue for a report without an end or a time of the next attempt, or that cannot be kept."""
     check_optional_text("error", report.error)
     if report.state is DeliveryState.PENDING and (report.due_at is None or not math.isfinite(report.due_at)):
         raise InvalidValue("due_at", "say when to try again")
 
 
 def check_worker(worker: WorkerInfo) -> None:
-    """Raise InvalidValue for a worker that not every store could keep."""
+    """Raise InvalidValue for a worker that not every store can keep."""
     for field in ("id", "host", "group"):
         check_optional_text(field, getattr(worker, field))
         check_size(field, getattr(worker, field))
@@ -321,7 +321,7 @@ def check_worker(worker: WorkerInfo) -> None:
 
 
 def check_workflows(workflows: Sequence[WorkflowInfo]) -> None:
-    """Raise InvalidValue for workflows that not every store could keep, or that are there twice."""
+    """Raise InvalidValue for workflows that not every store can keep, or that are given twice."""
     for each in workflows:
         for field in ("group", "name", "version"):
             text: str = getattr(each, field)
@@ -340,14 +340,14 @@ def check_workflows(workflows: Sequence[WorkflowInfo]) -> None:
 
 
 def check_live(pieces: Sequence[LiveText]) -> None:
-    """Raise InvalidValue for live text that not every store could keep."""
+    """Raise InvalidValue for live text that not every store can keep."""
     for piece in pieces:
         for field in ("run_id", "name", "kind", "text"):
             check_optional_text(field, getattr(piece, field))
 
 
 def check_token(new: NewToken) -> None:
-    """Raise InvalidValue for a token that not every store could keep, or whose hash is none."""
+    """Raise InvalidValue for a token that not every store can keep, or whose hash is not valid."""
     for field in ("id", "subject", "question_id", "label", "created_by"):
         check_optional_text(field, getattr(new, field))
     check_optional_text("kind", new.kind.value)
@@ -363,9 +363,9 @@ def check_token(new: NewToken) -> None:
 
 
 def check_hash(field: str, hash: str) -> None:
-    """Raise InvalidValue for what is no hash of a secret."""
+    """Raise InvalidValue unless a text is the hash of a secret."""
     if re.fullmatch("[0-9a-f]{64}", hash) is None:
-        raise InvalidValue(field, "it is no SHA-256 in hex")  # never say what it is: it may be the secret
+        raise InvalidValue(field, "it is not a SHA-256 in hex")  # do not quote it: it may be the secret
 
 
 def check_object(field: str, text: str) -> None:

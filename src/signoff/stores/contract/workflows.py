@@ -1,7 +1,7 @@
-"""What the contract of a store has for the register of workflows: what workers run, and what it takes.
+"""The register of workflows: what workers run, and its parameters.
 
-It is there to be looked at. No claim, no start and no state depends on it: a run of a workflow that nobody has
-announced is a run like any other.
+It is for display only. No claim, start or state depends on it: a workflow that no worker has announced can be started
+like any other.
 """
 
 # pyright: reportReturnType=false
@@ -17,24 +17,24 @@ from signoff.stores.contract.operations import reads, writes
 
 
 class WorkflowStore:
-    """The part of ``signoff.stores.contract.store.Store`` that knows what workers run."""
+    """The part of ``signoff.stores.contract.store.Store`` that registers workflows."""
 
     @writes(lane="workflows")
     async def announce(self, workflows: Sequence[WorkflowInfo]) -> None:
-        """Put workflows on the register, or replace what it says of them. What else it holds stays as it is.
+        """Register workflows, or replace their entries. Other entries stay as they are.
 
-        ``namespace`` and ``seen_at`` are the store's: what the caller says of them is passed over.
+        The store sets ``namespace`` and ``seen_at``, and ignores the caller's.
 
         Raises:
-            InvalidValue: Something in them is too long or cannot be kept, or one is there twice.
+            InvalidValue: A part of them is too long or cannot be stored, or one is given twice.
         """
 
     @reads
     async def list_workflows(
         self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[WorkflowInfo]:
-        """By name, then by group and version. ``after`` is a former page's ``next``."""
+        """List workflows by name, group and version. ``after`` is the ``next`` of the previous page."""
 
     @writes(lane="workflows")
     async def delete_workflows(self, before: float, limit: int) -> int:
-        """Delete what was not announced since that time. Returns how many."""
+        """Delete workflows that were last announced before a time. Returns their number."""

@@ -1,4 +1,4 @@
-"""The remote store: the contract over HTTP, kept by the store of a ``signoff server``."""
+"""The remote store: the contract over HTTP. A ``signoff server`` performs the operations on its store."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from signoff.stores.shared.listed_payloads import bytes_of, may_be_cut
 
 ENTRIES_AT_ONCE: Final = 1000
 RECORDS_AT_ONCE: Final = 1_000
-"""Events in one operation: a server takes no more."""
+"""Events in one operation. Servers refuse more."""
 PIECES_AT_ONCE: Final = 1_000
 """Pieces of live text in one operation. Servers refuse ten times as many."""
 
 PART_BYTES: Final = 4 * 1024 * 1024
 """Maximum size of the entries in one request, if they can be split. Escaping them within JSON doubles them at worst."""
-SHORT_PATIENCE_SECONDS: Final = 5.0  # for what is asked for again soon anyway, with fresh arguments
+SHORT_PATIENCE_SECONDS: Final = 5.0  # for operations that the caller repeats soon with newer arguments
 
 
 class RemoteStore(Store):
-    """Keeps runs at a ``signoff server``. The contract of every method is in ``signoff.stores.contract.store.Store``.
+    """Store client of a ``signoff server``. ``signoff.stores.contract.store.Store`` documents its methods.
 
-    It needs no database credentials and no inbound port. While the server cannot be reached, operations wait.
+    It needs no database credentials and no inbound port. Operations wait while the server cannot be reached.
 
     Args:
         url: The server, such as ``https://signoff.example.com``.
-        key: A worker key, see ``signoff keys create``. Servers of this version require one.
+        key: A worker key, from ``signoff keys create``. Servers require one.
         namespace: The tenant.
-        patience_seconds: How long operations wait for a server that cannot be reached, before StoreUnavailable.
+        patience_seconds: How long operations wait for an unreachable server before they raise StoreUnavailable.
 
     Raises:
-        InvalidValue: ``url`` is no such URL, or ``key`` can be no key.
+        InvalidValue: ``url`` is not a valid server URL, or ``key`` is not a valid key.
 
     Example:
         store = RemoteStore("https://signoff.example.com", key=os.environ["SIGNOFF_WORKER_KEY"])
@@ -64,7 +64,7 @@ class RemoteStore(Store):
         self._owner = True
         self._server = RemoteServer(url, key, patience_seconds)
         self.clock: Clock = self._server.clock
-        self.lease_seconds = 0.0  # the server says it
+        self.lease_seconds = 0.0  # set by ``open``, from the server
 
     @property
     def location(self) -> str:
@@ -85,10 +85,10 @@ class RemoteStore(Store):
         return view
 
     def listen(self, callback: Callable[[Change], None]) -> Callable[[], None]:
-        """As in the contract. When it begins to hear, and after a gap, it tells that anything may have changed."""
+        """As in the contract. At first, and after a gap, it reports that anything may have changed."""
         return self._server.connection.changes.listen(self.namespace, callback)
 
-    # The operations that are sent in parts, or checked for more than what their arguments are
+    # Operations that are sent in parts, or need more checks than ``check_arguments``
 
     async def perform(self, operation: Operation, arguments: dict[str, Any]) -> Any:
         """Check an operation's arguments and have the server perform it."""
@@ -180,14 +180,14 @@ class RemoteStore(Store):
         await self._ask("limit_group", name=name, max_running=max_running, starts_per=starts_per)
 
     async def check_writable(self) -> None:
-        """Ask the server for something that changes nothing, but fails where nothing can be changed."""
+        """Perform an operation that changes nothing, but fails if the server's store cannot be written."""
         await self.release(PROBE)
 
     def hold_leases(self) -> None:
-        """Do nothing: the server looks after leases."""
+        """Do nothing: the server manages leases."""
 
 
 def _is_outcome(entry: Entry) -> bool:
-    """Whether an entry records what came of a step, which is so whatever else happens."""
+    """Whether an entry records an outcome of a step, which stands whatever else happens."""
     kinds = (EntryKind.STEP_STARTED, EntryKind.ATTEMPT_FAILED, EntryKind.COMPLETED)
     return entry.kind in kinds and entry.call is CallKind.STEP

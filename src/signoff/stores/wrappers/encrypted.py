@@ -1,9 +1,9 @@
-"""A store whose payloads are encrypted at rest, whatever store keeps them.
+"""Store wrapper that encrypts payloads at rest.
 
-Encrypted are what workflows, people and programs say: arguments, results, errors, journal entries, questions, answers,
-notes, signals, messages of progress, live text, what the audit trail tells of them, the addresses from which people
-act, and how workflows describe themselves. What the store finds and orders by is not: ids, names of workflows, steps
-and signals, states, times, users and groups; nor the reason of a cancellation.
+Encrypted are arguments, results, errors, journal entries, questions, answers, notes, signals, progress messages, live
+text, the details of the audit trail, client addresses, and the descriptions of workflows. Fields that a store searches
+and orders by are not: ids, names of workflows, steps and signals, states, times, users and groups. Reasons of
+cancellations are not encrypted either.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ log = own_logger("signoff.stores")
 
 
 class _Part(Enum):
-    """What a field of a record holds, and so how it is encrypted."""
+    """The content of a record's field, which decides how it is encrypted."""
 
-    JSON = auto()  # kept as the JSON of a text
-    COMPARED = auto()  # the same, in one spelling: the store asks whether two say the same
+    JSON = auto()  # stored as a JSON string
+    COMPARED = auto()  # the same, in canonical form: the store compares two of them
     TEXT = auto()
-    DETAILS = auto()  # the JSON of an object: whole, or in parts where the store itself made it
-    RECORDS = auto()  # one, or several
+    DETAILS = auto()  # a JSON object: encrypted as a whole, or in parts if the store wrote it
+    RECORDS = auto()  # one or several records
 
 
 _PAYLOADS: Final[Mapping[type, Mapping[str, _Part]]] = {
@@ -112,11 +112,11 @@ _PAYLOADS: Final[Mapping[type, Mapping[str, _Part]]] = {
     },
     SavedRequest: {"value": _Part.COMPARED},
 }
-"""The payloads of each record. What is not here is kept as it is."""
+"""The payloads of each record. All other fields are stored as they are."""
 
 _TELLING: Final = (CallKind.QUESTION, CallKind.PROGRESS)
 _TOLD: Final = {**_PAYLOADS[Entry], "name": _Part.TEXT}
-"""The payloads of an entry whose name is what a person reads."""
+"""The payloads of an entry whose name is a text for people."""
 
 S = TypeVar("S")
 
@@ -131,18 +131,18 @@ _KINDS: Final[Mapping[type, str]] = {
     LiveText: "live",
     WorkflowInfo: "workflow",
 }
-"""What a payload is bound to besides an id: of two records with one id neither is read as the other's.
+"""The context that a payload is bound to besides an id: records of different kinds with one id cannot be exchanged.
 
-Not of what the store itself moves from one to the other: a promise's or a run's end, and the message that tells of it.
+Payloads that the store itself copies are excluded: the outcome of a promise or run, and the message that reports it.
 """
 
 _FROM_STORE: Final = ("error", "details")
-"""Payloads that the store itself may have written, which has no keys: that a run was cancelled, or tried again."""
+"""Payloads that the store, which has no keys, may have written: a run was cancelled or retried."""
 
 _RECORDED_BY_STORE: Final = {AuditKind.ASKED, *(AuditKind(state.value) for state in PromiseState)}
 
 _LEAVING_OUT: Final = ("claim", "read_messages")
-"""Operations that leave out what cannot be decrypted, so that it stops nothing else."""
+"""Operations that leave out records that cannot be decrypted, so that the others are returned."""
 
 _SHOWING: Final = frozenset(
     [
@@ -162,20 +162,20 @@ _WHOLE: Final = "encrypted"
 _PARTS: Final = ("data", "value", "note")
 
 _AS_KEPT: Final = ("unsealed",)
-"""What the chain of the audit trail is made of: the rows themselves, so that it is verified without keys."""
+"""Operations on the rows of the audit chain as stored, which is verified without keys."""
 
 
 def encrypted(store: Store, ciphers: Ciphers, *, refuses_plaintext: bool = False) -> Store:
-    """Return a store that keeps payloads encrypted in another one.
+    """Return a store that encrypts payloads in another store.
 
-    Every process that opens the database needs the keys; whoever works through a server does not. What was written
-    without encryption stays readable.
+    Every process that opens the database needs the keys. Clients of a server do not. Payloads that were written without
+    encryption stay readable.
 
     Args:
-        store: Where everything is kept.
+        store: The store of the encrypted payloads.
         ciphers: The keys.
-        refuses_plaintext: Whether a payload that is not encrypted is refused when it is read (MissingKey), since
-            somebody without keys has written it. For databases that were encrypted from the start.
+        refuses_plaintext: Whether reading an unencrypted payload raises MissingKey, since its writer had no keys. For
+            databases that were encrypted from the start.
 
     Example::
 
@@ -217,7 +217,7 @@ def withheld(record: S, reason: str) -> S:
 
 
 class _EncryptedStore(View):
-    """Passes every operation on, with what goes in encrypted and what comes out decrypted."""
+    """Encrypts the arguments of every operation, and decrypts the results."""
 
     def __init__(self, inner: Store, ciphers: Ciphers, refuses_plaintext: bool) -> None:
         super().__init__(inner)
@@ -227,7 +227,7 @@ class _EncryptedStore(View):
 
     @property
     def showing(self) -> _EncryptedStore:
-        """This store, but what cannot be decrypted is a text that says so."""
+        """This store, but a payload that cannot be decrypted is a text that says so."""
         view = copy(self)
         view._shows = True
         return view
@@ -243,7 +243,7 @@ class _EncryptedStore(View):
         shows = operation.name in _SHOWING or operation.name.startswith("list_")
         return (self.showing if shows else self)._open(found, place)
 
-    # Where the store compares what was said twice, the key may have been changed in between
+    # Where the store compares a repetition with the original, the key may have changed in between
 
     async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
         try:
@@ -267,7 +267,7 @@ class _EncryptedStore(View):
             return found, False
         return self._open(done, promise_id)
 
-    # What is no record
+    # Arguments that are not records
 
     async def signal(self, run_id: str, name: str, value: str, **more: Any) -> bool:
         bound_to = _bound_to(self.inner.namespace, "signal", run_id, name)
@@ -276,7 +276,7 @@ class _EncryptedStore(View):
 
     async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
         if reason is not None and reason.startswith(MARK):
-            raise InvalidValue("reason", f"it begins with {MARK!r}, as encrypted values do")
+            raise InvalidValue("reason", f"it begins with {MARK!r}, which marks encrypted values")
         return self.showing._open(await self.inner.cancel(run_id, reason=reason, by=by), run_id)
 
     # Encrypting
@@ -287,7 +287,7 @@ class _EncryptedStore(View):
         parts = _payloads_of(value)
         if parts is None:
             return value
-        if isinstance(value, NewAuditEvent):  # what nobody could read back, the store cannot see any more
+        if isinstance(value, NewAuditEvent):  # the store could not check it once it is encrypted
             check_events([value])
         if isinstance(value, NewRule):
             check_rule(value)
@@ -305,9 +305,9 @@ class _EncryptedStore(View):
         return _changed(value, parts, seal)
 
     def _owner(self, value: Any, place: str, name: str) -> str:
-        """Return what a payload of a record is bound to."""
+        """Return the context that a payload of a record is bound to."""
         namespace = getattr(value, "namespace", self.inner.namespace)
-        if isinstance(value, WorkflowInfo):  # it is announced in the store's, whatever it says
+        if isinstance(value, WorkflowInfo):  # it is announced in the store's namespace, whatever its field says
             namespace = self.inner.namespace
         if isinstance(value, SavedRequest | NewSignal) or (
             isinstance(value, Message) and value.kind is MessageKind.SIGNAL
@@ -378,7 +378,7 @@ class _EncryptedStore(View):
 
     def _plain(self, text: str, bound_to: str, strict: bool) -> str:
         if strict and not text.startswith(MARK):
-            return self._undecrypted("it is not encrypted, and so somebody else's")
+            return self._undecrypted("it is not encrypted, so its writer had no keys")
         try:
             return self._ciphers.decrypt(text, bound_to=bound_to)
         except CannotDecrypt as error:
@@ -401,7 +401,7 @@ class _EncryptedStore(View):
         return text
 
     def _plain_details(self, text: str, bound_to: str, event: AuditEvent) -> str:
-        """Return the details of an event: whole, or, of what the store recorded itself, in its parts."""
+        """Return the details of an event, decrypted as a whole, or in parts if the store recorded it."""
         is_own = event.kind in _RECORDED_BY_STORE
         strict = self._refuses_plaintext
         if not is_own:
@@ -418,7 +418,7 @@ class _EncryptedStore(View):
 
 
 def _is_reason(value: Any) -> bool:
-    """Whether what a record says is the reason of a cancellation, which is kept as it is."""
+    """Whether a record's text is the reason of a cancellation, which is stored as it is."""
     return isinstance(value, Message) and value.kind is MessageKind.CANCEL
 
 
@@ -429,14 +429,14 @@ def _payloads_of(value: Any) -> Mapping[str, _Part] | None:
 
 
 def _each(items: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a list or tuple of what its items are changed to; itself, if none of them is."""
+    """Return a list or tuple with its items changed; itself if no item changes."""
     old: list[Any] = list(items)
     new = [change(item) for item in old]
     return items if all(map(operator.is_, old, new)) else type(items)(new)
 
 
 def _changed(record: Any, parts: Mapping[str, _Part], change: Callable[[str, _Part, Any], Any]) -> Any:
-    """Return a record with those of its parts changed that are there."""
+    """Return a record with its present parts changed."""
     found = {name: (how, getattr(record, name)) for name, how in parts.items()}
     return replace(
         record,
@@ -453,7 +453,7 @@ def _named(found: Claim | tuple[Message, int]) -> str:
 
 
 def _place_of(value: Any, within: str) -> str:
-    """Where something is kept: its own id, or else of what it belongs to."""
+    """Return the place of a record: its own id, or that of its owner."""
     if isinstance(value, str):
         return value
     if isinstance(value, Entry):

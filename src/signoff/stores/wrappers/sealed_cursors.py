@@ -1,7 +1,7 @@
 """Seals the cursors of lists for clients of a server.
 
-Stores page by row number, and rows of all namespaces share one count. A number, and even the difference of two,
-says how much other tenants do.
+Stores page by row number, and rows of all namespaces share one sequence. A number, and even the difference of two,
+would show how active other tenants are.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ NUMBERED: Final = frozenset(
         "list_sessions",
     }
 )
-"""Lists that are paged by row number. The others are paged by what their rows show anyway: ids and names."""
+"""Lists that are paged by row number. The others are paged by ids and names, which their rows contain anyway."""
 
 _HALVES: Final = ("signoff:cursors:0", "signoff:cursors:1")
-"""Channels, which nothing is sent to, whose places in the chain are random numbers: the key of a namespace."""
+"""Channels that send nothing. Their cursors are random numbers, which are the key of a namespace."""
 
 _BITS: Final = 62
 _NUMBER_BYTES: Final = 8
@@ -41,13 +41,13 @@ _CURSOR: Final = re.compile("[A-Za-z0-9_-]{27}")
 
 
 class CursorKeys:
-    """The keys of namespaces. Each is kept in the namespace itself, so that all servers of a database share it."""
+    """The keys of namespaces. Each is stored in its namespace, so that all servers of a database share it."""
 
     def __init__(self) -> None:
         self._keys: dict[str, bytes] = {}
 
     async def of(self, store: Store) -> bytes:
-        """Return the key of a store's namespace, which is made when it is first needed."""
+        """Return the key of a store's namespace. It is created on first use."""
         if store.namespace not in self._keys:
             halves = [await _number(store, name) for name in _HALVES]
             self._keys[store.namespace] = b"".join(half.to_bytes(8, "big") for half in halves)
@@ -61,12 +61,12 @@ async def _number(store: Store, name: str) -> int:
 
 
 def with_sealed_cursors(store: Store, keys: CursorKeys) -> Store:
-    """Return a view of a store whose cursors show nothing, and are good for the same list and namespace only."""
+    """Return a wrapper whose cursors are opaque, and valid for the same list and namespace only."""
     return cast("Store", CursorSealingStore(store, keys))
 
 
 class CursorSealingStore(View):
-    """Passes every operation on, and seals the cursors of lists.
+    """Seals the cursors of lists.
 
     Args:
         inner: A store.
@@ -89,7 +89,7 @@ class CursorSealingStore(View):
         return Page(page.items, _sealed(page.next, operation.name, await self._keys.of(self.inner)))
 
 
-# The tag is made of the list and the number, and hides the number, too: one number has one cursor.
+# The tag is computed from the list and the number, and also masks the number. So one number has one cursor.
 
 
 def _sealed(number: str, name: str, key: bytes) -> str:
