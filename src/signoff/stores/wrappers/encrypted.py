@@ -307,7 +307,9 @@ class _EncryptedStore(View):
     def _owner(self, value: Any, place: str, name: str) -> str:
         """Return the context that a payload of a record is bound to."""
         namespace = getattr(value, "namespace", self.inner.namespace)
-        if isinstance(value, WorkflowInfo):  # it is announced in the store's namespace, whatever its field says
+        if isinstance(
+            value, WorkflowInfo
+        ):  # it is announced in the store's namespace, whatever its field says
             namespace = self.inner.namespace
         if isinstance(value, SavedRequest | NewSignal) or (
             isinstance(value, Message) and value.kind is MessageKind.SIGNAL
