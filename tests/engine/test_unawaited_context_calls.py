@@ -199,6 +199,25 @@ async def test_what_is_not_awaited_is_neither_true_nor_equal_to_anything(build: 
     assert re.search("tested for truth|compared with", str(refused))
 
 
+LABELS = {
+    "local invocation": "the concurrent call of function 'inner'",
+    "child invocation": "the concurrent call of child 'other'",
+    "detached run": "detached run 'other'",
+    "promise": "ctx.promise()",
+    "callback": "callback 'Paid?'",
+    "progress": "progress 'half'",
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+@in_asyncio
+async def test_the_error_names_the_call_and_not_a_class_of_signoff(name: str) -> None:
+    async def work(ctx: Context) -> None:
+        bool(BUILDING[name](ctx))
+
+    assert (await Scene().refusal(work)).what == LABELS[name]
+
+
 @in_asyncio
 async def test_a_question_that_was_answered_is_not_its_answer() -> None:
     scene = Scene()

@@ -120,6 +120,10 @@ class CallbackOpening(Awaited, Awaitable[OpenCallback]):
         self._call = call
         self._opened: OpenCallback | None = None
 
+    @property
+    def label(self) -> str:
+        return f"callback {self._call.name!r}"
+
     def __await__(self) -> Generator[Any, None, OpenCallback]:
         if self._opened is None:
             self._call.begin()

@@ -60,6 +60,10 @@ class Invocation(Awaited, Awaitable[Handle[T]], Generic[T]):
         self._call = call
         self._handle: Handle[T] | None = None
 
+    @property
+    def label(self) -> str:
+        return f"the concurrent call of {self._call.label}"
+
     def options(self, **options: Any) -> Invocation[T]:
         """Set options of the call; see the options of ``lfc`` or ``rfc``.
 
@@ -109,6 +113,10 @@ class Opening(Awaited, Awaitable[DurablePromise]):
         self._promise = DurablePromise(call)
         self._call = call
 
+    @property
+    def label(self) -> str:
+        return "ctx.promise()"
+
     def __await__(self) -> Generator[Any, None, DurablePromise]:
         self._call.begin()
         return self._promise
@@ -121,6 +129,10 @@ class Detached(Awaited, Awaitable[str]):
     def __init__(self, execution: Execution, call: DetachedCall) -> None:
         self._execution = execution
         self._call = call
+
+    @property
+    def label(self) -> str:
+        return f"detached run {self._call.name!r}"
 
     def options(self, **options: Any) -> Detached:
         """Set options of the run; see the options of ``rfc``.
@@ -144,6 +156,10 @@ class Note(Awaited, Awaitable[None]):
     def __init__(self, execution: Execution, call: ProgressCall) -> None:
         self._execution = execution
         self._call = call
+
+    @property
+    def label(self) -> str:
+        return self._call.label
 
     def __await__(self) -> Generator[Any, None, None]:
         if self._call.future is None:

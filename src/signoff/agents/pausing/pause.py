@@ -188,7 +188,7 @@ class Resumed(Awaited, Coroutine[Any, Any, Answer]):
         self._given = given
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         return SAID
 
     @property

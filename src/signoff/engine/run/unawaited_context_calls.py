@@ -27,7 +27,7 @@ class _NoValue:
     @property
     def label(self) -> str:
         """Its description in errors."""
-        return type(self).__name__
+        raise NotImplementedError
 
     def __bool__(self) -> bool:
         frame = inspect.currentframe()
