@@ -294,7 +294,7 @@ async def test_a_file_of_an_earlier_version_says_how_it_gets_to_shrink(tmp_path:
     assert signoff("compact", "--store", address, "--rebuild", cwd=tmp_path).code == 0
     assert path.stat().st_size < before / 4
     ended = signoff("compact", "--store", address, cwd=tmp_path)
-    assert (ended.code, "0 MiB given back" in ended.out) == (0, True), ended
+    assert (ended.code, "0 MiB returned to the system" in ended.out) == (0, True), ended
 
 
 @in_asyncio

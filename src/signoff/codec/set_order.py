@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class _Algebra:
-    """Set operations of both classes. Their result has the class and the order of the operand with an order."""
+    """Set operations of both classes. The result is of the same class, in the order of the left operand first."""
 
     __slots__ = ()
 
