@@ -371,16 +371,20 @@ class CircularWait(RegistrationError):
 
     Attributes:
         circle: The ids of the runs. Each waits for the next; the last id repeats the first.
+        slot: Why a run waits for the slot of the next one, if it does.
     """
 
-    def __init__(self, circle: Sequence[str]) -> None:
+    def __init__(self, circle: Sequence[str], slot: str | None = None) -> None:
         first, *others, _ = circle
         waits = ", which waits for ".join(f"run '{id}'" for id in [*others, first])
         what = f"would wait for {waits}: none of them could go on" if others else "would wait for itself"
-        super().__init__(
-            f"run '{first}' {what}; wait for another run, or choose another id for the child run"
-        )
+        advice = "wait for another run, or choose another id for the child run"
+        if slot is not None:
+            what += f" ({slot})"
+            advice = "await a child run in workflow code (ctx.rfc), which holds no slot, or allow more runs at once"
+        super().__init__(f"run '{first}' {what}; {advice}")
         self.circle = list(circle)
+        self.slot = slot
 
 
 # Runs, steps and promises

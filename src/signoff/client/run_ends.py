@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from signoff.client.slot_waits import SlotBackend, wait_for_slot
 from signoff.errors import CircularWait, NotFound
 from signoff.observability.current_run import current_attempt
 from signoff.records import Run
@@ -19,7 +20,7 @@ class RunBackend(Protocol):
     async def wait(self, run_id: str) -> Run: ...
 
 
-async def end_of(backend: RunBackend, run_id: str) -> Run:
+async def end_of(backend: SlotBackend, run_id: str) -> Run:
     """Wait for the end of a run and return it.
 
     Args:
@@ -29,10 +30,12 @@ async def end_of(backend: RunBackend, run_id: str) -> Run:
     Raises:
         NotFound: The run does not exist.
         CircularWait: The caller is a step of that run, of a descendant that it waits for, or of an earlier run in its
-            session: neither could end.
+            session: neither could end. Or steps that wait like this one hold all slots that the run could take.
     """
     await refuse_circle(backend, run_id)
-    return await backend.wait(run_id)
+    if current_attempt.get(None) is None:
+        return await backend.wait(run_id)
+    return await wait_for_slot(backend, run_id)
 
 
 async def refuse_circle(backend: RunBackend, run_id: str) -> None:

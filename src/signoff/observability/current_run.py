@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from signoff.errors import OutsideWorkflow, SignoffError
@@ -10,11 +11,27 @@ from signoff.observability.trace_context import trace_id_of, traceparent_of
 from signoff.records import Run
 
 
+class Occupied(Protocol):
+    """A worker, as steps see its slots."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has no room for another run."""
+        ...
+
+    @property
+    def held(self) -> Sequence[str]:
+        """The ids of the runs it holds."""
+        ...
+
+
 class CurrentStep(Protocol):
     """A step with a running attempt, as log lines and callers see it."""
 
     refused: SignoffError | None
     """The error of a call that is not allowed in a step. The attempt fails even if its code catches the error."""
+    worker: Occupied | None
+    """The worker that runs the attempt."""
 
     @property
     def run(self) -> Run:

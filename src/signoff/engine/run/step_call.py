@@ -37,6 +37,7 @@ from signoff.errors import (
     RegistrationError,
     SignoffError,
 )
+from signoff.observability.current_run import Occupied
 from signoff.records import (
     CallKind,
     Entry,
@@ -76,6 +77,7 @@ class StepCall(Call[Any]):
         "task",
         "thread_wait",
         "threads",
+        "worker",
     )
 
     task: asyncio.Task[Any]  # the current attempt's, if there is one
@@ -107,6 +109,7 @@ class StepCall(Call[Any]):
         self.attempt = 0  # the current or latest attempt
         self.thread_wait = 0.0  # seconds that the attempt has waited for threads
         self.threads: StepThreads | None = None  # of the worker that makes the attempt
+        self.worker: Occupied | None = None
         self.has_tasks = False  # whether its code has created tasks
         self.refused: SignoffError | None = None  # a call that is not allowed inside a step
         self.live_streams: LiveStreams | None = None  # while an attempt runs

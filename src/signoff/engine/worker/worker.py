@@ -467,7 +467,7 @@ class Worker:
 
     def attempt(self, call: StepCall, run_id: str, number: int) -> Coroutine[Any, Any, Attempt]:
         """Run an attempt of a step."""
-        call.attempt, call.live_streams, call.thread_wait = number, self._publisher, 0.0
+        call.attempt, call.live_streams, call.thread_wait, call.worker = number, self._publisher, 0.0, self
         return self._attempt(call, run_id, number, self._threads, self.pace)
 
     # Leases
