@@ -31,6 +31,7 @@ from signoff.records import (
     Settlement,
 )
 from signoff.records.paging import AuditFilter, PromiseFilter, RunFilter
+from signoff.records.workers import WorkerInfo
 from signoff.stores.contract.leases import Write
 from signoff.stores.contract.store import Change
 from signoff.stores.postgres import database as postgres_database
@@ -435,6 +436,7 @@ async def test_each_deadline_fires_once_however_many_look(database: str) -> None
     async with opened(database, clock=clock) as one, opened(database, clock=clock) as two:
         for number in range(60):
             await one.create_run(NewRun(f"r{number}", WORKFLOW, GROUP, "{}", deadline_at=1_000_010.0))
+        await one.enlist(WorkerInfo("w", "host", 10, 1.5, GROUP))
         runs = [claim.run for claim in await one.claim("w", GROUP, [WORKFLOW], 100)]
         for run in runs:
             opens = [question(run.id, due_at=1_000_010.0)]

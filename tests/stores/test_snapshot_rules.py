@@ -22,9 +22,10 @@ from signoff.records import (
     Settlement,
 )
 from signoff.records.paging import AuditFilter, PromiseFilter
+from signoff.records.workers import WorkerInfo
 from signoff.stores.contract.leases import Write
 from signoff.stores.contract.snapshots import Saved, SavedRun
-from tests.stores.scene import SUCCESS, WORKFLOW, YES, Scene, entry, promise, question, rule
+from tests.stores.scene import GROUP, SUCCESS, WORKFLOW, YES, Scene, entry, promise, question, rule
 
 THERE = "there"
 
@@ -140,6 +141,7 @@ async def test_the_deadline_of_a_question_passes_where_it_is_loaded(scene: Scene
     run = await scene.run(deadline_at=1_000_900.0)
     assert await scene.pause(run, entry(0), opens=[question("r", due_at=1_000_500.0)])
     there = await moved(scene)
+    await there.store.enlist(WorkerInfo("w", "host", 10, 1.5, GROUP, THERE))
     scene.clock.advance(1_000.0)
     await there.store.due()
     kinds = [(message.kind, message.state) for message in await there.messages()]

@@ -25,6 +25,7 @@ import pytest
 from signoff.errors import AlreadySettled, InvalidValue, SchemaTooNew, StoreFull, StoreUnavailable
 from signoff.records import Amendment, AuditKind, NewAuditEvent, NewRun, PromiseKind, PromiseState, RunState
 from signoff.records.paging import RunFilter
+from signoff.records.workers import WorkerInfo
 from signoff.stores.contract.leases import Write
 from signoff.stores.contract.store import Change
 from signoff.stores.sqlite import (
@@ -492,6 +493,7 @@ def test_nobody_ever_sees_what_was_settled_or_ended_before_those_who_wait_were_t
         joins = [replace(child, parent_id="other") for child in children]
         questions = [question("other", id="r.0"), question("other", 3, id="begun.0")]
         await scene.pause(other, opens=questions, starts=joins)
+        await scene.store.enlist(WorkerInfo("w", "host", 10, 1.5, GROUP))
         writer.before = look
         await WAKERS[waker](scene)
         look()

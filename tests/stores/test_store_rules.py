@@ -1112,6 +1112,7 @@ async def test_the_deadline_of_a_run_is_told_once(scene: Scene) -> None:
     await scene.run("running", deadline_at=1_000_010.0)
     ended = await scene.run("ended", deadline_at=1_000_010.0)
     await scene.complete(ended)
+    await scene.store.enlist(WorkerInfo("w", "host", 10, 1.5, GROUP))
     scene.clock.advance(10)
     for _ in range(2):
         await scene.store.due()
