@@ -1,4 +1,4 @@
-"""The audit trail in Postgres: events that are never changed, and the chain that seals them."""
+"""The audit trail in Postgres: immutable events and the hash chain that seals them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ SEAL = "SELECT signoff.seal(%s, %s, %s)"
 
 
 def record(namespace: str, events: Sequence[NewAuditEvent]) -> Request[None]:
-    """Record new events. Events that are recorded already are skipped."""
+    """Record events. Events that are already recorded are skipped."""
     check_events(events)
 
     def read(reply: Reply, touched: TouchedRuns) -> None:
@@ -87,7 +87,7 @@ def record(namespace: str, events: Sequence[NewAuditEvent]) -> Request[None]:
 def list_audit(
     db: Connection, namespace: str, which: AuditFilter, after: str | None, limit: int
 ) -> Page[AuditEvent]:
-    """Return a page of events in the order of recording."""
+    """Return a page of events in recording order."""
     which.check()
     begin = page_number(after, 0)
     values = (namespace, which.question_id, which.run_id, begin, checked(limit) + 1)
@@ -99,7 +99,7 @@ def list_audit(
 def read_chain(
     db: Connection, namespace: str, after: int, limit: int
 ) -> list[tuple[Seal, AuditEvent | None]]:
-    """Return the seals after ``after``, with their events if these exist."""
+    """Return the seals after ``after``, each with its event if it still exists."""
     rows = db.execute(cast("LiteralString", READ_CHAIN), (namespace, after, checked(limit))).fetchall()
     return [
         (Seal(*row[:3]), None if row[3] is None else _event(row[3 : 3 + WIDTH], row[0], row[2]))
@@ -108,25 +108,25 @@ def read_chain(
 
 
 def last_seal(db: Connection, namespace: str) -> Seal | None:
-    """Return the head of the chain, if it has one."""
+    """Return the last seal of the chain; None if the chain is empty."""
     row = db.execute(LAST_SEAL, (namespace,)).fetchone()
     return None if row is None else Seal(*row)
 
 
 def heads(db: Connection, after: str, limit: int) -> list[tuple[str, Seal]]:
-    """Return the heads of the chains of the namespaces after ``after``, by name."""
+    """Return the last seal of each chain, sorted by namespace, for namespaces after ``after``."""
     rows = db.execute(HEADS, (after, checked(limit))).fetchall()
     return [(row[0], Seal(*row[1:])) for row in rows]
 
 
 def unsealed(db: Connection, limit: int, besides: Sequence[str]) -> list[AuditEvent | Unreadable]:
-    """Return the oldest unsealed events, of all namespaces but some."""
+    """Return the oldest unsealed events of all namespaces except ``besides``."""
     rows = db.execute(cast("LiteralString", UNSEALED), (list(besides), checked(limit))).fetchall()
     return read_each((row[:WIDTH] for row in rows), _event)
 
 
 def seal(db: Connection, namespace: str, seals: Sequence[Seal]) -> bool:
-    """Append seals to the chain, all or none."""
+    """Append seals to the chain. Returns False, with nothing written, if they do not follow its last seal."""
     if not seals:
         return True
     first = seals[0].seq

@@ -1,4 +1,4 @@
-"""Batches of operations sent to Postgres in one statement, and the reading of its reply."""
+"""Batches of operations sent to Postgres in one statement, and the parsing of the reply."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NOTHING: Final[dict[str, Any]] = {}
 
 
 class Batch:
-    """Operations of one process, executed in one transaction.
+    """Operations of one process that run in one transaction.
 
-    Each run's first append comes first, in the order in which all processes lock runs; then the rest, in order.
+    The first append of each run goes first, in the global lock order of runs; then the rest, in order.
 
     Args:
-        requests: At least one operation.
+        requests: At least one.
     """
 
     def __init__(self, requests: Sequence[Request[Any]]) -> None:
@@ -38,11 +38,11 @@ class Batch:
             self._appends.sort(key=lambda append: (append.write.run_id, append.namespace))
 
     def statement(self, now: float | None, lease_now: float | None) -> tuple[Statement, Sequence[Value]]:
-        """Return the statement to send, with its values.
+        """Return the statement to send and its values.
 
         Args:
-            now: Business time; None: the database's.
-            lease_now: Time of the lease clock; None: the database's.
+            now: Business time; None uses the database's clock.
+            lease_now: Lease time; None uses the database's clock.
         """
         appends = self._appends
         if not self._operations:
@@ -62,7 +62,7 @@ class Batch:
         parts.append(b'"operations":[')
         parts += _joined([request.text for request in self._operations])
         parts.append(b"]}")
-        return Statement.APPLY, [b"".join(parts)]  # a single join: any other way copies the parts again
+        return Statement.APPLY, [b"".join(parts)]  # joined once, to copy the parts only once
 
     def take(self, reply: bytes, touched: TouchedRuns) -> None:
         """Give each operation its part of the reply."""
@@ -84,7 +84,7 @@ def _rows(appends: Sequence[Append]) -> list[bytes | memoryview]:
 
 
 def _joined(texts: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    """Return texts with commas between them."""
+    """Return the texts, separated by commas."""
     parts: list[bytes | memoryview] = [b","] * (2 * len(texts) - 1)
     parts[::2] = texts
     return parts

@@ -46,37 +46,37 @@ T = TypeVar("T")
 
 log = own_logger("signoff.store")
 
-LONG_AGO = -1e12  # unix seconds: before the end of any lease
-TAKES_NO_WRITES = ("25006", "53100")  # read-only, such as a standby; disk full
-TELL_AFTER_SECONDS = 6.0  # of waiting for an unavailable server, before it is logged
+LONG_AGO = -1e12  # unix seconds: before any lease expired
+TAKES_NO_WRITES = ("25006", "53100")  # read-only, such as a standby; or the disk is full
+LOG_AFTER_SECONDS = 6.0  # of waiting for an unavailable server
 
 
 class Database:
-    """A writer, a notifier, and readers for the rest.
+    """One writing connection, one that listens, and a pool of readers for everything else.
 
     Args:
-        address: ``postgresql://user:password@host:port/database``, with any options of libpq.
-        clock: Business time, instead of the database's.
-        lease_clock: Measures leases, instead of the database's clock.
+        address: ``postgresql://user:password@host:port/database``, with any libpq options.
+        clock: Business time; None uses the database's clock.
+        lease_clock: Lease time; None uses the database's clock.
         patience_seconds: How long operations wait for an unavailable server before they raise StoreUnavailable.
-        readers: Number of connections that read, extend leases and process due items.
-        listen_address: Address for LISTEN, if ``address`` is a pooler; the empty string disables listening.
-        inline_below_seconds: Send single operations from the event loop while replies take less; 0 never does.
-        migrates: Whether opening migrates the schema; otherwise an outdated schema is refused.
+        readers: Number of connections that read, extend leases and process due work.
+        listen_address: Where to LISTEN if ``address`` is a pooler; the empty string disables listening.
+        inline_below_seconds: Send single operations from the event loop while replies take less; 0 disables this.
+        migrates: Whether opening migrates the schema; otherwise opening an outdated schema fails.
 
     Attributes:
-        options: Connection string, with secrets.
-        listen_options: Connection string for listening; None if it does not listen.
-        location: Address without secrets.
+        options: The connection string, with credentials.
+        listen_options: The connection string of the listener; None if listening is disabled.
+        location: The address without credentials, for messages.
         clock: Business time.
-        listeners: The listeners notified by ``notify``.
-        due_aside: Processes due items, and remembers failed ones.
-        prune_aside: Deletes ended runs, and remembers failed ones.
-        claims: Claims runs, and remembers failed ones.
-        deferred: Makes deferred changes, and remembers failed ones.
-        deferred_times: Retry times of deferred changes, as of the last check for due items; None: there are none.
-        outages: Outages of the database.
-        lookups: Looks up runs.
+        listeners: Callbacks of this process, which ``notify`` calls.
+        due_aside: Fires due deadlines and timers, and sets aside failed items.
+        prune_aside: Deletes ended runs, and sets aside those that fail.
+        claims: Claims runs, and sets aside those that fail.
+        deferred: Applies deferred changes, and sets aside those that fail.
+        deferred_times: When to try deferred changes, as of the last call of ``due``; None if there are none.
+        outages: When the database could not be reached.
+        lookups: Batches lookups of runs.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Database:
         self._migrates = migrates
         self.options = connection_options(address)
         self.location = location_of(address)
-        self.trouble: str | None = None  # why readers are retrying now
+        self.trouble: str | None = None  # why readers are retrying at the moment
         self.write_check = WriteCheck(self.location, lambda: self.trouble)
         self.listeners = Listeners()
         self.due_aside = OneByOne(leases.JOBS, log)
@@ -123,7 +123,7 @@ class Database:
         forks.in_child(self)
 
     def forked(self) -> None:
-        """Make the child connect anew."""
+        """Reset a forked child, so that it opens connections of its own."""
         forks.keep(self._writer, self._notifier, *self._readers.inherited())
         self._was_forked = self._writer is not None or self._was_forked
         self._writer = self._notifier = None
@@ -144,29 +144,29 @@ class Database:
         return self._writer
 
     def now(self) -> float | None:
-        """Return the business time; None if it is the database's."""
+        """Return the business time; None to use the database's clock."""
         return None if self._own_clock is None else self._own_clock.now()
 
     def lease_now(self) -> float | None:
-        """Return the time of the lease clock; None if it is the database's."""
+        """Return the lease time; None to use the database's clock."""
         return None if self._lease_clock is None else self._lease_clock.now()
 
     def open(self, given_up: threading.Event) -> None:
-        """Connect and migrate the schema. Opening twice opens once.
+        """Connect, and migrate the schema if need be. Does nothing if the database is open.
 
         Args:
-            given_up: Set when the caller no longer waits; stops waiting for the server.
+            given_up: Set when the caller has stopped waiting; this method then stops waiting for the server.
 
         Raises:
-            StoreUnavailable: The server was unavailable for ``patience_seconds``.
-            SchemaTooNew: A newer Signoff has migrated the schema.
-            SchemaTooOld: The schema is older, and the database role may not change it.
+            StoreUnavailable: The server was unreachable for ``patience_seconds``.
+            SchemaTooNew: A newer version of Signoff has migrated the schema.
+            SchemaTooOld: The schema is outdated, and migrating is disabled or the role may not do it.
         """
         with self._opening:
             if self._writer is not None:
                 return
             self._closing = False
-            self._patiently(self._prepare, given_up)
+            self._with_retries(self._prepare, given_up)
             self._readers.open()
             if (listen_options := self.listen_options) is not None:
                 self._notifier = Notifier(
@@ -176,7 +176,7 @@ class Database:
                 )
                 self._notifier.wait_until_listening(self._patience_seconds, given_up)
             link = Link(lambda: psycopg.connect(self.options, autocommit=True), prepares=not self._is_pooled)
-            self._patiently(link.open, given_up)
+            self._with_retries(link.open, given_up)
             self._writer = Writer(
                 link,
                 location=self.location,
@@ -185,11 +185,11 @@ class Database:
                 patience_seconds=self._patience_seconds,
                 inline_below_seconds=self._inline_below_seconds,
                 committed=self.notify,
-                doubted=self.listeners.notify_disturbance,
+                reply_lost=self.listeners.notify_disturbance,
             )
 
     def close(self) -> None:
-        """Finish running operations and disconnect. Safe to call twice."""
+        """Finish pending operations and disconnect. Safe to call twice."""
         with self._opening:
             writer, self._writer = self._writer, None
             notifier, self._notifier = self._notifier, None
@@ -201,7 +201,7 @@ class Database:
                 notifier.close()
 
     async def call(self, work: Callable[[reads.Connection], T]) -> T:
-        """Run a function on a reader's thread and connection. It may run twice.
+        """Run ``work`` on a reader's thread and connection. It must be safe to run twice.
 
         Raises:
             StoreUnavailable: The database is not open, or was unavailable for ``patience_seconds``.
@@ -210,23 +210,23 @@ class Database:
         return await self._readers.call(lambda: self._call_here(work))
 
     async def due(self, limit: int, lease_seconds: float) -> float | None:
-        """Process due items in all namespaces; see ``signoff.stores.contract.store.Store``.
+        """Fire due deadlines and timers in all namespaces; free expired leases. See ``Store.due`` for the contract.
 
         Raises:
-            LeftUndone: Some items were left unchanged. The others are processed.
+            LeftUndone: The database did not change the rows of some items. The others are done.
         """
         asked_at = self.outages.now()
         sent_at = time.monotonic()
         reply = await self.call(
             lambda db: leases.due(db, self.now(), self._lease_time(db, lease_seconds, asked_at), limit)
         )
-        next_at = self._took(reply, sent_at, lease_seconds)
+        next_at = self._processed(reply, sent_at, lease_seconds)
         if not reply.is_all:
             raise LeftUndone(ROW_UNCHANGED)
         return next_at
 
     async def due_each(self, limit: int, skipped: Skipped, lease_seconds: float) -> Done[float | None]:
-        """Process due items one by one, without skipped ones."""
+        """Like ``due``, but one item at a time, except for ``skipped`` items."""
         asked_at = self.outages.now()
         sent_at = time.monotonic()
         done = await self.call(
@@ -234,17 +234,17 @@ class Database:
                 db, self.now(), self._lease_time(db, lease_seconds, asked_at), limit, skipped
             )
         )
-        next_at = self._took(done.result, sent_at, lease_seconds)
+        next_at = self._processed(done.result, sent_at, lease_seconds)
         return Done(next_at, done.failures, done.is_all, done.busy)
 
     def _lease_time(self, db: reads.Connection, lease_seconds: float, asked_at: float) -> leases.LeaseTime:
-        """Return the time by which expired leases may be freed, once runs can be written."""
+        """Wait until runs can be written, and return the expiry time up to which leases may be freed."""
         began_at = time.monotonic()
         self.deferred_times = leases.wait_for_locks(db)
         if time.monotonic() - began_at >= OUTAGE_SECONDS:
             self.outages.waiting(began_at)
         self.outages.reached()
-        # A network that is this slow has also kept holders from extending their leases.
+        # If the network is this slow, the holders could not extend their leases either.
         follows_database = self._lease_clock is None and isinstance(self.clock, DatabaseClock)
         at_most = self.clock.now() if follows_database else None
         self.outages.hold_if_late(asked_at, lease_seconds)
@@ -254,20 +254,20 @@ class Database:
             return leases.LeaseTime(self.lease_now(), at_most=LONG_AGO if but_until is None else but_until)
         return leases.LeaseTime(self.lease_now(), at_most=at_most)
 
-    def _took(self, reply: leases.Due, sent_at: float, lease_seconds: float) -> float | None:
+    def _processed(self, reply: leases.Due, sent_at: float, lease_seconds: float) -> float | None:
         if isinstance(self.clock, DatabaseClock):
             ahead = self.clock.learn(sent_at, reply.now, time.monotonic())
             if is_absence(
                 ahead, lease_seconds
-            ):  # this machine was suspended, or the database's clock was set
+            ):  # this machine was suspended, or the database's clock was changed
                 self.outages.hold()
         self.notify(reply.touched)
         held_for = self.outages.held_for(lease_seconds)
         return earliest(reply.next_at, self.clock.now() + held_for if held_for > 0 else None)
 
     async def make_deferred(self, store: Store) -> float | None:
-        """Make due deferred changes, in every namespace. Returns the time of the next ones."""
-        found = self.deferred_times  # from the check for due items just before
+        """Apply due deferred changes in all namespaces. Returns when the next ones are due."""
+        found = self.deferred_times  # read by ``due`` just before
 
         async def times() -> Times | None:
             nonlocal found
@@ -288,7 +288,7 @@ class Database:
         return await self.deferred.make(store, times, make_some, list_failed)
 
     async def release(self, worker_id: str, *, dead: bool, each: bool = False) -> int:
-        """Remove a worker from the register, at once or run by run, and return how many runs became ready."""
+        """Unregister a worker and make its runs ready, all at once or one by one. Returns how many."""
         now = self.now()
         release = leases.release_each if each else leases.release
         freed, touched = await self.call(lambda db: release(db, worker_id, now, dead=dead))
@@ -296,7 +296,7 @@ class Database:
         return freed
 
     def notify(self, touched: TouchedRuns) -> None:
-        """Notify this process, then the others, of what a commit touched."""
+        """Notify this process, then the others, of the runs that a commit touched."""
         if not touched:
             return
         self.listeners.notify(touched.change)
@@ -334,7 +334,7 @@ class Database:
             try:
                 return work(connection)
             except psycopg.Error as error:
-                # A lost connection that is replaced at once is not an outage.
+                # A lost connection that is re-established at once does not count as an outage.
                 if code_of(error) in TAKES_NO_WRITES or time.monotonic() - began_at >= OUTAGE_SECONDS:
                     self._note_outage(error, began_at)
                 if is_shared(error):
@@ -343,14 +343,14 @@ class Database:
                     self._readers.disconnect()
                 raise
 
-        return self._patiently(once)
+        return self._with_retries(once)
 
     def _note_outage(self, error: psycopg.Error, since: float) -> None:
         if is_gone(error) or code_of(error) in TAKES_NO_WRITES:
             self.outages.waiting(since)
 
-    def _patiently(self, work: Callable[[], T], given_up: threading.Event | None = None) -> T:
-        """Run a function. Retry while the server is unavailable, or after a conflict with another transaction."""
+    def _with_retries(self, work: Callable[[], T], given_up: threading.Event | None = None) -> T:
+        """Run ``work``, and retry it while the server is unavailable or after a conflict with another transaction."""
         began_at = time.monotonic()
         pause = RETRY_SOON
         was_logged = False
@@ -373,7 +373,7 @@ class Database:
                 said = " ".join(str(error).split())
                 if is_gone(error):
                     self.trouble = said
-                if waited > TELL_AFTER_SECONDS and not was_logged:
+                if waited > LOG_AFTER_SECONDS and not was_logged:
                     was_logged = True
                     log.warning("store %s is not available, still trying: %s", self.location, said)
             time.sleep(pause)

@@ -1,4 +1,4 @@
-"""Groups in Postgres: pausing, limits and lists, on reader connections."""
+"""Groups in Postgres: pausing, limiting and listing them on reader connections."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SELECT group_name, count(*), count(*) FILTER (WHERE suspended_by IS NULL AND tak
 
 
 def set_paused(db: Connection, namespace: str, name: str, is_paused: bool) -> tuple[None, TouchedRuns]:
-    """Pause a group, or resume it."""
+    """Pause or resume a group."""
     db.execute(SET_PAUSED, (namespace, name, is_paused))
     return None, _ready(namespace)
 
@@ -42,14 +42,14 @@ def set_paused(db: Connection, namespace: str, name: str, is_paused: bool) -> tu
 def set_limits(
     db: Connection, namespace: str, name: str, max_running: int | None, starts_per: Rate | None
 ) -> tuple[None, TouchedRuns]:
-    """Change the limits of a group."""
+    """Set the limits of a group."""
     rate = (None, None) if starts_per is None else (starts_per.count, starts_per.seconds)
     db.execute(LIMIT, (namespace, name, max_running, *rate))
     return None, _ready(namespace)
 
 
 def list_groups(db: Connection, namespace: str) -> list[Group]:
-    """Return the groups that are configured or have runs, by name."""
+    """Return the groups that are configured or have runs, sorted by name."""
     groups: list[Group] = []
     found = db.execute(SUSPENDED, (namespace, COUNTED_AT_MOST)).fetchall()
     suspended = {name: counts for name, *counts in found}

@@ -1,4 +1,4 @@
-"""Cheap inspection of a Postgres server and Signoff's tables, with the rights of an ordinary role."""
+"""Cheap health checks of a Postgres server and Signoff's tables, with no more privileges than the store itself."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from signoff.stores.shared.inspection import COUNTED_AT_MOST, NAMESPACES_AT_MOST
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-# For a table that was never analyzed, the planner knows too little to use its indexes. Behind a pooler, settings would
-# stay with a shared connection, so they are set for one transaction only.
+# The planner avoids the indexes of a table that was never analyzed. The settings are local to a transaction, because
+# behind a pooler they would stay on a connection that others use.
 BOUNDS = "SET LOCAL statement_timeout = '5s'; SET LOCAL enable_seqscan = off"
 
 SETTINGS = """
@@ -30,12 +30,12 @@ SELECT name, setting FROM pg_settings WHERE name IN (
 
 IS_STANDBY = "SELECT pg_is_in_recovery()"
 
-# Sessions of other roles show only their database.
+# For sessions of other roles, only the database is visible.
 CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL"
 
 NOW = "SELECT extract(epoch FROM clock_timestamp())::double precision"
 
-# A record in the write-ahead log without meaning, with the commit of a transaction that wrote.
+# A transaction that writes a record with no effect to the write-ahead log, so that its commit waits for the disk.
 COMMIT = "SELECT pg_logical_emit_message(true, 'signoff doctor', '')"
 
 TABLES = """
@@ -61,7 +61,7 @@ SELECT count(*), extract(epoch FROM clock_timestamp())::double precision - min(a
 ) AS late
 """
 
-# By the index that finds due items.
+# Keyed by the index that finds due items.
 LATE_KINDS: Sequence[tuple[str, dict[str, str]]] = (
     (
         "deadlines of questions and promises",
@@ -97,7 +97,7 @@ LATE_KINDS: Sequence[tuple[str, dict[str, str]]] = (
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """How many rows a table has that are alive, and that wait for a vacuum, as the server estimates."""
+    """The server's estimate of a table's live rows and dead rows."""
 
     name: str
     live: int
@@ -112,7 +112,7 @@ def query(db: Connection, statement: str, values: Sequence[Any] = ()) -> list[tu
 
 
 def settings(db: Connection) -> dict[str, str]:
-    """Return the relevant settings of the server."""
+    """Return the server settings that matter to Signoff."""
     return dict(query(db, SETTINGS))  # pyright: ignore[reportArgumentType]
 
 
@@ -122,12 +122,12 @@ def is_standby(db: Connection) -> bool:
 
 
 def connections(db: Connection) -> int:
-    """Return the number of open connections."""
+    """Return how many connections the server has open."""
     return int(query(db, CONNECTIONS)[0][0])
 
 
 def clock_difference(db: Connection) -> tuple[float, float]:
-    """Return by how many seconds the server's clock is ahead of this machine's, and the error of that estimate."""
+    """Return how many seconds the server's clock is ahead of this machine's, and the error of that measurement."""
     sent_at = time.time()
     now = float(query(db, NOW)[0][0])
     received_at = time.time()
@@ -135,7 +135,7 @@ def clock_difference(db: Connection) -> tuple[float, float]:
 
 
 def commit_seconds(db: Connection, times: int) -> list[float]:
-    """Measure some commits, each of which waits for the disk. They write nothing that is ever read."""
+    """Return the durations of ``times`` commits that each waited for the disk. They change no data."""
     taken: list[float] = []
     for _ in range(times):
         began_at = time.perf_counter()
@@ -145,7 +145,7 @@ def commit_seconds(db: Connection, times: int) -> list[float]:
 
 
 def hears_notifications(db: Connection, listen_conninfo: str, seconds: float) -> bool:
-    """Whether a notification on this connection is received on another one that listens."""
+    """Whether another connection that listens receives notifications from this one."""
     channel = f"signoff_doctor_{uuid.uuid4().hex}"
     with psycopg.connect(listen_conninfo, autocommit=True) as ear:
         ear.execute(SQL("LISTEN {}").format(Identifier(channel)))
@@ -161,7 +161,7 @@ def tables(db: Connection) -> list[Table]:
 
 
 def indexes(db: Connection) -> Indexes:
-    """Return the indexes that are missing or unusable."""
+    """Return the missing and invalid indexes."""
     usable = dict(query(db, INDEXES))  # pyright: ignore[reportArgumentType]
     expected: set[str] = set()
     for kind, name in re.findall(
@@ -176,7 +176,7 @@ def indexes(db: Connection) -> Indexes:
 
 
 def late(db: Connection, than_seconds: float) -> list[Late]:
-    """Return the items that have been overdue for longer than that."""
+    """Return the items overdue by more than ``than_seconds``."""
     found: list[Late] = []
     for what, parts in LATE_KINDS:
         [(count, seconds)] = query(db, LATE.format(**parts), (than_seconds, COUNTED_AT_MOST))
@@ -186,7 +186,7 @@ def late(db: Connection, than_seconds: float) -> list[Late]:
 
 
 def namespaces_with_ready_runs(db: Connection) -> list[str]:
-    """Return these namespaces by name, at most ``NAMESPACES_AT_MOST``."""
+    """Return up to ``NAMESPACES_AT_MOST`` namespaces with ready runs, sorted by name."""
     found: list[str] = []
     while len(found) < NAMESPACES_AT_MOST and (rows := query(db, NEXT_NAMESPACE, ((found or [""])[-1],))):
         found.append(rows[0][0])

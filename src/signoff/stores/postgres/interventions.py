@@ -1,4 +1,4 @@
-"""Operator requests to a Postgres store: retrying, suspending, resuming and terminating runs."""
+"""Requests of operators to a Postgres store: retry, suspend, resume and terminate runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def retry(
 def suspend(
     namespace: str, run_id: str, event: NewAuditEvent, reason: str | None, epoch: int | None
 ) -> Request[Run]:
-    """Make a run wait for an operator."""
+    """Suspend a run until an operator resumes it."""
     check_optional_text("reason", reason)
 
     def read(reply: Reply, touched: TouchedRuns) -> Run:
@@ -64,7 +64,7 @@ def suspend(
 
 
 def resume(namespace: str, run_id: str, event: NewAuditEvent) -> Request[Run]:
-    """Let a suspended run continue."""
+    """Resume a suspended run."""
 
     def read(reply: Reply, touched: TouchedRuns) -> Run:
         return _read(reply, namespace, run_id, "resume", touched)
@@ -73,7 +73,7 @@ def resume(namespace: str, run_id: str, event: NewAuditEvent) -> Request[Run]:
 
 
 def terminate(namespace: str, run_id: str, event: NewAuditEvent, reason: str | None) -> Request[Run]:
-    """End a run without running its code."""
+    """End a run without running its code again."""
 
     def read(reply: Reply, touched: TouchedRuns) -> Run:
         run = _read(reply, namespace, run_id, "terminate", touched)

@@ -1,4 +1,4 @@
-"""Leases and time in Postgres, on reader connections."""
+"""Leases, deadlines and timers in Postgres, on reader connections beside the writer."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ WHERE failures > 0 ORDER BY next_at, number LIMIT %s
 MAKE_DEFERRED = "SELECT signoff.make_deferred_each(%s, %s, %s)"
 
 AT_ONCE: Final = 50
-"""Items per transaction when processed one by one. More than 64 subtransactions would slow down all transactions."""
+"""Items per transaction when each has a savepoint: more than 64 subtransactions slow down all other transactions."""
 
 JOBS: Final = ("promise", "timer", "deadline", "lease", "rate", "worker")
-"""The jobs of ``due``."""
+"""The jobs whose items ``due`` processes."""
 
 TIMED_OUT = json.dumps(
     {"run": encode_error(RunTimeout("<run>")), "child": encode_error(RunCancelled("<run>", None))}
@@ -103,10 +103,10 @@ class Due:
     """The result of processing due items.
 
     Attributes:
-        next_at: When the next item is due, in unix seconds.
+        next_at: When the next item is due, in unix seconds; None if there is none.
         now: The database's time.
-        touched: The touched runs.
-        is_all: Whether all due items were processed, apart from the limit.
+        touched: The runs that were touched.
+        is_all: Whether all due items were processed, apart from those over the limit.
     """
 
     next_at: float | None
@@ -117,11 +117,11 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class LeaseTime:
-    """The time by which leases must have expired to be freed, in unix seconds.
+    """The time, in unix seconds, up to which expired leases are freed.
 
     Attributes:
-        now: Time of the lease clock; None: the database's.
-        at_most: Upper bound; None: no bound.
+        now: Lease time; None uses the database's clock.
+        at_most: Upper bound; None for no bound.
     """
 
     now: float | None
@@ -129,7 +129,7 @@ class LeaseTime:
 
 
 def enlist(db: Connection, worker: WorkerInfo, lease_now: float | None) -> TouchedRuns:
-    """Register a worker, or update the time that it was seen."""
+    """Register a worker, or record that it is alive."""
     check_worker(worker)
     values = (
         worker.id,
@@ -161,24 +161,24 @@ def heartbeat(
     lease_now: float | None,
     lease_seconds: float,
 ) -> set[str]:
-    """Extend leases. Returns the runs that are no longer held."""
-    run_ids = sorted(held)  # the order in which all processes lock runs
+    """Extend leases. Returns the runs whose leases are lost."""
+    run_ids = sorted(held)  # the global lock order of runs
     values = (namespace, worker_id, run_ids, [held[id] for id in run_ids], lease_now, lease_seconds)
     kept = {row[0] for row in db.execute(HEARTBEAT, values).fetchall()}
     return set(held) - kept
 
 
 def wait_for_locks(db: Connection) -> Times | None:
-    """Wait until no transaction blocks writes to runs, such as one that builds an index.
+    """Wait while a transaction, such as one that builds an index, blocks writes to runs.
 
     Returns:
-        The retry times of deferred changes; None: there are none.
+        When to try deferred changes; None if there are none.
     """
     return _times(db.execute(WAIT_FOR_LOCKS).fetchone())
 
 
 def deferred_times(db: Connection) -> Times | None:
-    """Return the retry times of deferred changes; None: there are none."""
+    """Return when to try deferred changes; None if there are none."""
     return _times(db.execute(DEFERRED_TIMES).fetchone())
 
 
@@ -188,7 +188,7 @@ def _times(row: tuple[float | None, float | None] | None) -> Times | None:
 
 
 def list_failed_changes(db: Connection, limit: int) -> list[SetAsideItem]:
-    """Return deferred changes that have failed, of all namespaces."""
+    """Return failed deferred changes of all namespaces."""
     return [_failed_change(*row) for row in db.execute(LIST_FAILED_CHANGES, (limit,)).fetchall()]
 
 
@@ -200,7 +200,7 @@ def _failed_change(
 
 
 def make_deferred(db: Connection, now: float | None) -> tuple[Made, TouchedRuns]:
-    """Make due deferred changes one by one. A failed one changes nothing."""
+    """Apply due deferred changes one by one. A change that fails is rolled back."""
     row = db.execute(MAKE_DEFERRED, (now, AT_ONCE, LONGEST_SECONDS)).fetchone()
     assert row is not None
     reply = row[0]
@@ -217,16 +217,17 @@ def make_deferred(db: Connection, now: float | None) -> tuple[Made, TouchedRuns]
 
 
 def hold(db: Connection, lease_now: float | None, served: float, lease_seconds: float) -> float | None:
-    """Count time in which leases were held although their holders could have extended them.
+    """Count time in which expired leases were kept although their holders could have extended them.
 
     Args:
         db: A connection.
-        lease_now: Time of the lease clock; None: the database's.
-        served: For how many seconds this process could write since its last count.
-        lease_seconds: The time after which leases are freed, even if each process that held them was a new one.
+        lease_now: Lease time; None uses the database's clock.
+        served: For how many seconds this process could write since its last call.
+        lease_seconds: Leases are freed after this many seconds in total, even if each process that kept them had
+            just started.
 
     Returns:
-        Leases that expired by this time are freed in spite of the hold; None: no leases are.
+        Leases that expired up to this time are freed anyway; None if none are.
     """
     row = db.execute(HOLD, (lease_now, served, lease_seconds)).fetchone()
     assert row is not None
@@ -244,7 +245,7 @@ def due(db: Connection, now: float | None, lease_time: LeaseTime, limit: int) ->
 def due_each(
     db: Connection, now: float | None, lease_time: LeaseTime, limit: int, skipped: Skipped
 ) -> Done[Due]:
-    """Process due items one by one, without skipped ones. A failed item stays unchanged."""
+    """Like ``due``, but one item at a time, except for ``skipped`` items. An item that fails is rolled back."""
     passed_over = {job: {_name(key): True for key in keys} for job, keys in skipped.items()}
     values = (
         now,
@@ -275,7 +276,7 @@ def claim_each(
     now: float | None,
     lease_now: float | None,
 ) -> tuple[ClaimedEach, TouchedRuns]:
-    """Lease ready runs to a worker one by one, without skipped ones. A failed run stays unchanged."""
+    """Lease ready runs to a worker one by one, except for ``skipped`` runs. A claim that fails is rolled back."""
     op = to_json({"namespace": namespace, **body}).decode()
     values = (op, now, lease_now, list(skipped), list(known), AT_ONCE, PAGE_BYTES)
     row = db.execute(CLAIM_EACH, values).fetchone()
@@ -299,7 +300,7 @@ def claim_each(
 
 
 def _name(key: Key) -> str:
-    """Return an item's key in the form of signoff.due_each."""
+    """Return an item's key in the format of the SQL function ``due_each``."""
     return f"{len(key[0])}:{key[0]}{key[1]}"
 
 
@@ -318,7 +319,7 @@ def _due(reply: Mapping[str, Any]) -> Due:
 
 
 def release(db: Connection, worker_id: str, now: float | None, *, dead: bool) -> tuple[int, TouchedRuns]:
-    """Remove a worker from the register, and make its runs ready."""
+    """Unregister a worker and make its runs ready."""
     touched = TouchedRuns()
     rows = db.execute(RELEASE, {"worker_id": worker_id, "now": now, "dead": dead}).fetchall()
     for namespace, run_id in rows:
@@ -327,7 +328,7 @@ def release(db: Connection, worker_id: str, now: float | None, *, dead: bool) ->
 
 
 def release_each(db: Connection, worker_id: str, now: float | None, *, dead: bool) -> tuple[int, TouchedRuns]:
-    """Remove a worker from the register, and make its runs ready one by one. Leases of failed ones expire."""
+    """Unregister a worker and make its runs ready one by one. Runs that fail stay leased until their leases expire."""
     touched = TouchedRuns()
     freed = 0
     rows = db.execute(RELEASE_EACH, {"worker_id": worker_id, "now": now, "dead": dead}).fetchall()

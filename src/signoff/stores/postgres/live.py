@@ -12,7 +12,7 @@ from signoff.stores.shared.touched_runs import TouchedRuns
 
 COLUMNS = ("run_id", "epoch", "seq", "n", "name", "attempt", "position", "kind", "text")
 
-# Live text may be lost, so its commits do not wait for the disk.
+# Live text may be lost, so commits do not wait for the disk.
 WAIT_FOR_NO_DISK = "SET LOCAL synchronous_commit TO off"
 
 PUBLISH = """
@@ -34,7 +34,7 @@ ORDER BY seq
 
 
 def publish(db: Connection, namespace: str, pieces: Sequence[LiveText]) -> tuple[None, TouchedRuns]:
-    """Store live text published under valid leases."""
+    """Store live text that was published under valid leases."""
     check_live(pieces)
     columns = ([getattr(piece, column) for piece in pieces] for column in COLUMNS)
     with db.transaction():
@@ -47,6 +47,6 @@ def publish(db: Connection, namespace: str, pieces: Sequence[LiveText]) -> tuple
 
 
 def read(db: Connection, namespace: str, run_id: str, epoch: int, after: int) -> list[LiveText]:
-    """Return the live text of a run, after a known piece."""
+    """Return a run's live text after the piece ``after`` of epoch ``epoch``."""
     values = {"namespace": namespace, "run_id": run_id, "epoch": epoch, "after": after}
     return [LiveText(*row) for row in db.execute(READ, values).fetchall()]

@@ -1,6 +1,6 @@
-"""Notifies other processes of commits through Postgres, and receives their notifications.
+"""Notifies other processes of commits with LISTEN and NOTIFY.
 
-Notifications are hints that save polling: waiting processes also poll now and then. So they are sent after the commit,
+A notification is a hint that saves polling; waiters also poll now and then. So notifications are sent after the commit,
 in a transaction of their own that does not wait for the disk, and may be lost.
 """
 
@@ -26,8 +26,8 @@ from signoff.stores.shared.touched_runs import TouchedRuns
 log = own_logger("signoff.store")
 
 CHANNEL: Final = "signoff"
-MOST_BYTES: Final = 7_900  # Postgres allows 8,000
-APPENDS_WAIT: Final = 0.05  # seconds before others are notified of mere growth of a journal
+MOST_BYTES: Final = 7_900  # of a payload; the limit of Postgres is 8,000
+APPENDS_WAIT: Final = 0.05  # seconds to delay notifications that only report journal appends
 RECONNECT_SOON: Final = 0.05
 RECONNECT_LATER: Final = 2.0
 
@@ -35,11 +35,11 @@ NOTIFY: Final = "SELECT pg_notify('signoff', %s)"
 
 
 class Notifier:
-    """One connection and one thread for notifications between processes.
+    """Sends and receives notifications between processes, on one connection and one thread.
 
     Args:
         connect: Opens a connection in autocommit mode, not through a transaction pooler.
-        listeners: The listeners in this process.
+        listeners: Callbacks of this process to notify of other processes' commits.
         location: The store's address, for messages.
     """
 
@@ -54,8 +54,8 @@ class Notifier:
         self._urgent = False
         self._began_to_wait = 0.0
         self._closing = False
-        self._ear, self._mouth = os.pipe()
-        os.set_blocking(self._mouth, False)
+        self._wake_read_fd, self._wake_write_fd = os.pipe()
+        os.set_blocking(self._wake_write_fd, False)
         self._listening = threading.Event()
         self._thread = threading.Thread(target=self._run, name="signoff-postgres-notifier", daemon=True)
         self._thread.start()
@@ -73,22 +73,22 @@ class Notifier:
             self._wake()
 
     def wait_until_listening(self, seconds: float, given_up: threading.Event) -> None:
-        """Wait until this process receives notifications, or ``given_up`` is set."""
+        """Wait until this process receives notifications, for at most ``seconds``, or until the caller gives up."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not given_up.is_set() and not self._listening.wait(0.2):
             pass
 
     def close(self) -> None:
-        """Send waiting notifications, if the server is available, and end the thread. Blocks."""
+        """Send queued notifications if the server is available, and end the thread. Blocks."""
         self._closing = True
         self._wake()
         self._thread.join()
-        os.close(self._ear)
-        os.close(self._mouth)
+        os.close(self._wake_read_fd)
+        os.close(self._wake_write_fd)
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):  # the pipe is full: the thread wakes anyway
-            os.write(self._mouth, b".")
+            os.write(self._wake_write_fd, b".")
 
     def _run(self) -> None:
         pause = RECONNECT_SOON
@@ -98,7 +98,7 @@ class Notifier:
                     connection.execute("SET synchronous_commit TO off")
                     connection.add_notify_handler(self._heard)
                     connection.execute(f"LISTEN {CHANNEL}")
-                    self._listeners.notify_disturbance()  # commits made while not listening
+                    self._listeners.notify_disturbance()  # commits may have been missed
                     self._listening.set()
                     pause = RECONNECT_SOON
                     self._serve(connection)
@@ -113,11 +113,11 @@ class Notifier:
 
     def _serve(self, connection: psycopg.Connection[Any]) -> None:
         pgconn = connection.pgconn
-        ears = [pgconn.socket, self._ear]
+        sockets = [pgconn.socket, self._wake_read_fd]
         while True:
-            readable, _, _ = select.select(ears, [], [], self._seconds_to_wait())
-            if self._ear in readable:
-                os.read(self._ear, 4096)
+            readable, _, _ = select.select(sockets, [], [], self._seconds_to_wait())
+            if self._wake_read_fd in readable:
+                os.read(self._wake_read_fd, 4096)
             if pgconn.socket in readable:
                 pgconn.consume_input()
                 while (notify := pgconn.notifies()) is not None:

@@ -1,4 +1,4 @@
-"""Notifications in Postgres, on reader connections."""
+"""The outbox of notifications in Postgres, on reader connections."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DELETE = "SELECT signoff.delete_deliveries(%s, %s, %s)"
 
 
 def read_cursor(db: Connection, namespace: str, channel: str) -> int | None:
-    """Return a channel's cursor, if it has one."""
+    """Return a channel's cursor; None if the channel has not started."""
     row = db.execute(READ_CURSOR, (namespace, channel)).fetchone()
     return None if row is None else row[0]
 
@@ -55,7 +55,7 @@ def expand(
     deliveries: Sequence[NewDelivery],
     now: float | None,
 ) -> bool:
-    """Advance a channel's cursor and create deliveries; False if the cursor is elsewhere."""
+    """Advance a channel's cursor and create deliveries; False if the cursor is not at ``expected``."""
     made = to_json([asdict(new) for new in deliveries]).decode()
     row = db.execute(EXPAND, (namespace, channel, expected, seq, made, now)).fetchone()
     return row is not None and row[0]
@@ -64,7 +64,7 @@ def expand(
 def claim(
     db: Connection, namespace: str, channel: str, limit: int, lease_seconds: float, now: float | None
 ) -> tuple[list[Delivery], float | None]:
-    """Claim due deliveries, and return when the next other one is due."""
+    """Lease due deliveries. Returns them and when the next other delivery is due."""
     rows = db.execute(CLAIM, (namespace, channel, checked(limit), lease_seconds, now)).fetchall()
     taken = [_delivery(row[1:]) for row in rows]
     row = db.execute(NEXT_DUE, (namespace, channel, [each.id for each in taken])).fetchone()
@@ -74,7 +74,7 @@ def claim(
 def finish(
     db: Connection, namespace: str, delivery_id: str, attempt: int, report: Report, now: float | None
 ) -> None:
-    """Store the outcome of an attempt, unless another process has claimed the delivery since."""
+    """Record the result of an attempt, unless another process has leased the delivery since."""
     values = (namespace, delivery_id, attempt, report.state.value, report.due_at, report.error, now)
     db.execute(FINISH, values)
 
@@ -95,7 +95,7 @@ def list_deliveries(
 def redeliver(
     db: Connection, namespace: str, delivery_id: str, now: float | None
 ) -> tuple[Delivery, TouchedRuns]:
-    """Put a finished delivery at the end of its lane. Raises NotFound."""
+    """Queue an ended delivery again, at the end of its lane. Raises NotFound."""
     row = db.execute(REDELIVER, (namespace, delivery_id, now)).fetchone()
     if row is None:
         raise NotFound("delivery", delivery_id)
@@ -105,7 +105,7 @@ def redeliver(
 
 
 def delete(db: Connection, namespace: str, before: float, limit: int) -> int:
-    """Delete deliveries that ended before then."""
+    """Delete up to ``limit`` deliveries that ended before ``before``. Returns how many."""
     row = db.execute(DELETE, (namespace, before, checked(limit))).fetchone()
     return 0 if row is None else row[0]
 

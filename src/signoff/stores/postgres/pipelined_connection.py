@@ -1,4 +1,4 @@
-"""A connection that sends a few statements repeatedly, as text, with interruptible waits for replies."""
+"""A connection for a few fixed statements, whose replies can be awaited with a timeout."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from signoff.stores.postgres.schema import is_shared
 log = own_logger("signoff.store")
 
 
-# Binary texts do not end at a NUL character; Postgres refuses it instead.
+# In binary format a NUL character does not truncate a text: the server rejects it.
 _FORMATS: Final = {"t": pq.Format.TEXT, "b": pq.Format.BINARY}
 
 
 class Statement(Enum):
-    """The statements of a link, with the formats of their values."""
+    """The statements of a link, and the format of each of their values."""
 
     APPLY = b"SELECT signoff.apply($1)", "t"
     APPEND = b"SELECT signoff.append($1, $2)", "tt"
@@ -38,19 +38,19 @@ class Statement(Enum):
 
 
 Value = bytes | None
-"""A value of a statement as sent."""
+"""A value of a statement in wire format."""
 
 _GOOD: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
 class Link:
-    """Sends statements, each after the reply to the previous one.
+    """Sends statements one at a time: each waits for the reply to the one before.
 
-    psycopg's cursors block until the reply arrives. A link can wait a moment on an event loop and the rest on a thread.
+    psycopg's cursors block until the reply arrives. A link can wait briefly on an event loop and then on a thread.
 
     Args:
         connect: Opens a connection in autocommit mode.
-        prepares: Whether the server parses each statement once; not possible through a transaction pooler.
+        prepares: Whether to use prepared statements, which a transaction pooler may not support.
     """
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], *, prepares: bool = True) -> None:
@@ -61,7 +61,7 @@ class Link:
         self._result: pq.abc.PGresult | None = None
 
     def prepare_no_more(self) -> bool:
-        """Stop using prepared statements. Returns whether they were used so far."""
+        """Stop using prepared statements. Returns whether they were in use."""
         prepared, self._prepares = self._prepares, False
         if prepared:
             log.warning(
@@ -84,13 +84,13 @@ class Link:
         self._poll.register(connection.fileno(), select.POLLIN)
 
     def close(self) -> None:
-        """Disconnect. A running statement may or may not take effect."""
+        """Disconnect. A statement in flight may or may not take effect."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def send(self, statement: Statement, values: Sequence[Value]) -> None:
-        """Send a statement; ``receive`` its reply before the next one. Raises psycopg.Error."""
+        """Send a statement. ``receive`` its reply before you send the next. Raises psycopg.Error."""
         pgconn = self._pgconn
         self._result = None
         if self._prepares:
@@ -101,17 +101,19 @@ class Link:
             self._poll.modify(pgconn.socket, select.POLLIN | select.POLLOUT)
 
     def stay_awake(self, seconds: float) -> None:
-        """Poll for a reply for up to ``seconds`` without sleeping, because a sleeping core takes time to wake. Other
-        threads can run meanwhile."""
+        """Busy-wait until a reply begins to arrive, at most ``seconds``: a sleeping core takes time to wake.
+
+        Other threads can run meanwhile.
+        """
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._poll.poll(0):
             pass
 
     def receive(self, seconds: float | None) -> bytes | None:
-        """Return the reply; None if it has not arrived after ``seconds``. Without ``seconds`` it waits indefinitely.
+        """Return the reply; None if it has not arrived after ``seconds``. Without ``seconds``, wait indefinitely.
 
         Raises:
-                psycopg.Error: The statement failed, or the connection was lost.
+            psycopg.Error: The statement failed, or the connection is gone.
         """
         pgconn = self._pgconn
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Questions in Postgres: amends pending ones, and finds those with due policies."""
+"""Questions in Postgres: amending pending questions, and finding those whose policies are due."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from signoff.stores.shared.touched_runs import TouchedRuns
 
 NOW = "coalesce(%s::double precision, extract(epoch FROM clock_timestamp())::double precision)"
 
-# Pending ones are found by settled_at, so that no index by state is used.
+# A pending question is never settled. The condition keeps the planner from using an index by state.
 DUE = f"""
 SELECT namespace, id, act_at FROM signoff.promises
 WHERE kind = 'question' AND settled_at IS NULL AND act_at IS NOT NULL AND act_at <= (SELECT {NOW})
@@ -36,7 +36,7 @@ ORDER BY act_at LIMIT 1
 def amend(
     namespace: str, question_id: str, amendment: Amendment, token: str | None
 ) -> Request[tuple[Promise, bool]]:
-    """Change a pending question, settle it if requested, and record events."""
+    """Amend a pending question, settle it if the amendment says so, and record audit events."""
     check_amendment(amendment)
 
     def read(reply: Reply, touched: TouchedRuns) -> tuple[Promise, bool]:
@@ -63,7 +63,7 @@ def amend(
 
 
 def due(db: Connection, now: float | None, limit: int) -> tuple[list[Due], float | None]:
-    """Return the questions of all namespaces with due policies, and when the first one is due."""
+    """Return the questions of all namespaces whose policies are due, and when the next policy is due."""
     row = db.execute(NEXT_DUE).fetchone()
     if row is None:
         return [], None

@@ -43,7 +43,7 @@ from signoff.stores.shared.unreadable_rows import readable
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-# One id at a time, enforced by OFFSET: several might be planned as a scan of all runs of a namespace.
+# One id at a time, which OFFSET enforces: for several ids the planner may scan all runs of the namespace.
 GET_RUNS = f"""
 SELECT run.* FROM unnest(%s::text[]) AS asked (id)
 CROSS JOIN LATERAL (
@@ -73,7 +73,7 @@ ORDER BY seq LIMIT %s
 ENTRIES = Listing(Entry, ENTRY_COLUMNS, size_in_postgres)
 PAGE_OF_JOURNAL = within_page(READ_JOURNAL.replace(ENTRY_COLUMNS, ENTRIES.columns), "seq")
 
-# Messages and counters come from one snapshot.
+# One statement, so that messages and counters come from one snapshot.
 MESSAGES = Listing(Message, MESSAGE_COLUMNS, size_in_postgres)
 SELECT_MESSAGES = f"""
 SELECT message.*, run.wakes
@@ -95,7 +95,7 @@ FROM signoff.workers AS workers ORDER BY id
 RUNS = Listing(Run, RUN_COLUMNS, size_in_postgres)
 PROMISES = Listing(Promise, PROMISE_COLUMNS, size_of_list(size_in_postgres))
 
-# One branch per requested state: they are merged, each in the order of its index.
+# One branch for each requested state: Postgres merges the branches, each in the order of its index.
 LIST_RUNS = f"""
 (SELECT {RUNS.columns}, number FROM signoff.runs
 WHERE namespace = %(namespace)s AND {{of_state}} = '{{state}}' AND number < %(before)s {{filters}}
@@ -108,10 +108,11 @@ WHERE namespace = %(namespace)s AND state = '{{state}}' AND kind = '{{kind}}' AN
 ORDER BY number LIMIT %(limit)s)
 """
 
-# The index by state has the other columns in the same order. Without statistics both have the same cost, and the wrong
-# one would be scanned if the index by run is some levels higher, or is remembered as such by a connection. The last
-# condition is implied by the index by run, so it costs something with other indexes only: as much as eight levels do.
-# It # uses one of Postgres's most expensive functions, which is never called, because the first half is true.
+# The index by state has the same columns in the same order. Until the tables are analyzed, the planner gives both
+# indexes the same cost, and scans the whole index by state if the index by run is some levels deeper, or was when the
+# connection cached its depth. The last condition follows from a lookup in the index by run, so it adds cost only to
+# other plans: as much as eight levels. It contains one of Postgres's most expensive functions, which is never called,
+# because the first half of the condition is always true.
 OF_RUN = f"""
 AND run_id = %(run_id)s
 AND (run_id IS NOT NULL OR {" || ".join(4 * ["to_tsvector('simple', id)"])} IS NULL)
@@ -133,7 +134,8 @@ WHERE (%(workflow)s::text IS NULL OR run.workflow = %(workflow)s)
 ORDER BY number LIMIT %(limit)s
 """
 
-# The next pending questions, and those of the requested runs. Always has a row, which holds where the search ended.
+# Scans the next pending questions and returns those of the requested runs. There is at least one row: it says where the
+# scan ended.
 OF_RUNS = f"""
 WITH looked AS MATERIALIZED ({{looked}}),
 found AS ({within_page(FOUND, "number")})
@@ -151,14 +153,14 @@ ORDER BY number LIMIT %(looked)s
 
 
 def get_runs(db: Connection, namespace: str, run_ids: Sequence[str]) -> dict[str, Run]:
-    """Return the existing runs among these, by id."""
+    """Return the runs that exist, by id."""
     rows = db.execute(GET_RUNS, (list(run_ids), namespace)).fetchall()
     runs = [to_run(row) for row in rows]
     return {run.id: run for run in runs}
 
 
 def get_promise(db: Connection, namespace: str, promise_id: str) -> Promise:
-    """Raises NotFound."""
+    """Return a promise. Raises NotFound."""
     row = _all(db, GET_PROMISE, {"id": promise_id, "namespace": namespace})
     if not row:
         raise NotFound("promise", promise_id)
@@ -166,12 +168,12 @@ def get_promise(db: Connection, namespace: str, promise_id: str) -> Promise:
 
 
 def ended(db: Connection, namespace: str, run_ids: Sequence[str]) -> set[str]:
-    """Return the runs among these that have ended."""
+    """Return the ids of the runs that have ended."""
     return {row[0] for row in _all(db, ENDED, (list(run_ids), namespace))}
 
 
 def read_journal(db: Connection, namespace: str, run_id: str, after: int, limit: int | None) -> list[Entry]:
-    """Return the entries after seq ``after``, in order; with a limit, those that fit on a page."""
+    """Return the entries after seq ``after``, in order; with a limit, only as many as fit on a page."""
     values = (run_id, namespace, after, limit)
     if limit is None:
         return [to_entry(row) for row in _all(db, READ_JOURNAL, values)]
@@ -179,7 +181,7 @@ def read_journal(db: Connection, namespace: str, run_id: str, after: int, limit:
 
 
 def read_messages(db: Connection, namespace: str, run_ids: Sequence[str]) -> list[tuple[Message, int]]:
-    """Return the messages of these runs, oldest first per run, each with its run's ``wakes``."""
+    """Return the messages of the runs, oldest first per run, each with its run's ``wakes`` counter."""
     rows, more = cut(_all(db, READ_MESSAGES, (list(run_ids), namespace)), LAST_NUMBER)
     found = list(
         readable(
@@ -279,7 +281,7 @@ def list_runs_statement(
         filters += "AND session_id || '' = %(session_id)s AND session_id IS NOT NULL "
     if suspended is not None:
         filters += f"AND suspended_at IS {'NOT ' if suspended else ''}NULL "
-    # in the form of the index to use
+    # must match the expression of the index
     of_state = "state || ''" if session else "state" if group or workflow or parent else "'' || state"
     branches = [LIST_RUNS.format(of_state=of_state, state=state, filters=filters) for state in sorted(states)]
     merged = f"SELECT * FROM ({'UNION ALL'.join(branches)}) AS merged ORDER BY number DESC LIMIT %(limit)s"
@@ -290,7 +292,7 @@ def list_runs_statement(
 def list_promises_statement(
     states: tuple[PromiseState, ...], kinds: tuple[PromiseKind, ...], *, of_run: bool
 ) -> str:
-    """Return the statement that lists promises of these states and kinds."""
+    """Return the statement that lists promises with these states and kinds."""
     filters = OF_RUN if of_run else ""
     branches = [
         LIST_PROMISES.format(state=state, kind=kind, filters=filters) for state in states for kind in kinds
@@ -301,15 +303,15 @@ def list_promises_statement(
 
 @lru_cache
 def of_runs_statement(*, of_names: bool, of_run: bool) -> str:
-    """Return the statement that searches the pending questions for names, of a run, or all."""
+    """Return the statement that scans pending questions: those assigned to names, those of a run, or all."""
     looked = LOOKED_OF_NAMES if of_names else LOOKED.format(filters=OF_RUN if of_run else "")
     return OF_RUNS.format(looked=looked)
 
 
 def checked(limit: int) -> int:
-    """Return the limit, checked. Raises InvalidValue."""
+    """Return ``limit`` if it is valid. Raises InvalidValue."""
     if limit < 0:
-        raise InvalidValue("limit", f"{limit} is not a number of items")
+        raise InvalidValue("limit", f"{limit} is not a valid number of items")
     return limit
 
 

@@ -18,7 +18,7 @@ DELETE_ENDED = "SELECT signoff.delete_ended(%s, %s, %s)"
 
 
 def delete_ended(db: Connection, namespace: str, before: float, limit: int) -> tuple[int, TouchedRuns]:
-    """Delete up to ``limit`` runs without a parent that ended before that time. Returns their number."""
+    """Delete up to ``limit`` runs without a parent that ended before ``before``. Returns how many."""
     touched = TouchedRuns()
     rows = db.execute(DELETE_ENDED, (namespace, before, limit)).fetchall()
     for (run_id,) in rows:
@@ -29,7 +29,7 @@ def delete_ended(db: Connection, namespace: str, before: float, limit: int) -> t
 def delete_each(
     db: Connection, namespace: str, before: float, limit: int, skipped: Skipped
 ) -> tuple[Done[int], TouchedRuns]:
-    """Delete runs one by one, except some. A failed deletion changes nothing."""
+    """Like ``delete_ended``, but one run at a time, except for ``skipped`` runs. A failed deletion is rolled back."""
     passed_over = [id for _, id in skipped[JOB]]
     row = db.execute(DELETE_EACH, (namespace, before, limit, passed_over, AT_ONCE)).fetchone()
     assert row is not None

@@ -1,4 +1,4 @@
-"""Converts records to JSON for Postgres, and rows and JSON replies to records."""
+"""Converts records to JSON for Postgres, and rows from Postgres to records."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _RUN_FIELDS = tuple(RUN_COLUMNS.replace(",", " ").split())
 _PROMISE_FIELDS = tuple(PROMISE_COLUMNS.replace(",", " ").split())
 _MESSAGE_FIELDS = tuple(MESSAGE_COLUMNS.replace(",", " ").split())
 
-# JSON writes a whole number of seconds as an integer.
+# Columns with times. JSON has whole seconds as integers.
 _TIMES = frozenset(
     {
         "created_at",
@@ -73,14 +73,14 @@ _TIMES = frozenset(
 
 
 def to_run(row: Sequence[Any]) -> Run:
-    """Return a run from its ``RUN_COLUMNS``."""
+    """Return the run in ``RUN_COLUMNS``."""
     fields = list(row)
     fields[5] = RunState(fields[5])
     return Run(*fields)
 
 
 def to_promise(row: Sequence[Any]) -> Promise:
-    """Return a promise from its ``PROMISE_COLUMNS``."""
+    """Return the promise in ``PROMISE_COLUMNS``."""
     fields = list(row)
     fields[2] = PromiseKind(fields[2])
     fields[3] = PromiseState(fields[3])
@@ -90,27 +90,27 @@ def to_promise(row: Sequence[Any]) -> Promise:
 
 
 def to_message(row: Sequence[Any]) -> Message:
-    """Return a message from its ``MESSAGE_COLUMNS``."""
+    """Return the message in ``MESSAGE_COLUMNS``."""
     return Message(row[0], row[1], MessageKind(row[2]), *row[3:])
 
 
 def to_worker(row: Sequence[Any]) -> WorkerInfo:
-    """Return a worker from its ``WORKER_COLUMNS`` and the number of its runs."""
+    """Return the worker in ``WORKER_COLUMNS`` and its number of leased runs."""
     return WorkerInfo(*row)
 
 
 def run_of_values(values: Sequence[Any]) -> Run:
-    """Return a run from its ``RUN_COLUMNS`` in JSON."""
+    """Return the run in the JSON values of ``RUN_COLUMNS``."""
     return to_run(_typed(values, _RUN_FIELDS))
 
 
 def run_of(row: Row) -> Run:
-    """Return a run from a row in JSON."""
+    """Return the run in a JSON row."""
     return to_run(_fields(row, _RUN_FIELDS))
 
 
 def created_run(namespace: str, new: NewRun, created_at: float, position: int | None, *, waits: bool) -> Run:
-    """Return a run that was just created, from its ``NewRun`` and whether it waits for its turn."""
+    """Return the run that was just created for a request. ``waits`` says whether it waits for its turn."""
     is_delayed = not waits and new.start_at is not None and new.start_at > created_at
     return Run(
         namespace=namespace,
@@ -136,12 +136,12 @@ def created_run(namespace: str, new: NewRun, created_at: float, position: int | 
 
 
 def promise_of_values(values: Sequence[Any]) -> Promise:
-    """Return a promise from its ``PROMISE_COLUMNS`` in JSON."""
+    """Return the promise in the JSON values of ``PROMISE_COLUMNS``."""
     return to_promise(_typed(values, _PROMISE_FIELDS))
 
 
 def message_of(row: Row) -> Message:
-    """Return a message from a row in JSON."""
+    """Return the message in a JSON row."""
     return to_message(_fields(row, _MESSAGE_FIELDS))
 
 
@@ -168,10 +168,10 @@ def from_run(new: NewRun) -> dict[str, Any]:
 
 
 def from_promise(new: NewPromise) -> dict[str, Any]:
-    """Return the JSON of a new promise, without unset fields of questions.
+    """Return the JSON of a new promise. Empty fields of questions are left out.
 
     Raises:
-        InvalidValue: A promise that is not a question has fields of a question.
+        InvalidValue: The promise is not a question, but has fields of questions.
     """
     check_promise(new)
     made: dict[str, Any] = {
@@ -252,7 +252,7 @@ def from_outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def from_write(write: Write) -> dict[str, Any]:
-    """Return the JSON of a write, without empty parts."""
+    """Return the JSON of a write. Empty parts are left out."""
     made: dict[str, Any] = {"run_id": write.run_id, "epoch": write.epoch}
     if write.entries:
         made["entries"] = [from_entry(entry) for entry in write.entries]
@@ -274,7 +274,7 @@ def from_write(write: Write) -> dict[str, Any]:
 
 
 def from_entry(entry: Entry) -> dict[str, Any]:
-    """Return the JSON of a journal entry, without None."""
+    """Return the JSON of a journal entry. Fields that are None are left out."""
     made: dict[str, Any] = {"seq": entry.seq, "at": entry.at, "kind": entry.kind._value_}
     if entry.n is not None:
         made["n"] = entry.n
@@ -292,7 +292,7 @@ def from_entry(entry: Entry) -> dict[str, Any]:
 
 
 def digest(json_text: str) -> str:
-    """Return the same hash for equal JSON values, regardless of spacing and key order."""
+    """Return a digest of a JSON value that does not depend on whitespace or the order of keys."""
     return hashlib.sha256(canonical(json_text).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Rules in Postgres: created and used by amendments, listed and revoked."""
+"""Standing approvals in Postgres: getting, listing and revoking them. Amendments create and use them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ REVOKE = f"SELECT {COLUMNS} FROM signoff.revoke_rule(%s, %s, %s, {NOW}) WHERE id
 
 
 def get_rule(db: Connection, namespace: str, rule_id: str) -> Rule:
-    """Raises NotFound."""
+    """Return a rule. Raises NotFound."""
     return _found(rule_id, db.execute(GET, (namespace, rule_id)).fetchone())
 
 
 def list_rules(
     db: Connection, namespace: str, which: RuleFilter, after: str | None, limit: int, now: float | None
 ) -> Page[Rule]:
-    """Return a page of rules in the order of their creation."""
+    """Return a page of rules in creation order."""
     which.check()
     begin = page_number(after, 0)
     values = (
@@ -60,7 +60,7 @@ def list_rules(
 def revoke_rule(
     db: Connection, namespace: str, rule_id: str, event: NewAuditEvent, now: float | None
 ) -> Rule:
-    """Revoke a rule, and record that. Raises NotFound."""
+    """Revoke a rule, and record that in the audit trail. Raises NotFound."""
     check_events([event])
     values = (namespace, rule_id, to_json(from_event(event)).decode(), now)
     return _found(rule_id, db.execute(REVOKE, values).fetchone())

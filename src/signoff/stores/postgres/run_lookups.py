@@ -1,4 +1,4 @@
-"""Looks up runs: those requested in one turn of an event loop are read in one statement."""
+"""Batches lookups of runs: those of one event loop iteration are read in one statement."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from signoff.stores.shared.group_commit import GroupCommit, Operation, resolve_h
 
 
 class Lookups:
-    """Gathers lookups, on any number of event loops.
+    """Batches lookups of any number of event loops.
 
     Args:
-        read: Returns the existing runs among these of a namespace, by id.
+        read: Returns the existing runs of a namespace, by id.
     """
 
     def __init__(self, read: Callable[[str, Sequence[str]], Awaitable[Mapping[str, Run]]]) -> None:
@@ -27,7 +27,7 @@ class Lookups:
         """Return a run.
 
         Raises:
-            NotFound: It does not exist.
+            NotFound: There is no such run.
         """
         if not _may_exist(run_id):
             raise NotFound("run", run_id)
@@ -35,7 +35,8 @@ class Lookups:
 
     def _begin(self, lookups: list[_Lookup]) -> None:
         loop = asyncio.get_running_loop()
-        # Not in the context of the step that asks first: the lookup serves others, so that step must not cancel it.
+        # In an empty context, not the one of the step that asked first: the task serves other callers, too, and steps
+        # must not cancel it.
         task = contextvars.Context().run(loop.create_task, self._look(lookups), name="signoff lookups")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -69,7 +70,7 @@ class _Lookup(Operation[Run]):
 
 
 def _may_exist(run_id: str) -> bool:
-    """Whether Postgres could store such an id: no NUL character, and no half of a surrogate pair."""
+    """Whether Postgres can store this id: it has no NUL character and no lone surrogate."""
     try:
         return b"\0" not in run_id.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Schedules in Postgres, on reader connections. Fire times are computed outside the store."""
+"""Schedules in Postgres, on reader connections. Callers compute the times when schedules fire."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ FIRE = "SELECT signoff.fire_schedule(%s, %s, %s, %s, %s, %s)"
 
 
 def put(db: Connection, namespace: str, new: NewSchedule, now: float | None) -> tuple[Schedule, TouchedRuns]:
-    """Create a schedule, or change the one with this id."""
+    """Create a schedule, or replace the one with this id."""
     values = (
         namespace,
         new.id,
@@ -85,12 +85,12 @@ def put(db: Connection, namespace: str, new: NewSchedule, now: float | None) -> 
 
 
 def get(db: Connection, namespace: str, schedule_id: str) -> Schedule:
-    """Raises NotFound."""
+    """Return a schedule. Raises NotFound."""
     return _found(schedule_id, db.execute(GET, (namespace, schedule_id)).fetchone())
 
 
 def list_schedules(db: Connection, namespace: str, after: str | None, limit: int) -> Page[Schedule]:
-    """Return a page of schedules, by id."""
+    """Return a page of schedules, sorted by id."""
     values = (namespace, after or "", limit + 1)
     rows, more = cut(db.execute(cast("LiteralString", LIST), values).fetchall(), limit)
     found = tuple(LISTING.read(row, to_schedule) for row in rows)
@@ -129,7 +129,7 @@ def fire(
     next_at: float,
     now: float | None,
 ) -> tuple[bool, TouchedRuns]:
-    """Advance a schedule from the expected time, and start its runs; False if another process did."""
+    """Advance a schedule from ``expected`` and start its runs; False if another process has advanced it."""
     created = to_json([from_run(new) for new in runs]).decode()
     row = db.execute(FIRE, (namespace, schedule_id, expected, created, next_at, now)).fetchone()
     touched = TouchedRuns()
@@ -142,7 +142,7 @@ def fire(
 
 
 def to_schedule(row: Sequence[Any]) -> Schedule:
-    """Return a schedule from its ``COLUMNS``."""
+    """Return the schedule in ``COLUMNS``."""
     fields = list(row)
     fields[7] = CatchUp(fields[7])
     return Schedule(*fields)

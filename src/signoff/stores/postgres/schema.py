@@ -1,4 +1,4 @@
-"""Opens a Postgres database: address, schema, and the meaning of errors."""
+"""Opens a Postgres database: parses its address, migrates its schema, translates its errors."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from signoff.stores.shared.failure_texts import text_of_postgres
 
 MIGRATION_LOCK = 0x5167_6E6F  # an advisory lock ("Qgno")
 
-# Not to_regclass, which would return the same result as before waiting for the lock.
+# Not to_regclass: it can return a cached result from before the wait for the lock.
 HAS_MIGRATIONS = "SELECT FROM pg_catalog.pg_tables WHERE schemaname = 'signoff' AND tablename = 'migrations'"
 
-# A server that disappears silently is detected within half a minute.
+# A server that vanishes without closing the connection is noticed within half a minute.
 CONNECTION_DEFAULTS = {
     "application_name": "signoff",
     "connect_timeout": "5",
@@ -38,14 +38,14 @@ CONNECTION_DEFAULTS = {
     "tcp_user_timeout": "20000",
 }
 
-# SQLSTATE classes and codes: https://www.postgresql.org/docs/current/errcodes-appendix.html
-CONFLICTS = frozenset({"40001", "40P01", "55P03"})  # between transactions; a retry succeeds
+# SQLSTATE codes: https://www.postgresql.org/docs/current/errcodes-appendix.html
+CONFLICTS = frozenset({"40001", "40P01", "55P03"})  # between transactions: a retry succeeds
 GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "53300", "25006", "08000", "08003", "08006", "08P01"})
 UNPREPARED = frozenset({"26000", "42P05"})
-TOO_LARGE = "54000"  # over the limit of an index or of values
+TOO_LARGE = "54000"  # for an index, or for any value
 BAD_TEXT = frozenset({"22P05", "22021"})
 
-# Errors of a server that refuses a connection as configured. libpq does not pass their SQLSTATE on.
+# Messages of a server that rejects the login. libpq does not pass on their SQLSTATE.
 REFUSALS = (
     ("authentication failed", "check the user and the password, also in PGPASSWORD and ~/.pgpass"),
     ("no password supplied", "give a password in the address, in PGPASSWORD or in ~/.pgpass"),
@@ -55,10 +55,10 @@ REFUSALS = (
 
 
 def connection_options(address: str) -> str:
-    """Return the connection string for an address, with defaults.
+    """Return the connection string for ``address``.
 
     Args:
-        address: ``postgresql://user:password@host:port/database?option=value``, with any options of libpq.
+        address: ``postgresql://user:password@host:port/database?option=value``, with any libpq options.
 
     Raises:
         InvalidValue: It is not a valid address of a Postgres database.
@@ -71,7 +71,7 @@ def connection_options(address: str) -> str:
 
 
 def location_of(address: str) -> str:
-    """Return an address without its secrets, for messages."""
+    """Return an address without credentials, for messages."""
     asked = conninfo.conninfo_to_dict(address)
     host, port = asked.get("host") or "localhost", asked.get("port") or "5432"
     return f"postgresql://{host}:{port}/{asked.get('dbname') or asked.get('user') or ''}"
@@ -88,14 +88,14 @@ def connected(conninfo: str, location: str) -> Generator[psycopg.Connection[tupl
 
 
 def migrate(connection: psycopg.Connection[Any], location: str) -> int:
-    """Migrate the schema, one process at a time, all or nothing. An up-to-date schema is only read.
+    """Migrate the schema in one transaction, one process at a time. A current schema is only read.
 
     Returns:
-        By how many versions the schema was raised.
+        By how many versions the schema advanced.
 
     Raises:
-        SchemaTooNew: A newer Signoff has migrated it.
-        SchemaTooOld: It is older, and this role may not change it.
+        SchemaTooNew: A newer version of Signoff has migrated it.
+        SchemaTooOld: The schema is outdated, and this role may not change it.
     """
     found, known = version(connection), known_version()
     if found.is_older_than(known):
@@ -109,12 +109,12 @@ def migrate(connection: psycopg.Connection[Any], location: str) -> int:
 
 
 def _apply(connection: psycopg.Connection[Any]) -> Version:
-    """Apply missing migrations of tables, and replace the functions. Returns the version before."""
+    """Apply missing table migrations and replace the functions. Returns the version before that."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
         found, known = version(connection), known_version()
         if known.is_older_than(found) or not found.is_older_than(known):
-            return found  # another process was first
+            return found  # another process has migrated it meanwhile
         if found.tables == 0:
             connection.execute("CREATE SCHEMA IF NOT EXISTS signoff")
             connection.execute(
@@ -132,11 +132,11 @@ def _apply(connection: psycopg.Connection[Any]) -> Version:
 
 
 def require_current(connection: psycopg.Connection[Any], location: str) -> None:
-    """Check the schema without changing it.
+    """Check that the schema is current, without changing it.
 
     Raises:
-        SchemaTooOld: It is not migrated yet.
-        SchemaTooNew: A newer Signoff has migrated it.
+        SchemaTooOld: The schema needs a migration.
+        SchemaTooNew: A newer version of Signoff has migrated it.
     """
     found, known = version(connection), known_version()
     if known.is_older_than(found):
@@ -146,10 +146,10 @@ def require_current(connection: psycopg.Connection[Any], location: str) -> None:
 
 
 class Version(NamedTuple):
-    """The version of a schema. Each change of its tables or functions makes another one.
+    """The version of a schema. Each change of its tables or functions increases it.
 
     Attributes:
-        tables: Number of applied migrations of tables; 0 if there is no Signoff schema.
+        tables: Number of table migrations applied; 0 if Signoff's schema does not exist.
         functions: The version of its functions.
     """
 
@@ -158,16 +158,16 @@ class Version(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The version as one number, which each change of tables or functions raises."""
+        """The version as one number, which grows with each change of tables or functions."""
         return self.tables + self.functions
 
     def is_older_than(self, other: Version) -> bool:
-        """Whether the other version has tables or functions that this one lacks."""
+        """Whether ``other`` has newer tables or functions."""
         return self.tables < other.tables or self.functions < other.functions
 
 
 def known_version() -> Version:
-    """Return the version that this Signoff needs."""
+    """Return the version that this version of Signoff needs."""
     return Version(len(migrations()), functions.VERSION)
 
 
@@ -182,7 +182,7 @@ def version(connection: psycopg.Connection[Any]) -> Version:
 
 
 def migrations() -> list[str]:
-    """Return the migrations of tables, schema/postgres/0001_*.sql, 0002_*.sql, ... in order."""
+    """Return the table migrations, schema/postgres/0001_*.sql, 0002_*.sql, ..., in order."""
     folder = resources.files("signoff.stores") / "schema" / "postgres"
     files = sorted(
         (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name
@@ -191,7 +191,7 @@ def migrations() -> list[str]:
 
 
 def code_of(error: psycopg.Error) -> str:
-    """Return the SQLSTATE, or the empty string if the server did not send one."""
+    """Return the SQLSTATE; the empty string if the server has not sent one."""
     return error.sqlstate or ""
 
 
@@ -201,12 +201,12 @@ def is_conflict(error: psycopg.Error) -> bool:
 
 
 def is_shared(error: psycopg.Error) -> bool:
-    """Whether a pooler switched to a connection that lacks our prepared statements."""
+    """Whether a pooler ran the transaction on a connection without our prepared statements."""
     return code_of(error) in UNPREPARED
 
 
 def is_gone(error: psycopg.Error) -> bool:
-    """Whether the server or the connection is gone, and may come back."""
+    """Whether the server or the connection is temporarily unavailable."""
     code = code_of(error)
     if refusal_hint(error):
         return False
@@ -215,7 +215,7 @@ def is_gone(error: psycopg.Error) -> bool:
 
 
 def refusal_hint(error: psycopg.Error) -> str | None:
-    """Return advice if the server has refused the connection as configured; else None."""
+    """Return advice for the user if the server has rejected the login; otherwise None."""
     if not isinstance(error, psycopg.OperationalError) or code_of(error):
         return None
     said = str(error)
@@ -223,14 +223,14 @@ def refusal_hint(error: psycopg.Error) -> str | None:
 
 
 def _said(error: psycopg.Error) -> str:
-    """Return an error's text in one line, without its detail and context, which quote rows."""
+    """Return an error's message in one line, without its detail and context: these quote rows."""
     primary = error.diag.message_primary
     text = str(error) if primary is None else text_of_postgres(error.sqlstate, primary)
     return " ".join(text.split())
 
 
 def translate(error: psycopg.Error, location: str) -> StoreError | InvalidValue:
-    """Return the store error for an error of Postgres."""
+    """Return the store error for a Postgres error."""
     code = code_of(error)
     said = _said(error)
     if code == TOO_LARGE:

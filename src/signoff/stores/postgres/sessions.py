@@ -1,4 +1,4 @@
-"""Lists of sessions in Postgres. ``schema/postgres/functions/sessions.sql`` passes the turn on."""
+"""Listing sessions in Postgres. ``schema/postgres/functions/sessions.sql`` passes the turn from run to run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIST = "SELECT * FROM signoff.listed_sessions(%s, %s, %s)"
 
 
 def get_session(db: Connection, namespace: str, session_id: str) -> Session:
-    """Raises NotFound."""
+    """Return a session. Raises NotFound."""
     row = db.execute(GET, (session_id, namespace)).fetchone()
     if row is None:
         raise NotFound("session", session_id)
@@ -27,7 +27,7 @@ def get_session(db: Connection, namespace: str, session_id: str) -> Session:
 
 
 def list_sessions(db: Connection, namespace: str, after: str | None, limit: int) -> Page[Session]:
-    """Return a page of sessions, the one with the latest run first."""
+    """Return a page of sessions, those with the most recently started run first."""
     rows = db.execute(LIST, (namespace, page_number(after, LAST_NUMBER), checked(limit) + 1)).fetchall()
     more = len(rows) > limit
     rows = rows[:limit]

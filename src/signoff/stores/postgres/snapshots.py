@@ -72,7 +72,7 @@ NOW = "SELECT coalesce(%s, extract(epoch FROM clock_timestamp()))::double precis
 
 WAS_LOADED = "SELECT FROM signoff.audit WHERE shard = signoff.shard_of(%s) AND namespace = %s AND id = %s"
 
-# In the order of all processes: turns before slots, each in order.
+# The global lock order: turns before slots, each sorted.
 LOCK_TURNS = "SELECT signoff.lock_slots(signoff.turns_of(%s, %s))"
 LOCK_SLOTS = "SELECT signoff.lock_slots(slots) FROM (SELECT unnest(%s::text[]) AS slots ORDER BY 1) AS listed"
 SLOTS = "SELECT signoff.slots_of(%s, %s, %s, %s)"
@@ -155,7 +155,7 @@ def load_run(
 
 
 class _Loading:
-    """Adds records to a namespace in one transaction."""
+    """Writes the runs of a snapshot into a namespace, in one transaction."""
 
     def __init__(self, db: Connection, namespace: str, now: float, touched: TouchedRuns) -> None:
         self._db = db

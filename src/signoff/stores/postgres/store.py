@@ -93,18 +93,18 @@ T = TypeVar("T")
 
 
 class PostgresStore(Store):
-    """Keeps runs in a Postgres database. ``signoff.stores.contract.store.Store`` documents the methods.
+    """Stores runs in a Postgres database. See ``signoff.stores.contract.store.Store`` for the contract of each method.
 
-    Everything is in the schema ``signoff`` of the database. The database's clock decides, not those of machines.
+    All tables are in the schema ``signoff`` of the database. Times come from the database's clock, not the machine's.
 
     Args:
-        address: ``postgresql://user:password@host:port/database``, with any options of libpq.
+        address: ``postgresql://user:password@host:port/database``, with any libpq options.
         namespace: The tenant.
-        clock: Business time, instead of the database's; for tests.
-        lease_clock: Measures leases, instead of the database's clock; for tests.
+        clock: Business time instead of the database's clock, for tests.
+        lease_clock: Lease time instead of the database's clock, for tests.
         lease_seconds: How long a claim or a heartbeat holds a run.
         patience_seconds: How long operations wait for an unavailable server before they raise StoreUnavailable.
-        readers: Number of connections that read, extend leases and process due items; two more write and listen.
+        readers: Number of connections that read, extend leases and process due items. Two more write and listen.
         listen_address: Address for LISTEN, if ``address`` is a transaction pooler (PgBouncer). None listens at
             ``address``; the empty string disables listening, and other processes' commits are found by polling.
         inline_below_seconds: Send single operations from the event loop while replies take less; 0 never does.
@@ -150,12 +150,12 @@ class PostgresStore(Store):
 
     @property
     def conninfo(self) -> str:
-        """The connection string of the database, with secrets."""
+        """The connection string, with credentials."""
         return self._database.options
 
     @property
     def listen_conninfo(self) -> str | None:
-        """The connection string for listening; None if it does not listen."""
+        """The connection string of the listener; None if listening is disabled."""
         return self._database.listen_options
 
     async def open(self) -> None:
@@ -163,7 +163,7 @@ class PostgresStore(Store):
         try:
             await asyncio.to_thread(self._database.open, given_up)
         except asyncio.CancelledError:
-            given_up.set()  # otherwise its thread would wait for the server, and this process for the thread
+            given_up.set()  # otherwise its thread waits for the server, and this process cannot exit
             raise
 
     async def close(self) -> None:
@@ -251,7 +251,7 @@ class PostgresStore(Store):
             namespace=self.namespace,
         )
 
-    # Writes of lease holders
+    # Operations of a lease holder
 
     async def claim(
         self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
@@ -570,7 +570,7 @@ class PostgresStore(Store):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Change something on a reader's connection, beside the writer, and notify listeners."""
+        """Make a change on a reader's connection, beside the writer, and notify listeners."""
         result, touched = await self._read(change, *args, **kwargs)
         self._database.notify(touched)
         return result

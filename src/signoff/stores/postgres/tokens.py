@@ -63,7 +63,7 @@ DELETE = "SELECT signoff.delete_tokens(%s, %s, %s)"
 
 
 def create(db: Connection, namespace: str, new: NewToken, now: float | None) -> Token:
-    """Store a token, or return the one with its id and hash. Raises IdConflict."""
+    """Create a token, or return the one with the same id and hash. Raises IdConflict."""
     values = {
         "namespace": namespace,
         "id": new.id,
@@ -86,25 +86,25 @@ def create(db: Connection, namespace: str, new: NewToken, now: float | None) -> 
 
 
 def find(db: Connection, hash: str) -> Token | None:
-    """Return the token with a hash, of any namespace."""
+    """Return the token with this hash, from any namespace."""
     row = db.execute(FIND, (hash,)).fetchone()
     return None if row is None else _token(row)
 
 
 def has(db: Connection, kinds: Sequence[TokenKind], now: float | None) -> bool:
-    """Return whether any namespace has an open token of these kinds."""
+    """Return whether any namespace has a valid token of these kinds."""
     return db.execute(HAS, {"kinds": [kind.value for kind in kinds], "now": now}).fetchone() is not None
 
 
 def get(db: Connection, namespace: str, token_id: str) -> Token:
-    """Raises NotFound."""
+    """Return a token. Raises NotFound."""
     return _found(token_id, db.execute(GET, (namespace, token_id)).fetchone())
 
 
 def list_tokens(
     db: Connection, namespace: str, which: TokenFilter, after: str | None, limit: int
 ) -> Page[Token]:
-    """Return a page of tokens in the order of their creation."""
+    """Return a page of tokens in creation order."""
     which.check()
     begin = page_number(after, 0)
     values = (namespace, which.kind.value, which.subject, which.question_id, begin, checked(limit) + 1)
@@ -121,18 +121,18 @@ def revoke(db: Connection, namespace: str, token_id: str, now: float | None) -> 
 
 
 def expire(db: Connection, namespace: str, token_id: str, at: float) -> Token:
-    """Set a token's expiry, unless it expires earlier. Raises NotFound."""
+    """Let a token expire at ``at``, or at its present expiry if that is earlier. Raises NotFound."""
     return _found(token_id, db.execute(EXPIRE, (at, namespace, token_id)).fetchone())
 
 
 def touch(db: Connection, namespace: str, token_id: str, now: float | None) -> None:
-    """Record the use of a token, unless that was recorded recently."""
+    """Record that a token was used now, unless a use was recorded shortly before."""
     values = {"namespace": namespace, "id": token_id, "now": now, "seconds": TOUCH_SECONDS}
     db.execute(TOUCH, values)
 
 
 def delete(db: Connection, namespace: str, before: float, limit: int) -> int:
-    """Delete tokens that ended before a given time. Returns their number."""
+    """Delete up to ``limit`` tokens that were revoked or expired before ``before``. Returns how many."""
     row = db.execute(DELETE, (namespace, before, checked(limit))).fetchone()
     return 0 if row is None else row[0]
 

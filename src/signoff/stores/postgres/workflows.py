@@ -1,4 +1,4 @@
-"""The register of workflows in Postgres, on reader connections."""
+"""The workflow registry in Postgres, on reader connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from signoff.stores.shared.listed_payloads import Listing, cut, size_in_postgres
 
 COLUMNS = "group_name, name, version, is_current, description, parameters, namespace, seen_at"
 
-# In a fixed order, so that two workers that start at the same time cannot deadlock.
+# In a fixed order, so that workers that start at the same time do not deadlock.
 ANNOUNCE = f"""
 INSERT INTO signoff.workflows ({COLUMNS})
 SELECT group_name, name, version, is_current, description, parameters, %s,
@@ -59,7 +59,7 @@ def announce(db: Connection, namespace: str, workflows: Sequence[WorkflowInfo], 
 def list_workflows(
     db: Connection, namespace: str, which: WorkflowFilter, after: str | None, limit: int
 ) -> Page[WorkflowInfo]:
-    """Return a page of workflows, by name, group and version."""
+    """Return a page of workflows, sorted by name, group and version."""
     which.check()
     name_before, group_before, version_before = page_place(after)
     values = {
@@ -78,7 +78,7 @@ def list_workflows(
 
 
 def delete(db: Connection, namespace: str, before: float, limit: int) -> int:
-    """Delete workflows that were not announced since a given time. Returns their number."""
+    """Delete up to ``limit`` workflows last announced before ``before``. Returns how many."""
     return db.execute(DELETE, (namespace, before, limit)).rowcount
 
 

@@ -1,4 +1,4 @@
-"""Write requests to a Postgres store: the JSON of each operation, and the reading of its reply."""
+"""Write operations of the Postgres store: the JSON that each sends, and the parsing of its reply."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ Read = Callable[[Reply, TouchedRuns], T]
 
 _BEFORE: Final = b'{"operations":['
 _AFTER: Final = b"]}"
-"""Enclose an operation that is sent alone."""
+"""The JSON around an operation that is sent alone."""
 
 
 class Request(Operation[T], ABC):
-    """An operation to send to the database. It may be sent again if its reply was lost.
+    """A write operation for the database. It is idempotent: it may be sent again when its reply was lost.
 
     Args:
         namespace: The tenant.
@@ -67,11 +67,11 @@ class Request(Operation[T], ABC):
     @property
     @abstractmethod
     def text(self) -> bytes | memoryview:
-        """Its JSON among other operations."""
+        """Its JSON in a batch."""
 
     @property
     def alone(self) -> bytes:
-        """Its JSON as the only operation."""
+        """Its JSON if it is sent alone."""
         return b"".join((_BEFORE, self.text, _AFTER))
 
     @property
@@ -81,19 +81,19 @@ class Request(Operation[T], ABC):
 
     @abstractmethod
     def take(self, reply: Reply, touched: TouchedRuns) -> None:
-        """Store the result in a reply, and note what was touched."""
+        """Store the result or the error from the reply, and record the touched runs."""
 
 
 class JsonRequest(Request[T]):
-    """An operation executed by ``signoff.operate``.
+    """An operation that the SQL function ``signoff.operate`` performs.
 
     Args:
         namespace: The tenant.
-        body: The JSON to send.
-        read: Converts the reply to the result, or raises; notes what was touched.
+        body: The JSON to send, without the namespace.
+        read: Returns the result in the reply, or raises; records the touched runs.
 
     Raises:
-        InvalidValue: The body has text that is not Unicode.
+        InvalidValue: The body has text that is not valid Unicode.
     """
 
     __slots__ = ("_alone", "_read")
@@ -101,7 +101,7 @@ class JsonRequest(Request[T]):
     def __init__(self, namespace: str, body: dict[str, Any], read: Read[T]) -> None:
         super().__init__(namespace)
         self._read = read
-        # Serialized once, in the form of a single operation, so that texts of many megabytes are not copied.
+        # Serialized once, in the form for sending it alone: ``text`` is a view, so that long texts are not copied.
         self._alone = _json({"operations": [{"namespace": namespace, **body}]})
 
     @property
@@ -129,17 +129,17 @@ class JsonRequest(Request[T]):
 
 
 class Append(Request[None]):
-    """An append of journal entries without other writes. The most common operation has a faster path.
+    """A write of journal entries only. It is the most frequent operation and has fast paths.
 
     Args:
         namespace: The tenant.
         write: The entries.
 
     Attributes:
-        values: The values to send if it is a single entry on its own.
+        values: The values of the statement for a single entry, if there is only one.
 
     Raises:
-        InvalidValue: An entry has text that is not Unicode.
+        InvalidValue: An entry has text that is not valid Unicode.
     """
 
     __slots__ = ("_rows", "values", "write")
@@ -156,14 +156,14 @@ class Append(Request[None]):
 
     @property
     def list(self) -> bytes:
-        """The journal's rows, as a JSON array."""
+        """The journal rows, as a JSON array."""
         if self._rows is None:
             self._rows = self._json_of_rows()
         return self._rows
 
     @property
     def rows(self) -> memoryview:
-        """The rows among those of other appends, as JSON."""
+        """The journal rows for a batch, as JSON without the brackets."""
         return memoryview(self.list)[1:-1]
 
     def _json_of_rows(self) -> bytes:
@@ -178,7 +178,7 @@ class Append(Request[None]):
 
     @property
     def head(self) -> bytes:
-        """The owner of the rows and the seq of the first one, as JSON."""
+        """The run, the epoch and the first seq of the rows, as JSON."""
         write = self.write
         return to_json(
             {
@@ -208,7 +208,7 @@ class Append(Request[None]):
 
 
 def create_run(namespace: str, new: NewRun, token: str | None) -> Request[tuple[Run, bool]]:
-    """Create a ready run, or return the one with this id."""
+    """Create a run, or find the one with the same id."""
 
     def read(reply: Reply, touched: TouchedRuns) -> tuple[Run, bool]:
         if "run" not in reply:
@@ -224,7 +224,7 @@ def create_run(namespace: str, new: NewRun, token: str | None) -> Request[tuple[
             raise IdConflict(new.id, f"it is a run of {run.workflow!r} with other arguments")
         if run.session_id != new.session_id:
             raise IdConflict(new.id, OTHER_SESSION if run.session_id else NO_SESSION)
-        was_created = reply["created"] is True  # by this very call, whose reply was lost
+        was_created = reply["created"] is True  # by this call, or an earlier attempt of it
         if was_created:
             touched.touch(namespace, run.id, ready=True, due=True)
         return run, was_created
@@ -234,7 +234,7 @@ def create_run(namespace: str, new: NewRun, token: str | None) -> Request[tuple[
 
 
 def cancel(namespace: str, run_id: str, reason: str | None, by: str | None) -> Request[Run]:
-    """Ask a run to stop."""
+    """Request a run's cancellation."""
 
     def read(reply: Reply, touched: TouchedRuns) -> Run:
         if not reply:
@@ -258,7 +258,7 @@ def signal(
     request_id: str | None,
     token: str | None,
 ) -> Request[bool]:
-    """Leave a signal for a run."""
+    """Send a signal to a run."""
     token = token or new_token()
     known_as = token if request_id is None else request_id
 
@@ -322,7 +322,7 @@ def claim_body(
 
 
 def claim_of(made: Sequence[Any], namespace: str, touched: TouchedRuns) -> Claim:
-    """Return a claim from its part of a reply."""
+    """Return the claim in its part of a reply."""
     values, messages = made
     run = run_of_values(values)
     touched.touch(namespace, run.id)
@@ -331,7 +331,7 @@ def claim_of(made: Sequence[Any], namespace: str, touched: TouchedRuns) -> Claim
 
 
 def append(namespace: str, write: Write) -> Request[None]:
-    """Write one batch, guarded by the epoch."""
+    """Write one batch, fenced by the lease's epoch."""
     _check_order(write)
     if write.entries and not (
         write.opens
@@ -351,7 +351,7 @@ def append(namespace: str, write: Write) -> Request[None]:
 
 
 def pause(namespace: str, write: Write, wakes: int, wake_at: float | None) -> Request[bool]:
-    """Write the batch and pause the run, unless a message came meanwhile."""
+    """Write the batch and pause the run, unless a message has arrived meanwhile."""
     _check_order(write)
 
     def read(reply: Reply, touched: TouchedRuns) -> bool:
@@ -379,7 +379,7 @@ def complete(namespace: str, write: Write, outcome: Outcome) -> Request[None]:
 
 
 def create_promise(namespace: str, new: NewPromise, token: str | None) -> Request[tuple[Promise, bool]]:
-    """Create a promise without a run, or return the existing one."""
+    """Create a standalone promise, or find the one with the same id."""
 
     def read(reply: Reply, touched: TouchedRuns) -> tuple[Promise, bool]:
         promise = promise_of_values(reply["promise"])
@@ -399,7 +399,7 @@ def create_promise(namespace: str, new: NewPromise, token: str | None) -> Reques
 def settle(
     namespace: str, promise_id: str, kind: PromiseKind, settlement: Settlement, token: str | None
 ) -> Request[tuple[Promise, bool]]:
-    """Settle a pending promise and notify the runs that wait for it."""
+    """Settle a pending promise and wake the runs that wait for it."""
     if settlement.state is PromiseState.PENDING:
         raise InvalidValue("settlement.state", "a promise cannot be settled as pending")
 
@@ -431,7 +431,7 @@ def settle(
 
 
 def refuse_conflict(reply: Reply, promise_id: str) -> None:
-    """Raise RequestConflict if the request id was used for something else in the execution."""
+    """Raise RequestConflict if the execution has used the request id for another answer or signal."""
     if "conflict" in reply:
         request_id, used_for = reply["conflict"]
         raise RequestConflict(request_id, promise_id, used_for)
@@ -471,7 +471,7 @@ def _not_unicode(error: Exception) -> InvalidValue:
 
 
 def new_token() -> str:
-    """Return a random id of a call. It identifies the call when it is sent again after a lost reply."""
+    """Return a unique id for a call, which identifies it when it is sent again after a lost reply."""
     return str(uuid.uuid4())
 
 
@@ -505,6 +505,6 @@ def _note_write(reply: Reply, namespace: str, write: Write, touched: TouchedRuns
 
 
 def note_woken(reply: Reply, namespace: str, touched: TouchedRuns) -> None:
-    """Note the runs that got a message."""
+    """Record the runs that received a message."""
     for run_id in reply.get("woken") or ():
         touched.touch_woken(namespace, run_id)

@@ -1,12 +1,12 @@
-"""The writer of a Postgres store. It decides when and on which thread operations are sent, and retries them.
+"""The writer of a Postgres store: decides when and on which thread to send operations, and retries them.
 
-Operations of one turn of an event loop are gathered, and a thread sends all waiting ones in one statement: one round
-trip and one commit. While replies are fast, a single operation is sent from the event loop itself, which saves two
-thread switches; if its reply takes longer, the thread waits for it. If replies take no longer than a few wake-ups of a
-core, as from a server on the same host, the loop polls for them.
+Operations of one event loop iteration are collected, and a thread sends all waiting operations in one statement: one
+round trip and one commit. While replies are fast, a single operation is sent from the event loop itself, which saves
+two thread switches; if its reply is slow, the thread takes over the wait. If replies take only as long as a few core
+wake-ups, as from a server on the same host, the loop busy-waits for them.
 
-If the server becomes unavailable, running operations may or may not have taken effect. They are sent again: every
-operation recognizes its own effect.
+When the server becomes unavailable, operations in flight may or may not have been committed. They are sent again: every
+operation is idempotent.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ log = own_logger("signoff.store")
 
 AVERAGE_OVER: Final = 20  # replies
 AT_ONCE: Final = 500  # operations in one statement
-BYTES_AT_ONCE: Final = 4 * 1024 * 1024  # a longer operation is sent alone
-LOOP_WAITS: Final = 0.003  # seconds that an event loop itself waits for a reply
-AWAKE_BELOW = 0.0005  # seconds; slower average replies are not polled for
+BYTES_AT_ONCE: Final = 4 * 1024 * 1024  # in one statement; a larger operation is sent alone
+LOOP_WAITS: Final = 0.003  # seconds that an event loop waits for a reply before the thread takes over
+AWAKE_BELOW = 0.0005  # seconds: the event loop busy-waits while the average reply takes less
 CORES = os.cpu_count() or 1
 RETRY_SOON: Final = 0.02
 RETRY_LATER: Final = 1.0
 
 
 class Writer:
-    """Accepts operations from any number of event loops and threads.
+    """Takes operations from any number of event loops and threads.
 
     Args:
-        link: The writing connection. Nothing else may use it.
+        link: The writing connection, for exclusive use.
         location: The store's address, for messages.
-        clock: Business time; None: the database's.
-        lease_clock: Measures leases; None: the database's.
+        clock: Business time; None uses the database's clock.
+        lease_clock: Lease time; None uses the database's clock.
         patience_seconds: How long to retry while the server is unavailable.
-        inline_below_seconds: Send from the event loop while replies take less than this; 0 never does.
-        committed: Called after each commit with what it touched, even if that is nothing.
-        doubted: Called when a commit's reply was lost, so that others may not have been notified.
+        inline_below_seconds: Send from the event loop while replies take less than this; 0 disables this.
+        committed: Called after each commit with the runs it touched, even if there are none.
+        reply_lost: Called when a commit's reply was lost, so that listeners may have missed it.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Writer:
         patience_seconds: float,
         inline_below_seconds: float,
         committed: Callable[[TouchedRuns], None],
-        doubted: Callable[[], None],
+        reply_lost: Callable[[], None],
     ) -> None:
         self._link = link
         self._location = location
@@ -82,23 +82,23 @@ class Writer:
         self._patience_seconds = patience_seconds
         self._inline_below = inline_below_seconds
         self._committed = committed
-        self._doubted = doubted
+        self._reply_lost = reply_lost
         self._average_seconds = 0.0
-        self._lock = threading.Lock()  # held while using the link
+        self._lock = threading.Lock()  # held while the link is in use
         self._group_commit = GroupCommit[Request[Any]](self._send_one, self._hand_over)
         self._waiting: deque[Request[Any]] = deque()
-        self._under_way: tuple[Batch, float] | None = None  # sent by a loop, received by the thread
+        self._under_way: tuple[Batch, float] | None = None  # sent by a loop; the thread receives the reply
         self._wakeup = WakeUp()
         self._closing = False
         self._thread = threading.Thread(target=self._serve, name="signoff-postgres-writer", daemon=True)
         self._thread.start()
 
-    # Called on event loops
+    # For callers, on their event loops
 
     def write(self, request: Request[T]) -> Awaitable[T]:
-        """Do an operation, and return its result once it is durable.
+        """Perform an operation, and return its result once it is durable.
 
-        It is done as a whole or not at all, even if the caller is cancelled.
+        It is atomic, even if the caller is cancelled.
         """
         self.check_usable()
         return self._group_commit.do(request)
@@ -131,9 +131,9 @@ class Writer:
             reply = self._link.receive(LOOP_WAITS)
         except psycopg.Error:
             self._lock.release()
-            return False  # the thread sends it again, and handles the error
+            return False  # the thread retries it and handles the error
         except BaseException:
-            self._link.close()  # a running statement would have no receiver
+            self._link.close()  # nobody would receive the reply of the statement in flight
             self._lock.release()
             raise
         if reply is None:
@@ -149,7 +149,7 @@ class Writer:
         return True
 
     def _awake_seconds(self) -> float:
-        """Return how long to poll for a reply before sleeping. A single core is left to the server."""
+        """Return how long to busy-wait for a reply. On a single core it is 0: the server needs the core."""
         if CORES == 1 or self._average_seconds > AWAKE_BELOW:
             return 0.0
         return 2 * self._average_seconds
@@ -167,19 +167,19 @@ class Writer:
             request.error = StoreUnavailable(self._location, "it is closed")
         resolve(left)
 
-    # On the thread
+    # The thread
 
     def _serve(self) -> None:
         while True:
             self._wakeup.wait(1.0)
-            self._work_off()
+            self._send_waiting()
             if self._closing and self._lock.acquire(timeout=LOOP_WAITS):
                 self._lock.release()
                 if not self._waiting:
                     return
 
-    def _work_off(self) -> None:
-        """Process waiting operations. A loop with the lock either releases it, or hands it over with its batch."""
+    def _send_waiting(self) -> None:
+        """Send waiting operations. A loop that holds the lock releases it, or hands it over with a batch in flight."""
         while True:
             if self._under_way is not None:
                 (batch, began), self._under_way = self._under_way, None
@@ -191,11 +191,11 @@ class Writer:
                 return
             elif self._lock.acquire(timeout=LOOP_WAITS):
                 try:
-                    self._finish(self._take_some(), None)
+                    self._finish(self._next_batch(), None)
                 finally:
                     self._lock.release()
 
-    def _take_some(self) -> Batch:
+    def _next_batch(self) -> Batch:
         some: list[Request[Any]] = []
         size = 0
         while self._waiting and len(some) < AT_ONCE:
@@ -206,7 +206,7 @@ class Writer:
         return Batch(some)
 
     def _finish(self, batch: Batch, sent_at: float | None) -> None:
-        """Send a batch, or receive one that is sent already, until it is done or has failed. Then resolve it."""
+        """Commit a batch, which a loop may have sent already, and resolve its operations with results or errors."""
         touched = TouchedRuns()
         self._commit(batch, sent_at, touched)
         resolve(batch.requests)
@@ -233,14 +233,14 @@ class Writer:
                 sent_at = None
                 if is_gone(error):
                     self._link.close()
-                    self._doubted()
+                    self._reply_lost()
                 elif is_shared(error) and self._link.prepare_no_more():
                     continue
                 elif not is_conflict(error):
                     if len(batch.requests) == 1:
                         batch.requests[0].error = translate(error, self._location)
                         return
-                    # One of them is at fault: send each on its own, so that it does not affect the others.
+                    # One operation is at fault: send each alone, so that the others succeed.
                     for request in batch.requests:
                         self._commit(Batch([request]), None, touched)
                     return

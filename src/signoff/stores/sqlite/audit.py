@@ -1,4 +1,4 @@
-"""The audit trail in SQLite: events that are never changed, and the chain that seals them."""
+"""The audit trail in SQLite: immutable events and the hash chain that seals them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ SEAL = "INSERT INTO seals (namespace, seq, event_id, hash) VALUES (?, ?, ?, ?)"
 
 
 def record(tx: Transaction, namespace: str, events: Sequence[NewAuditEvent]) -> None:
-    """Record new events. Events that are recorded already are skipped."""
+    """Record events. Events that are already recorded are skipped."""
     for new in events:
         values = {
             "namespace": namespace,
@@ -85,7 +85,7 @@ def record(tx: Transaction, namespace: str, events: Sequence[NewAuditEvent]) -> 
 def list_audit(
     db: sqlite3.Connection, namespace: str, which: AuditFilter, after: str | None, limit: int
 ) -> Page[AuditEvent]:
-    """Return a page of events in the order of recording."""
+    """Return a page of events in recording order."""
     which.check()
     statement = LIST_ALL
     if which.question_id is not None:
@@ -107,7 +107,7 @@ def list_audit(
 def read_chain(
     db: sqlite3.Connection, namespace: str, after: int, limit: int
 ) -> list[tuple[Seal, AuditEvent | None]]:
-    """Return the seals after ``after``, with their events if these exist."""
+    """Return the seals after ``after``, each with its event if it still exists."""
     cursor = db.execute(READ_CHAIN, (namespace, after, limit))
     rows, _ = read_page(cursor, limit, lambda row: LISTING.bytes_of(row[3:]))
     return [
@@ -117,13 +117,13 @@ def read_chain(
 
 
 def last_seal(db: sqlite3.Connection, namespace: str) -> Seal | None:
-    """Return the head of the chain, if it has one."""
+    """Return the last seal of the chain; None if the chain is empty."""
     row = db.execute(LAST_SEAL, (namespace,)).fetchone()
     return None if row is None else Seal(*row)
 
 
 def heads(db: sqlite3.Connection, after: str, limit: int) -> list[tuple[str, Seal]]:
-    """Return the heads of the chains of the namespaces after ``after``, by name."""
+    """Return the last seal of each chain, sorted by namespace, for namespaces after ``after``."""
     found: list[tuple[str, Seal]] = []
     while len(found) < limit:
         (namespace,) = db.execute(NEXT_SEALED, (found[-1][0] if found else after,)).fetchone()
@@ -134,13 +134,13 @@ def heads(db: sqlite3.Connection, after: str, limit: int) -> list[tuple[str, Sea
 
 
 def unsealed(db: sqlite3.Connection, limit: int, besides: Sequence[str]) -> list[AuditEvent | Unreadable]:
-    """Return the oldest unsealed events, of all namespaces but some."""
+    """Return the oldest unsealed events of all namespaces except ``besides``."""
     rows, _ = read_page(db.execute(UNSEALED, (json.dumps(list(besides)), limit)), limit, LISTING.bytes_of)
     return read_each((row[:WIDTH] for row in rows), _event)
 
 
 def seal(tx: Transaction, namespace: str, seals: Sequence[Seal]) -> bool:
-    """Append seals to the chain, all or none."""
+    """Append seals to the chain. Returns False, with nothing written, if they do not follow its last seal."""
     last = last_seal(tx.db, namespace)
     length = 0 if last is None else last.seq + 1
     if [each.seq for each in seals] != list(range(length, length + len(seals))):

@@ -45,7 +45,7 @@ WHERE namespace = ? AND group_name = ? AND workflow = ? AND state = 'ready' AND 
 
 BESIDE = "AND id NOT IN (SELECT value FROM json_each(?))"
 
-# For lists with damaged rows: text that is not Unicode would end the list.
+# As bytes, because a damaged row with invalid Unicode would abort the query.
 AS_BYTES = "CAST(concurrency_key AS BLOB)"
 
 FIRST = """
@@ -123,7 +123,7 @@ Place = tuple[int, float, int, int, str, str | bytes | None, int | None]
 
 
 class CannotClaim(Exception):
-    """A ready run cannot be leased or blocked because of its row; the cause has the reason.
+    """A ready run cannot be leased or blocked because its row is damaged or protected. ``__cause__`` is the error.
 
     Attributes:
         number: The run's number.
@@ -145,7 +145,7 @@ def may_claim(
 
 
 def claimed(tx: Transaction, namespace: str, worker_id: str, token: str) -> list[Run]:
-    """Return the runs that a worker still holds from one call of ``claim``."""
+    """Return the runs that a worker claimed with ``token`` and still holds."""
     rows = tx.db.execute(CLAIMED, (token, namespace, worker_id)).fetchall()
     return [to_run(row) for row in sorted(rows, key=lambda row: row[RUN_WIDTH:])]
 
@@ -182,7 +182,7 @@ def claim_each(
     skipped: Sequence[str],
     read: Callable[[Run], Claim],
 ) -> tuple[list[Claim], list[Failure]]:
-    """Lease ready runs like ``claim``, but one by one and without some. A failed run stays unchanged.
+    """Like ``claim``, but one run at a time, except for ``skipped`` runs. A claim that fails is rolled back.
 
     Args:
         tx: The transaction.
@@ -204,7 +204,7 @@ def claim_each(
     _pass_over(tx, namespace, group, beside)
 
     def lease_next(found: list[Claim]) -> None:
-        """Lease the next run, and note whether there may be more."""
+        """Lease the next run, and record whether there may be more."""
         nonlocal may_be_more
         may_be_more = False
         room = groups.room(tx, namespace, group, 1)
@@ -242,12 +242,12 @@ def claim_each(
 
 
 def still_ready(tx: Transaction, namespace: str, run_ids: Sequence[str]) -> set[str]:
-    """Return the runs among these that can be claimed."""
+    """Return the given runs that can be claimed."""
     return {id for (id,) in tx.db.execute(STILL_READY, (namespace, json.dumps(run_ids))).fetchall()}
 
 
 def _pass_over(tx: Transaction, namespace: str, group: str, run_ids: Sequence[str]) -> None:
-    """Unblock the next runs of their keys in place of ready runs that cannot be claimed."""
+    """Unblock the next run of each key whose ready run cannot be claimed."""
     if not run_ids:
         return
     for workflow, key, limit in tx.db.execute(KEYS_OF, (namespace, json.dumps(run_ids), group)).fetchall():
@@ -273,7 +273,7 @@ def _suspects(
     workflows: Sequence[str],
     beside: Sequence[str] | None = None,
 ) -> tuple[int | None, int]:
-    """Return the level of the suspects to claim, or None, and how many of them the worker has room for."""
+    """Return the level of the suspects to claim, None for no suspects, and how many the worker has room for."""
     values = {"namespace": namespace, "group_name": group, "workflows": json.dumps(workflows)}
     if beside:
         [level] = tx.db.execute(LEVEL_BESIDE, {**values, "beside": json.dumps(beside)}).fetchone()
@@ -394,7 +394,7 @@ def _first(
 
 @lru_cache
 def first_statement(workflows: int, kind: Kind, *, beside: bool = False) -> str:
-    """Return the statement that finds the first ready runs of this many workflows."""
+    """Return the statement that finds the first ready runs of ``workflows`` workflows."""
     branch = CANDIDATES.format(
         kind=kind,
         is_of_kind=IS_OF_KIND[kind],

@@ -98,7 +98,7 @@ class FileClock:
     def _count_from(self, anchor: Anchor) -> None:
         self._anchor = anchor
         self._ahead = anchor.ahead
-        self._is_even_at = anchor.is_even_at + 1.0  # from here on ``time`` returns its first term
+        self._is_even_at = anchor.is_even_at + 1.0  # from here on ``Anchor.time`` is ``ahead + up``
 
 
 class LeaseClock:

@@ -114,7 +114,7 @@ def unblock_next(tx: Transaction, slots: Slots) -> None:
 
 
 def unblock(tx: Transaction, namespace: str, run_id: str) -> None:
-    """Unblock a run if a slot of its key is free; otherwise the next freed slot does so."""
+    """Unblock a run if a slot of its key is free. Otherwise it is unblocked when a slot is freed."""
     row = tx.db.execute(BLOCKED, (namespace, run_id)).fetchone()
     if row is None:
         return

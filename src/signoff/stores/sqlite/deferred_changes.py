@@ -1,4 +1,4 @@
-"""Deferred changes in SQLite: changes of runs caused by other runs, refused by the database, stored and retried."""
+"""Deferred changes in SQLite: changes to a run, caused by another run, that SQLite refused. They are retried later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SELECT (SELECT min(next_at) FROM deferred INDEXED BY deferred_next),
     (SELECT max(next_at) FROM deferred INDEXED BY deferred_next)
 """
 
-# As bytes, because text of a damaged row that is not Unicode would end the list.
+# As bytes, because a damaged row with invalid Unicode would abort the query.
 NEXT_DEFERRED = """
 SELECT number, CAST(namespace AS BLOB), CAST(id AS BLOB), CAST(kind AS BLOB), n, CAST(details AS BLOB), failures,
     first_at
@@ -62,7 +62,7 @@ def make_or_defer(
     n: int = OF_NONE,
     details: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Make a change of another run, or store it for later. Returns whether it was made."""
+    """Apply a change to another run, or store it for later. Returns whether it was applied."""
     if tx.attempt(make) is None:
         return True
     tx.db.execute(DEFER, (namespace, id, kind, n, json.dumps(details or {})))
@@ -83,7 +83,7 @@ def list_failed(db: sqlite3.Connection, limit: int) -> list[SetAsideItem]:
 
 
 def make_some(tx: Transaction, kinds: dict[Kind, Make]) -> Made:
-    """Make due changes one by one, in every namespace. A failed one changes nothing."""
+    """Apply due changes one by one, in all namespaces. A change that fails is rolled back."""
     values = {"now": tx.now, "longest": LONGEST_SECONDS, "limit": AT_ONCE + 1}
     rows = tx.db.execute(NEXT_DEFERRED, values).fetchall()
     failures: list[SetAsideItem] = []

@@ -118,13 +118,13 @@ def note_starts(tx: Transaction, namespace: str, group: str, starts: int) -> Non
 
 
 def wait_to_open(tx: Transaction, namespace: str, group: str, opens_at: float) -> None:
-    """Schedule a notification of workers for when the rate allows the next start."""
+    """Schedule a notification to workers for when the rate allows the next start."""
     if tx.db.execute(WAIT_TO_OPEN, (opens_at, namespace, group, opens_at)).rowcount > 0:
         tx.due = True
 
 
 def open_due(tx: Transaction, limit: int) -> int:
-    """Notify workers of groups whose rate allows starts again, in every namespace. Returns the number of groups."""
+    """Notify workers of groups whose rate allows starts again, in all namespaces. Returns the number of groups."""
     rows = tx.db.execute(OPEN, (tx.now, limit)).fetchall()
     tx.ready.update(namespace for (namespace,) in rows)
     return len(rows)
@@ -143,7 +143,7 @@ def slot_freed(tx: Transaction, namespace: str, group: str) -> None:
 
 
 def set_paused(tx: Transaction, namespace: str, name: str, is_paused: bool) -> None:
-    """Pause a group, or resume it."""
+    """Pause or resume a group."""
     tx.db.execute(SET_PAUSED, (namespace, name, is_paused))
     tx.ready.add(namespace)
 
@@ -151,14 +151,14 @@ def set_paused(tx: Transaction, namespace: str, name: str, is_paused: bool) -> N
 def set_limits(
     tx: Transaction, namespace: str, name: str, max_running: int | None, starts_per: Rate | None
 ) -> None:
-    """Change the limits of a group."""
+    """Set the limits of a group."""
     rate = (None, None) if starts_per is None else (starts_per.count, starts_per.seconds)
     tx.db.execute(LIMIT, (namespace, name, max_running, *rate))
     tx.ready.add(namespace)
 
 
 def list_groups(db: sqlite3.Connection, namespace: str) -> list[Group]:
-    """Return the groups that are configured or have runs, by name."""
+    """Return the groups that are configured or have runs, sorted by name."""
     configured = {row[0]: row[1:] for row in db.execute(CONFIGURED, (namespace,)).fetchall()}
     names = set(configured)
     name: str | None = ""

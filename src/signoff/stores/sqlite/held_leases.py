@@ -1,6 +1,6 @@
-"""Counts in SQLite how long expired leases have been held, across processes.
+"""Counts in SQLite how long expired leases have been kept, across processes.
 
-A process that starts or returns from an outage frees no lease for the time of a lease (``stores/shared/outages.py``).
+A process that starts or returns from an outage frees no leases for one lease duration (``stores/shared/outages.py``).
 If such processes followed one another, no lease would ever be freed. So the file counts the time that they served.
 """
 
@@ -20,15 +20,15 @@ INSERT OR REPLACE INTO held_leases (one, before, served, at, but_until) VALUES (
 
 
 def count(tx: Transaction, served: float, lease_seconds: float) -> float | None:
-    """Count time in which leases were held although their holders could have extended them.
+    """Count time in which expired leases were kept although their holders could have extended them.
 
     Args:
         tx: The transaction.
-        served: For how many seconds this process could write since its last count.
+        served: For how many seconds this process could write since its last call.
         lease_seconds: The time after which leases are freed.
 
     Returns:
-        Leases that expired by this time of the lease clock are freed in spite of the hold; None: no leases are.
+        Leases that expired up to this time, by the lease clock, are freed anyway; None if none are.
     """
     now = tx.lease_now
     if not _has_run_out(tx, now):
@@ -43,7 +43,8 @@ def count(tx: Transaction, served: float, lease_seconds: float) -> float | None:
     if but_until is not None:
         but_until = min(but_until, now)  # the clock may have been set back
     if served_now >= lease_seconds:
-        # These are freed from now on. The others are counted anew, because one of these may never be freed.
+        # Leases that expired up to ``before`` are freed from now on. The others get a new count, because one of the
+        # former may never be freed.
         but_until, before, served_now = before, now, 0.0
     tx.db.execute(WRITE, (before, served_now, now, but_until))
     return but_until

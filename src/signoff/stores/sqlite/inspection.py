@@ -17,7 +17,7 @@ from signoff.stores.shared.inspection import COUNTED_AT_MOST, NAMESPACES_AT_MOST
 from signoff.stores.sqlite.schema import migrations
 
 READ_LOCKS = range(124, 128)
-"""The bytes of the shared memory locked by readers of the log. A reader of the database alone locks the one before."""
+"""The bytes of the shared memory that readers of the log lock. Readers of only the database lock the byte before."""
 
 FLOCK = "hhqqi"  # struct flock, on Linux
 
@@ -61,7 +61,7 @@ def journal_mode(db: sqlite3.Connection) -> str:
 
 
 def commit_seconds(db: sqlite3.Connection, times: int) -> list[float]:
-    """Measure some commits, each of which rewrites the schema version unchanged."""
+    """Return the durations of ``times`` commits. Each rewrites the schema version unchanged."""
     taken: list[float] = []
     for _ in range(times):
         began_at = time.perf_counter()
@@ -155,7 +155,7 @@ def indexes(db: sqlite3.Connection) -> Indexes:
 
 
 def late(db: sqlite3.Connection, than_seconds: float) -> list[Late]:
-    """Return the items that have been overdue for longer than that."""
+    """Return the items overdue by more than ``than_seconds``."""
     now = time.time()
     found: list[Late] = []
     for what, statement in LATE.items():
@@ -167,7 +167,7 @@ def late(db: sqlite3.Connection, than_seconds: float) -> list[Late]:
 
 
 def namespaces(db: sqlite3.Connection) -> list[str]:
-    """Return the namespaces that have runs, by name, at most ``NAMESPACES_AT_MOST``."""
+    """Return up to ``NAMESPACES_AT_MOST`` namespaces that have runs, sorted by name."""
     found: list[str] = []
     while len(found) < NAMESPACES_AT_MOST:
         (name,) = db.execute(NEXT_NAMESPACE, ((found or [""])[-1],)).fetchone()

@@ -1,4 +1,4 @@
-"""The journal in SQLite: appends guarded by an epoch, and reads."""
+"""The journal in SQLite: appends fenced by the lease's epoch, and reads."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from signoff.stores.sqlite.transaction import Transaction
 FEW_ENTRIES = 64
 FEW_CHARACTERS = 65_536
 
-# The next seq of the journal, and whether the lease still holds. No row for a caller that never had it, or if another
-# lease was given since.
+# The next seq of the journal, and whether the lease still holds. No row if the caller never had the lease, or another
+# lease was granted since.
 FENCE = """
 SELECT
     (SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = :namespace AND run_id = :run_id),
@@ -113,7 +113,7 @@ def begin_generation(tx: Transaction, namespace: str, run_id: str, first_seq: in
 def read_few(
     db: sqlite3.Connection, namespace: str, run_id: str, after: int, limit: int | None
 ) -> tuple[list[Entry], bool]:
-    """Return the first entries after seq ``after``, at least one if there is one, and whether they are all."""
+    """Return the first entries after seq ``after``, at least one if any exist, and whether these are all."""
     most = FEW_ENTRIES if limit is None else min(limit, FEW_ENTRIES)
     entries: list[Entry] = []
     size = 0

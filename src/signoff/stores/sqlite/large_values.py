@@ -16,7 +16,7 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of a value. Larger ones are not decompressed."""
 
 APART: Final = ""
-"""Stands in the column of a separately stored value. It is not valid JSON."""
+"""Placeholder in the column of a separately stored value. It is not valid JSON."""
 
 ARGUMENTS: Final = -1
 RESULT: Final = -2
@@ -26,7 +26,7 @@ _COMPRESSED: Final = b"z"
 _LEVEL: Final = 1
 _SAMPLE: Final = 8 * 1024
 _PAYS: Final = 0.7
-"""Maximum compressed share of a sample for compression to pay. Random text, such as ciphertext, has three quarters."""
+"""Maximum compression ratio of a sample at which compression pays. Random text, such as ciphertext, reaches 0.75."""
 
 PUT: Final = """
 INSERT INTO large_values (namespace, run_id, seq, bytes, value) VALUES (?, ?, ?, ?, ?)

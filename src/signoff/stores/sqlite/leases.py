@@ -73,7 +73,7 @@ def claim_each(
     skipped: Sequence[str],
     known: Sequence[str],
 ) -> ClaimedEach:
-    """Lease ready runs like ``claim``, but one by one and without some."""
+    """Like ``claim``, but one run at a time, except for ``skipped`` runs."""
 
     def read(run: Run) -> Claim:
         [claim] = _claims_with(
@@ -131,7 +131,7 @@ def append(tx: Transaction, namespace: str, write: Write) -> bool:
 
 
 def pause(tx: Transaction, namespace: str, write: Write, wakes: int, wake_at: float | None) -> bool:
-    """Write the batch and pause the run, unless a message came meanwhile."""
+    """Write the batch and pause the run, unless a message has arrived meanwhile."""
     is_new = append(tx, namespace, write)
     if not is_new and not states.is_running(tx, namespace, write.run_id):
         return True
@@ -166,7 +166,7 @@ def complete(tx: Transaction, namespace: str, write: Write, outcome: Outcome) ->
 def heartbeat(
     tx: Transaction, namespace: str, worker_id: str, held: Mapping[str, int], lease_seconds: float
 ) -> set[str]:
-    """Extend leases. Returns the runs that are no longer held."""
+    """Extend leases. Returns the runs whose leases are lost."""
     values = {
         "lease_until": tx.lease_now + lease_seconds,
         "held": json.dumps(dict(held)),
@@ -178,7 +178,7 @@ def heartbeat(
 
 
 def enlist(tx: Transaction, namespace: str, worker: WorkerInfo) -> None:
-    """Register a worker, or update the time that it was seen."""
+    """Register a worker, or record that it is alive."""
     check_worker(worker)
     if tx.db.execute(OLDEST_SEEN).fetchone()[0] is None:
         tx.due = True
@@ -202,7 +202,7 @@ def enlist(tx: Transaction, namespace: str, worker: WorkerInfo) -> None:
 
 
 def release(tx: Transaction, namespace: str, worker_id: str, dead: bool) -> int:
-    """Remove a worker from the register, and make its runs ready."""
+    """Unregister a worker and make its runs ready."""
     tx.db.execute(DELIST, (worker_id,))
     return states.release(tx, worker_id, dead=dead)
 

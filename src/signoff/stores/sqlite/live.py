@@ -35,7 +35,7 @@ ORDER BY seq
 
 
 def publish(tx: Transaction, namespace: str, pieces: Sequence[LiveText]) -> None:
-    """Store live text published under valid leases."""
+    """Store live text that was published under valid leases."""
     leases = {(piece.run_id, piece.epoch) for piece in pieces}
     holding = {lease for lease in leases if tx.db.execute(HOLDS, (namespace, *lease)).fetchone()}
     for run_id, epoch in holding:
@@ -65,6 +65,6 @@ def delete(tx: Transaction, namespace: str, run_id: str) -> None:
 
 
 def read(db: sqlite3.Connection, namespace: str, run_id: str, epoch: int, after: int) -> list[LiveText]:
-    """Return the live text of a run, after a known piece."""
+    """Return a run's live text after the piece ``after`` of epoch ``epoch``."""
     values = {"namespace": namespace, "run_id": run_id, "epoch": epoch, "after": after}
     return [LiveText(*row) for row in db.execute(READ, values)]

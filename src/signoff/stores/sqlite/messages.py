@@ -128,7 +128,7 @@ def leave_signal(tx: Transaction, namespace: str, signal: NewSignal | None) -> N
 
 
 def take(tx: Transaction, namespace: str, run_id: str, ids: Iterable[int]) -> None:
-    """Remove messages that are in the journal now."""
+    """Remove messages that the journal now contains."""
     tx.db.executemany(TAKE, [(namespace, run_id, id) for id in ids])
 
 
@@ -175,7 +175,7 @@ def unjoin(
 
 
 def unjoin_all(tx: Transaction, namespace: str, run_id: str) -> None:
-    """Remove a run that has ended from all waiters."""
+    """Remove an ended run from the waiters of all promises and runs."""
     tx.db.execute(REMOVE_WAITS, (namespace, run_id))
 
 

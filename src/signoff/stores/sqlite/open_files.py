@@ -55,14 +55,14 @@ class OpenFiles:
         self._log_was = _identity(log)
         self._log_size = log.st_size
         self._index_was = _identity(os.stat(self._index))
-        self._loss: str | None = None  # a loss that restoring the file at its path cannot undo
+        self._loss: str | None = None  # a loss that moving the file back does not undo
         self._looked_at = float("-inf")
 
     def trouble(self, is_whole: Callable[[int, int], bool], now: float) -> str | None:
         """Return why the latest commit may not last; None if nothing is known.
 
-        It does not check again within ``LOOK_AFTER_SECONDS``: a commit just after the loss of a file is no more lost
-        than those just before.
+        It checks at most once per ``LOOK_AFTER_SECONDS``. Commits just after the loss of a file may go unnoticed, as
+        those just before it do anyway.
 
         Args:
             is_whole: See ``look``.

@@ -1,4 +1,4 @@
-"""Notifications in SQLite: each event becomes deliveries once, and each lane is sent in order."""
+"""The outbox of notifications in SQLite: each event becomes deliveries once, and each lane is sent in order."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ _INDEXES = {
 
 
 def read_cursor(db: sqlite3.Connection, namespace: str, channel: str) -> int | None:
-    """Return a channel's cursor, if it has one."""
+    """Return a channel's cursor; None if the channel has not started."""
     row = db.execute(READ_CURSOR, (namespace, channel)).fetchone()
     return None if row is None else row[0]
 
@@ -120,7 +120,7 @@ def expand(
     seq: int,
     deliveries: Sequence[NewDelivery],
 ) -> bool:
-    """Advance a channel's cursor and create deliveries; False if the cursor is elsewhere."""
+    """Advance a channel's cursor and create deliveries; False if the cursor is not at ``expected``."""
     if expected is None:
         moved = tx.db.execute(BEGIN, (namespace, channel, seq)).rowcount
     else:
@@ -154,7 +154,7 @@ def next_due(db: sqlite3.Connection, namespace: str, channel: str) -> float | No
 def claim(
     tx: Transaction, namespace: str, channel: str, limit: int, lease_seconds: float
 ) -> tuple[list[Delivery], float | None]:
-    """Claim due deliveries, and return when the next other one is due."""
+    """Lease due deliveries. Returns them and when the next other delivery is due."""
     numbers = sorted(row[0] for row in tx.db.execute(DUE, (namespace, channel, tx.now, limit)).fetchall())
     until = tx.now + lease_seconds
     taken = [_take(tx, number, until) for number in numbers]
@@ -171,7 +171,7 @@ def _take(tx: Transaction, number: int, until: float) -> Delivery:
 
 
 def finish(tx: Transaction, namespace: str, delivery_id: str, attempt: int, report: Report) -> None:
-    """Store the outcome of an attempt, unless another process has claimed the delivery since."""
+    """Record the result of an attempt, unless another process has leased the delivery since."""
     if report.state is DeliveryState.PENDING:
         tx.db.execute(TRY_AGAIN, (report.due_at, report.error, namespace, delivery_id, attempt))
         return
@@ -203,7 +203,7 @@ def list_deliveries(
 
 
 def redeliver(tx: Transaction, namespace: str, delivery_id: str) -> Delivery:
-    """Put a finished delivery at the end of its lane. Raises NotFound."""
+    """Queue an ended delivery again, at the end of its lane. Raises NotFound."""
     row = tx.db.execute(GET, (namespace, delivery_id)).fetchone()
     if row is None:
         raise NotFound("delivery", delivery_id)
@@ -223,7 +223,7 @@ def redeliver(tx: Transaction, namespace: str, delivery_id: str) -> Delivery:
 
 
 def delete(tx: Transaction, namespace: str, before: float, limit: int) -> int:
-    """Delete deliveries that ended before then."""
+    """Delete up to ``limit`` deliveries that ended before ``before``. Returns how many."""
     return tx.db.execute(DELETE, (namespace, before, limit)).rowcount
 
 

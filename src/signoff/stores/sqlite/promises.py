@@ -110,7 +110,8 @@ WHERE number IN (SELECT DISTINCT number FROM ({{branches}}) ORDER BY number LIMI
 ORDER BY number
 """
 
-# The next pending questions, and those of the requested runs. Always has a row, which holds where the search ended.
+# Scans the next pending questions and returns those of the requested runs. There is at least one row: it says where the
+# scan ended.
 OF_RUNS = f"""
 WITH looked (number) AS MATERIALIZED ({{looked}}),
 ends (last, looked) AS (SELECT max(number), count(*) FROM looked),
@@ -150,7 +151,7 @@ def notify_again(tx: Transaction, namespace: str, run_id: str, n: int) -> None:
 def create_promise(
     tx: Transaction, namespace: str, new: NewPromise, token: str | None
 ) -> tuple[Promise, bool]:
-    """Create a promise without a run, or return the existing one."""
+    """Create a standalone promise, or return the one with the same id."""
     created = _insert(tx, namespace, new, run_id=None, n=None, token=token)
     if created is not None:
         return created, True
@@ -164,7 +165,7 @@ def create_promise(
 
 
 def open_promise(tx: Transaction, namespace: str, run_id: str, new: NewPromise) -> None:
-    """Create a promise of a run, or let the run join a plain one with the id."""
+    """Create a promise of a run, or let the run join the standalone one with the same id."""
     if new.n is None:
         raise InvalidValue("opens", f"promise {new.id!r} needs the number of the call that waits for it")
     if _insert(tx, namespace, new, run_id=run_id, n=new.n) is not None:
@@ -203,7 +204,7 @@ def settle(
     settlement: Settlement,
     token: str | None,
 ) -> tuple[Promise, bool] | Refused:
-    """Settle a pending promise and notify the runs that wait for it."""
+    """Settle a pending promise and wake the runs that wait for it."""
     if settlement.state is PromiseState.PENDING:
         raise InvalidValue("settlement.state", "a promise cannot be settled as pending")
     row = tx.db.execute(
@@ -243,7 +244,7 @@ def time_out(tx: Transaction, namespace: str, promise_id: str) -> Promise:
 
 
 def time_out_due(tx: Transaction, limit: int) -> int:
-    """Time out due promises, in every namespace. Returns their number."""
+    """Time out due promises, in all namespaces. Returns their number."""
     rows = tx.db.execute(TIME_OUT_DUE, {"now": tx.now, "limit": limit}).fetchall()
     for promise in _promises(rows):
         notify_all(tx, promise)
@@ -251,7 +252,7 @@ def time_out_due(tx: Transaction, limit: int) -> int:
 
 
 def get_promise(db: sqlite3.Connection, namespace: str, promise_id: str) -> Promise:
-    """Raises NotFound."""
+    """Return a promise. Raises NotFound."""
     row = db.execute(GET, (namespace, promise_id)).fetchone()
     if row is None:
         raise NotFound("promise", promise_id)
@@ -290,13 +291,13 @@ def list_promises(
 
 
 def _bytes_found(row: Sequence[Any]) -> int:
-    """Return the payload bytes of a row of ``OF_RUNS``."""
+    """Return the payload size of a row of ``OF_RUNS``, in bytes."""
     return 0 if row[-1] is None else LISTING.bytes_of(row[2:])
 
 
 @lru_cache
 def list_statement(states: tuple[PromiseState, ...], kinds: tuple[PromiseKind, ...], *, of_run: bool) -> str:
-    """Return the statement that lists promises of these states and kinds."""
+    """Return the statement that lists promises with these states and kinds."""
     branch = LIST_BRANCH_OF_RUN if of_run else LIST_BRANCH
     branches = [branch.format(state=state.value, kind=kind.value) for state in states for kind in kinds]
     return "UNION ALL".join(branches) + LIST_ORDER
@@ -304,14 +305,14 @@ def list_statement(states: tuple[PromiseState, ...], kinds: tuple[PromiseKind, .
 
 @lru_cache
 def inbox_statement(names: int) -> str:
-    """Return the statement that lists the pending questions for one of this many names."""
+    """Return the statement that lists the pending questions assigned to any of ``names`` names."""
     branches = [INBOX_BRANCH.format(place=place) for place in range(names)]
     return INBOX.format(branches="UNION ALL".join(branches))
 
 
 @lru_cache
 def of_runs_statement(names: int | None, *, of_run: bool) -> str:
-    """Return the statement that searches the pending questions of this many names, of a run, or all."""
+    """Return the statement that scans pending questions: those assigned to names, those of a run, or all."""
     looked = LOOKED_OF_RUN if of_run else LOOKED
     if names is not None:
         branches = [INBOX_BRANCH.format(place=place).replace(":limit", ":looked") for place in range(names)]

@@ -1,4 +1,4 @@
-"""Questions in SQLite: amends pending ones, and finds those with due policies."""
+"""Questions in SQLite: amending pending questions, and finding those whose policies are due."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WHERE kind = 'question' AND state = 'pending' AND act_at IS NOT NULL
 def amend(
     tx: Transaction, namespace: str, question_id: str, amendment: Amendment, token: str | None
 ) -> tuple[Promise, bool]:
-    """Change a pending question, settle it if requested, and record events."""
+    """Amend a pending question, settle it if the amendment says so, and record audit events."""
     check_amendment(amendment)
     if token is not None and tx.db.execute(IS_NOTED, (namespace, question_id, token)).fetchone():
         return promises.get_promise(tx.db, namespace, question_id), True
@@ -85,7 +85,7 @@ def amend(
 
 
 def due(db: sqlite3.Connection, now: float, limit: int) -> tuple[list[Due], float | None]:
-    """Return the questions of all namespaces with due policies, and when the first one is due."""
+    """Return the questions of all namespaces whose policies are due, and when the next policy is due."""
     [next_at] = db.execute(NEXT_DUE).fetchone()
     if next_at is None or next_at > now:
         return [], next_at

@@ -65,7 +65,7 @@ DELETE_LARGE_VALUES = "DELETE FROM large_values WHERE namespace = :namespace AND
 
 DELETE_MESSAGES = "DELETE FROM messages WHERE namespace = :namespace AND run_id = :run_id"
 
-# Another run may reuse the id. The id of a turn is that of its session.
+# Another run may reuse the id. For a change of turn, the id is the session's.
 DELETE_DEFERRED_CHANGES = (
     "DELETE FROM deferred WHERE namespace = :namespace AND id = :run_id AND kind <> 'turn'"
 )
@@ -92,7 +92,7 @@ WHAT_IS_THEIRS = (
 
 
 def delete_ended(tx: Transaction, namespace: str, before: float, limit: int) -> int:
-    """Delete up to ``limit`` runs without a parent that ended before that time. Returns their number."""
+    """Delete up to ``limit`` runs without a parent that ended before ``before``. Returns how many."""
     for deleted in range(limit):
         row = tx.db.execute(FIRST_ENDED, (namespace, before)).fetchone()
         if row is None:
@@ -102,7 +102,7 @@ def delete_ended(tx: Transaction, namespace: str, before: float, limit: int) -> 
 
 
 def delete_each(tx: Transaction, namespace: str, before: float, limit: int, skipped: Skipped) -> Done[int]:
-    """Delete runs one by one, except some. A failed deletion changes nothing."""
+    """Like ``delete_ended``, but one run at a time, except for ``skipped`` runs. A failed deletion is rolled back."""
     passed_over = [id for _, id in skipped[JOB]]
     failures: list[Failure] = []
     deleted = 0

@@ -43,7 +43,7 @@ def run_size(name: str) -> str:
 
 
 READ_RUN_COLUMNS = ", ".join(run_column(name.strip()) for name in RUN_COLUMNS.split(","))
-"""The same columns as they are read."""
+"""The same columns, as SQL that reads large values."""
 
 RUN_WIDTH = 32  # number of columns
 

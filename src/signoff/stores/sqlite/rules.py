@@ -1,4 +1,4 @@
-"""Rules in SQLite: created and used by amendments, listed and revoked."""
+"""Standing approvals in SQLite: creating and using them with amendments, listing and revoking them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def note(tx: Transaction, namespace: str, amendment: Amendment) -> None:
 
 
 def get_rule(db: sqlite3.Connection, namespace: str, rule_id: str) -> Rule:
-    """Raises NotFound."""
+    """Return a rule. Raises NotFound."""
     row = db.execute(GET, (namespace, rule_id)).fetchone()
     if row is None:
         raise NotFound("rule", rule_id)
@@ -87,7 +87,7 @@ def get_rule(db: sqlite3.Connection, namespace: str, rule_id: str) -> Rule:
 def list_rules(
     db: sqlite3.Connection, namespace: str, which: RuleFilter, after: str | None, limit: int, now: float
 ) -> Page[Rule]:
-    """Return a page of rules in the order of their creation."""
+    """Return a page of rules in creation order."""
     which.check()
     if which.in_force:
         statement = LIST_IN_FORCE if which.session_id is None else LIST_IN_FORCE_OF_SESSION
@@ -107,7 +107,7 @@ def list_rules(
 
 
 def revoke_rule(tx: Transaction, namespace: str, rule_id: str, event: NewAuditEvent) -> Rule:
-    """Revoke a rule, and record that. Raises NotFound."""
+    """Revoke a rule, and record that in the audit trail. Raises NotFound."""
     row = tx.db.execute(REVOKE, (tx.now, event.by, namespace, rule_id)).fetchone()
     if row is None:
         return get_rule(tx.db, namespace, rule_id)

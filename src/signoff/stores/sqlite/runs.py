@@ -1,4 +1,4 @@
-"""Runs in SQLite: starts, ends, cancellations, retries and lists."""
+"""Runs in SQLite: starting, ending, cancelling, retrying and listing them."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def create_run(tx: Transaction, namespace: str, new: NewRun, token: str | None) 
 
 
 def start_child(tx: Transaction, namespace: str, parent_id: str, new: NewRun) -> None:
-    """Create a child run, or let the parent join an existing run with the id."""
+    """Create a child run, or let the parent join the run with the same id."""
     if states.create(tx, namespace, new) is not None:
         return
     run = get_run(tx.db, namespace, new.id)
@@ -167,7 +167,7 @@ def finish(
 
 
 def cancel(tx: Transaction, namespace: str, run_id: str, reason: str | None, by: str | None) -> Run:
-    """Ask a run to stop. End it if it never started or failed retryably."""
+    """Request a run's cancellation. A run that never started or failed retryably ends at once."""
     error = encode_error(RunCancelled(run_id, reason))
     run = states.cancel_at_once(tx, namespace, run_id, error)
     if run is not None:
@@ -229,7 +229,7 @@ def suspend(
     reason: str | None,
     epoch: int | None,
 ) -> Run:
-    """Make a run wait for an operator."""
+    """Suspend a run until an operator resumes it."""
     check_events([event])
     check_optional_text("reason", reason)
     before = get_run(tx.db, namespace, run_id)
@@ -250,7 +250,7 @@ def suspend(
 
 
 def resume(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent) -> Run:
-    """Let a suspended run continue."""
+    """Resume a suspended run."""
     check_events([event])
     before = get_run(tx.db, namespace, run_id)
     if before.ended_at is not None:
@@ -260,7 +260,7 @@ def resume(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent) -
 
 
 def terminate(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent, reason: str | None) -> Run:
-    """End a run without running its code."""
+    """End a run without running its code again."""
     check_events([event])
     error = encode_error(RunTerminated(run_id, reason))
     run = states.terminate(tx, namespace, run_id, error)
@@ -275,7 +275,7 @@ def terminate(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent
 
 
 def _give_up(tx: Transaction, namespace: str, run_id: str) -> None:
-    """Drop what a run has left that ended without its code, and cancel its children."""
+    """Clean up after a run that ended without running its code: drop its live text and joins, cancel its children."""
     live.delete(tx, namespace, run_id)
     messages.unjoin_all(tx, namespace, run_id)
     for _, child_id in sorted(tx.db.execute(CHILDREN, (namespace, run_id)).fetchall()):
@@ -300,7 +300,7 @@ def _is_recorded(tx: Transaction, namespace: str, event: NewAuditEvent) -> bool:
 
 
 def _close(tx: Transaction, namespace: str, run: Run, kind: EntryKind, details: str | None = None) -> None:
-    """Apply the effects of a run's end without its code."""
+    """Apply the effects of the end of a run whose code did not run."""
     entry = Entry(journal.next_seq(tx, namespace, run.id), tx.now, kind, error=run.error, details=details)
     journal.add(tx, namespace, run.id, [entry])
     outcome = Outcome(run.state, error=run.error)
@@ -315,7 +315,7 @@ def _recorded(tx: Transaction, namespace: str, run: Run | None, event: NewAuditE
 
 
 def pass_deadlines(tx: Transaction, limit: int) -> int:
-    """Notify runs of their passed deadline, in every namespace. End those that never started or have no workers.
+    """Notify runs of their passed deadline, in all namespaces. End those that never started or have no workers.
 
     Returns:
         The number of runs notified or ended.
@@ -342,7 +342,7 @@ def _deadline_passed(tx: Transaction, namespace: str, run_id: str) -> None:
 
 
 def get_run(db: sqlite3.Connection, namespace: str, run_id: str) -> Run:
-    """Raises NotFound."""
+    """Return a run. Raises NotFound."""
     row = db.execute(GET, (namespace, run_id)).fetchone()
     if row is None:
         raise NotFound("run", run_id)
@@ -350,7 +350,7 @@ def get_run(db: sqlite3.Connection, namespace: str, run_id: str) -> Run:
 
 
 def ended(db: sqlite3.Connection, namespace: str, run_ids: Sequence[str]) -> set[str]:
-    """Return the runs among these that have ended."""
+    """Return the ids of the given runs that have ended."""
     rows = db.execute(ENDED, (namespace, to_json(list(run_ids)).decode())).fetchall()
     return {row[0] for row in rows}
 

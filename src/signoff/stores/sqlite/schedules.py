@@ -1,4 +1,4 @@
-"""Schedules in SQLite. Fire times are computed outside the store; the store ensures that each fires once."""
+"""Schedules in SQLite. Callers compute the times when schedules fire; the store ensures that each fires once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ NOTE_RUN = "UPDATE schedules SET last_at = ?, last_run_id = ? WHERE namespace = 
 
 
 def put(tx: Transaction, namespace: str, new: NewSchedule) -> Schedule:
-    """Create a schedule, or change the one with this id."""
+    """Create a schedule, or replace the one with this id."""
     values = (
         namespace,
         new.id,
@@ -105,7 +105,7 @@ def fire(
     runs: Sequence[NewRun],
     next_at: float,
 ) -> bool:
-    """Advance a schedule from the expected time, and start its runs; False if another process did."""
+    """Advance a schedule from ``expected`` and start its runs; False if another process has advanced it."""
     if tx.db.execute(FIRE, (next_at, namespace, schedule_id, expected)).rowcount == 0:
         if tx.db.execute(IS_AT, (namespace, schedule_id, expected)).fetchone() is not None:
             raise row_unchanged()
@@ -119,12 +119,12 @@ def fire(
 
 
 def get(db: sqlite3.Connection, namespace: str, schedule_id: str) -> Schedule:
-    """Raises NotFound."""
+    """Return a schedule. Raises NotFound."""
     return _found(schedule_id, db.execute(GET, (namespace, schedule_id)).fetchone())
 
 
 def list_schedules(db: sqlite3.Connection, namespace: str, after: str | None, limit: int) -> Page[Schedule]:
-    """Return a page of schedules, by id."""
+    """Return a page of schedules, sorted by id."""
     rows, more = read_page(db.execute(LIST, (namespace, after or "", limit + 1)), limit, LISTING.bytes_of)
     found = tuple(LISTING.read(row, to_schedule) for row in rows)
     return Page(found, found[-1].id if more and found else None)

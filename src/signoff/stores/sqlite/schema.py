@@ -1,4 +1,4 @@
-"""Opens an SQLite file: address, settings, schema, and the meaning of errors."""
+"""Opens an SQLite file: parses its address, applies settings, migrates the schema, translates errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ APPLICATION_ID = 0x5167_6E6F  # marks a file as ours ("Qgno")
 CACHED_STATEMENTS = 512
 
 MODE_OF_NEW = 0o600
-"""Mode of a new file, its log and its shared memory, because they hold payloads and hashes of keys."""
+"""Mode of a new file, its log and its shared memory: owner only, because they hold payloads and hashes of keys."""
 
 _creating = threading.Lock()
 """Closing a file drops all locks of this process on it, so no other thread may open a file that is being created."""
@@ -148,9 +148,9 @@ def prepare(path: Path, location: str, *, busy_seconds: float) -> int:
         raise translate(error, location) from error
     try:
         _let_shrink(connection, busy_seconds)
-        _patiently(busy_seconds, lambda: connection.execute("PRAGMA journal_mode = WAL"))
-        applied = _patiently(busy_seconds, lambda: _migrate(connection, location))
-        _patiently(busy_seconds, lambda: _try_to_write(connection))
+        _with_retries(busy_seconds, lambda: connection.execute("PRAGMA journal_mode = WAL"))
+        applied = _with_retries(busy_seconds, lambda: _migrate(connection, location))
+        _with_retries(busy_seconds, lambda: _try_to_write(connection))
     except sqlite3.Error as error:
         raise translate(error, location) from error
     finally:
@@ -159,7 +159,7 @@ def prepare(path: Path, location: str, *, busy_seconds: float) -> int:
 
 
 def _let_shrink(connection: sqlite3.Connection, busy_seconds: float) -> None:
-    """Make an empty file able to shrink while in use; later that takes a ``VACUUM``."""
+    """Configure an empty file so that it can shrink while in use. Later that would take a ``VACUUM``."""
     if _number(connection, "page_count"):
         return
     connection.execute("PRAGMA busy_timeout = 0")
@@ -198,7 +198,7 @@ def _of_another_program(location: str) -> StoreUnavailable:
     return StoreUnavailable(location, "it is another program's database; choose another file")
 
 
-def _patiently(busy_seconds: float, attempt: Callable[[], T]) -> T:
+def _with_retries(busy_seconds: float, attempt: Callable[[], T]) -> T:
     """Retry while the file is busy, for operations in which SQLite itself does not wait."""
     give_up_at = time.monotonic() + busy_seconds
     while True:
@@ -308,7 +308,7 @@ def _statements(script: str) -> list[str]:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another connection holds the lock, or won the race for it too often."""
+    """Whether another connection holds the lock, or has won the race for it too often."""
     return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 

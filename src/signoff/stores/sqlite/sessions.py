@@ -65,7 +65,7 @@ def note_run(tx: Transaction, namespace: str, session_id: str, position: int, nu
 
 
 def get_session(db: sqlite3.Connection, namespace: str, session_id: str) -> Session:
-    """Raises NotFound."""
+    """Return a session. Raises NotFound."""
     row = db.execute(GET, (namespace, session_id)).fetchone()
     if row is None:
         raise NotFound("session", session_id)
@@ -73,7 +73,7 @@ def get_session(db: sqlite3.Connection, namespace: str, session_id: str) -> Sess
 
 
 def list_sessions(db: sqlite3.Connection, namespace: str, after: str | None, limit: int) -> Page[Session]:
-    """Return a page of sessions, the one with the latest run first."""
+    """Return a page of sessions, those with the most recently started run first."""
     rows = db.execute(LIST, (namespace, page_number(after, LAST_NUMBER), limit + 1)).fetchall()
     more = len(rows) > limit
     rows = rows[:limit]

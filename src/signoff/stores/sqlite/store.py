@@ -512,7 +512,7 @@ class SqliteStore(Store):
         self._file.outages.hold()
 
     def _hold_of(self, asked_at: float) -> Callable[[Transaction], overdue.Hold | None]:
-        """Return a function that returns the hold on leases. Call it only within a transaction: it proves access."""
+        """Return a function that computes the hold on leases. It needs a transaction, as proof that writes work."""
         outages, lease_seconds = self._file.outages, self.lease_seconds
 
         def hold(tx: Transaction) -> overdue.Hold | None:
@@ -742,8 +742,8 @@ class _File:
     def _connect(self) -> sqlite3.Connection:
         return connect(self.path, busy_seconds=self.busy_seconds)
 
-    # SQLite shares locks between all connections of a process. A forked child would inherit its records of them, but
-    # not # the locks. So no connection may be open when the process is forked.
+    # SQLite shares locks between all connections of a process. A forked child would inherit SQLite's records of them,
+    # but not the locks. So no connection may be open when the process is forked.
 
     def before_fork(self) -> None:
         """Close all connections, if that is quick."""
@@ -770,7 +770,7 @@ class _File:
         self._opening.release()
 
     def forked(self) -> None:
-        """Make the child open the file anew."""
+        """Reset a forked child, so that it opens the file itself."""
         forks.keep(self._writer, *self._readers.inherited())
         self._was_forked = self._writer is not None or self._was_forked
         self._is_tainted = not self._has_let_go or self._is_tainted
@@ -812,7 +812,7 @@ class _File:
         return await self._readers.call(lambda: self._read_here(read))
 
     async def read_soon(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Do a small read at once if the writer is idle, else on a reader thread."""
+        """Do a small read at once if the writer is idle, otherwise on a reader's thread."""
         try:
             found = self.writer.read_here(read)
         except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""Fires due deadlines and timers in SQLite, and frees expired leases: in one transaction, or else one by one."""
+"""Fires due deadlines and timers and frees expired leases in SQLite: all at once, or one by one if that fails."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Hold:
 
     Attributes:
         seconds: How long they are held.
-        but_until: Leases that expired by this time of the lease clock are freed all the same; None: no leases are.
+        but_until: Leases that expired up to this time, by the lease clock, are freed anyway; None if none are.
     """
 
     seconds: float
@@ -162,7 +162,7 @@ def due(
         tx: The transaction.
         namespace: Ignored: all namespaces are processed.
         limit: Maximum items of each kind.
-        hold: Returns the hold on expired leases; None: there is none.
+        hold: Returns the hold on expired leases; None if there is no hold.
 
     Returns:
         When the next item is due; and whether all due items were processed, apart from the limit.
@@ -196,7 +196,7 @@ def _any_left(
 
 
 def _until(tx: Transaction, held: Hold | None) -> dict[str, float | None]:
-    """Return the time by which items are due, by job, on the business or the lease clock; None: no item is."""
+    """Return, by job, the time up to which items are due, on the business or the lease clock; None if none are."""
     lease_until = tx.lease_now if held is None else held.but_until
     times: dict[str, float | None] = dict.fromkeys(JOBS, tx.now)
     return times | {"lease": lease_until, "worker": tx.lease_now - FORGET_SECONDS}
@@ -223,7 +223,7 @@ def due_each(
     skipped: Skipped,
     hold: Callable[[Transaction], Hold | None],
 ) -> Done[float | None]:
-    """Process due items one by one, without skipped ones. A failed item stays unchanged; see ``due``."""
+    """Like ``due``, but one item at a time, except for ``skipped`` items. An item that fails is rolled back."""
     limit = min(limit, AT_ONCE)
     held = hold(tx)
     until = _until(tx, held)

@@ -1,4 +1,4 @@
-"""Tokens in SQLite, of which only hashes are stored."""
+"""Tokens in SQLite. Only their hashes are stored."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ DELETE FROM tokens WHERE number IN (
 
 
 def create(tx: Transaction, namespace: str, new: NewToken) -> Token:
-    """Store a token, or return the one with its id and hash. Raises IdConflict."""
+    """Create a token, or return the one with the same id and hash. Raises IdConflict."""
     row = keep(tx, namespace, new)
     if row is None:
         row = tx.db.execute(GET, (namespace, new.id)).fetchone()
@@ -92,7 +92,7 @@ def create(tx: Transaction, namespace: str, new: NewToken) -> Token:
 
 
 def keep(tx: Transaction, namespace: str, new: NewToken) -> Sequence[Any] | None:
-    """Store a token. Returns its row; None if its id or hash exists already."""
+    """Create a token. Returns its row; None if its id or hash already exists."""
     values = (
         namespace,
         new.id,
@@ -110,25 +110,25 @@ def keep(tx: Transaction, namespace: str, new: NewToken) -> Sequence[Any] | None
 
 
 def find(db: sqlite3.Connection, hash: str) -> Token | None:
-    """Return the token with a hash, of any namespace."""
+    """Return the token with this hash, from any namespace."""
     row = db.execute(FIND, (hash,)).fetchone()
     return None if row is None else _token(row)
 
 
 def has(db: sqlite3.Connection, kinds: Sequence[TokenKind], now: float) -> bool:
-    """Return whether any namespace has an open token of these kinds."""
+    """Return whether any namespace has a valid token of these kinds."""
     return any(db.execute(HAS, (kind.value, now)).fetchone() is not None for kind in kinds)
 
 
 def get(db: sqlite3.Connection, namespace: str, token_id: str) -> Token:
-    """Raises NotFound."""
+    """Return a token. Raises NotFound."""
     return _found(token_id, db.execute(GET, (namespace, token_id)).fetchone())
 
 
 def list_tokens(
     db: sqlite3.Connection, namespace: str, which: TokenFilter, after: str | None, limit: int
 ) -> Page[Token]:
-    """Return a page of tokens in the order of their creation."""
+    """Return a page of tokens in creation order."""
     which.check()
     statement = LIST_ALL
     if which.question_id is not None:
@@ -155,7 +155,7 @@ def revoke(tx: Transaction, namespace: str, token_id: str) -> Token:
 
 
 def expire(tx: Transaction, namespace: str, token_id: str, at: float) -> Token:
-    """Set a token's expiry, unless it expires earlier. Raises NotFound."""
+    """Let a token expire at ``at``, or at its present expiry if that is earlier. Raises NotFound."""
     values = {"namespace": namespace, "id": token_id, "at": at}
     return _found(token_id, tx.db.execute(EXPIRE, values).fetchone())
 
@@ -166,12 +166,12 @@ def is_untouched(db: sqlite3.Connection, namespace: str, token_id: str, now: flo
 
 
 def touch(tx: Transaction, namespace: str, token_id: str) -> None:
-    """Record the use of a token, unless that was recorded recently."""
+    """Record that a token was used now, unless a use was recorded shortly before."""
     tx.db.execute(TOUCH, (tx.now, namespace, token_id, tx.now - TOUCH_SECONDS))
 
 
 def delete(tx: Transaction, namespace: str, before: float, limit: int) -> int:
-    """Delete tokens that ended before a given time. Returns their number."""
+    """Delete up to ``limit`` tokens that were revoked or expired before ``before``. Returns how many."""
     return tx.db.execute(DELETE, (namespace, before, limit)).rowcount
 
 

@@ -63,7 +63,7 @@ class Transaction(TouchedRuns):
         self.lease_now = lease_now
 
     def attempt(self, do: Callable[[], object]) -> Exception | None:
-        """Do something completely or not at all. Returns its error. Raises errors of the database itself."""
+        """Call ``do`` atomically. Returns its error, if it failed. Errors of the database itself are raised."""
         self.db.execute("SAVEPOINT attempt")
         try:
             do()
@@ -132,7 +132,7 @@ class Committer:
         """Run a batch in one transaction. Each operation then has its result or error.
 
         Returns:
-            What was touched; None, with nothing done, if another process is writing.
+            The transaction, with the runs it touched; None, with nothing done, if another process is writing.
         """
         try:
             self.is_refused = False
@@ -162,7 +162,7 @@ class Committer:
         connection.execute("PRAGMA busy_timeout = 0")  # from now on the caller decides how to wait
 
     def is_whole(self, size: int, log_size: int) -> bool:
-        """Whether the database has all its pages. Takes at most 2 s, and no time if space was freed in the normal way.
+        """Whether the database has all its pages. Takes at most 2 s, and no time if SQLite itself has freed space.
 
         Args:
             size: Size of the file in bytes.
@@ -188,7 +188,7 @@ class Committer:
         return pages * bytes_each <= size and (frames == 0 or 32 + frames * (24 + bytes_each) <= log_size)
 
     def explain(self, error: sqlite3.Error) -> StoreError:
-        """Return the store error for an SQLite error on the file; the loss of the file, if it is lost."""
+        """Return the store error for an SQLite error; StoreMoved if the file was moved or deleted."""
         self.lost = self.files.look(self.is_whole)
         return (
             translate(error, self._location) if self.lost is None else StoreMoved(self._location, self.lost)

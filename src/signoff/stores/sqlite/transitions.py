@@ -34,7 +34,7 @@ ON CONFLICT (namespace, id) DO NOTHING
 RETURNING {RUN_COLUMNS}, number
 """
 
-# -> as it was saved elsewhere
+# -> the state in a snapshot
 LOAD = f"""
 INSERT INTO runs ({RUN_COLUMNS}, ready_at, cancel_asked, deadline_passed)
 VALUES ({", ".join("?" * (RUN_WIDTH + 3))})
@@ -56,7 +56,7 @@ LENGTH = """
 (SELECT coalesce(max(seq) + 1, 0) FROM journal WHERE journal.namespace = runs.namespace AND run_id = runs.id)
 """
 
-# Progress clears a run of the takeovers before it.
+# Progress resets a run's takeovers.
 CLEARED = f"""
 takeovers = CASE WHEN takeovers > 0 AND {LENGTH} > takeover_seq THEN 0 ELSE takeovers END
 """
@@ -198,7 +198,7 @@ WHERE namespace = ? AND id = ? AND ended_at IS NULL AND suspended_at IS NULL
 RETURNING {READ_RUN_COLUMNS}
 """
 
-# suspended -> as if it had not been
+# suspended -> the state it would have without the suspension
 RESUME = f"""
 UPDATE runs
 SET state = CASE
@@ -334,7 +334,7 @@ def is_running(tx: Transaction, namespace: str, run_id: str) -> bool:
 def pause(
     tx: Transaction, namespace: str, run_id: str, epoch: int, wakes: int, wake_at: float | None
 ) -> bool:
-    """Pause a run; False if a message came meanwhile, or the lease is lost."""
+    """Pause a run; False if a message has arrived meanwhile, or the lease is lost."""
     row = tx.db.execute(PAUSE, (wake_at, namespace, run_id, epoch, wakes)).fetchone()
     if row is None:
         return False
@@ -366,7 +366,7 @@ def wake(tx: Transaction, namespace: str, run_id: str) -> int | None:
 
 
 def wake_timers(tx: Transaction, limit: int) -> int:
-    """Make paused runs with due timers ready, in every namespace. Returns their number."""
+    """Make paused runs with due timers ready, in all namespaces. Returns their number."""
     return _wake_these(tx, tx.db.execute(WAKE_TIMERS, {"now": tx.now, "limit": limit}).fetchall())
 
 
@@ -383,7 +383,7 @@ def _wake_these(tx: Transaction, rows: Sequence[tuple[str, str, str | None]]) ->
 
 
 def free_lost(tx: Transaction, until: float, limit: int) -> int:
-    """Make running runs ready whose lease expired by ``until``, in every namespace. Returns their number."""
+    """Make running runs ready whose lease expired up to ``until``, in all namespaces. Returns their number."""
     return _let_go(tx, tx.db.execute(FREE_LOST, (tx.now, until, limit)).fetchall())
 
 
@@ -393,9 +393,9 @@ def free(tx: Transaction, number: int) -> None:
 
 
 def release(tx: Transaction, worker_id: str, *, dead: bool) -> int:
-    """Make the runs of a worker ready, in every namespace. Returns their number.
+    """Make the runs of a worker ready, in all namespaces. Returns their number.
 
-    If that fails it is done run by run; the leases of the other runs expire.
+    If that fails, each run is released by itself. Runs that fail stay leased until their leases expire.
     """
     freed = 0
 
@@ -474,7 +474,7 @@ def suspend(tx: Transaction, namespace: str, run_id: str, by: str | None, reason
 
 
 def resume(tx: Transaction, namespace: str, run_id: str) -> Run | None:
-    """Let a suspended run continue; None if it is not suspended."""
+    """Resume a suspended run; None if it is not suspended."""
     before = tx.db.execute(PLACE_IN_SESSION, (namespace, run_id)).fetchone()
     waits = before is not None and sessions.is_behind(tx, namespace, before[0], run_id)
     values = {"now": tx.now, "waits": waits, "namespace": namespace, "run_id": run_id}
@@ -490,7 +490,7 @@ def resume(tx: Transaction, namespace: str, run_id: str) -> Run | None:
 
 
 def _ended(tx: Transaction, row: Sequence[Any] | None) -> Run | None:
-    """Apply the effects of a run's end without its code."""
+    """Record that a run has ended without running its code, and free its slots."""
     if row is None:
         return None
     run = to_run(tuple(row))
@@ -513,7 +513,7 @@ def retry(tx: Transaction, namespace: str, run_id: str) -> Run | None:
 
 
 def _pass_turn(tx: Transaction, namespace: str, session_id: str) -> None:
-    """Pass the turn to the session's next run, if it is waiting; later, if its row cannot be changed."""
+    """Pass the turn to the session's next run, if it is waiting. If its row cannot be changed, defer that."""
     number = _awaiting_turn(tx, namespace, session_id)
     if number is not None:
         make_or_defer(tx, "turn", namespace, session_id, lambda: _take_turn(tx, namespace, number))

@@ -1,4 +1,4 @@
-"""The register of workflows in SQLite."""
+"""The workflow registry in SQLite."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def announce(tx: Transaction, namespace: str, workflows: Sequence[WorkflowInfo])
 def list_workflows(
     db: sqlite3.Connection, namespace: str, which: WorkflowFilter, after: str | None, limit: int
 ) -> Page[WorkflowInfo]:
-    """Return a page of workflows, by name, group and version."""
+    """Return a page of workflows, sorted by name, group and version."""
     name_before, group_before, version_before = page_place(after)
     values = {
         "namespace": namespace,
@@ -73,7 +73,7 @@ def list_workflows(
 
 
 def delete(tx: Transaction, namespace: str, before: float, limit: int) -> int:
-    """Delete workflows that were not announced since a given time. Returns their number."""
+    """Delete up to ``limit`` workflows last announced before ``before``. Returns how many."""
     return tx.db.execute(DELETE, (namespace, before, limit)).rowcount
 
 

@@ -1,4 +1,4 @@
-"""Checks that an SQLite store accepts writes, by a write."""
+"""Checks whether an SQLite store accepts writes, by writing."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ DELETE: Final = "DELETE FROM tokens WHERE namespace = ? AND id = ?"
 
 
 def check(tx: Transaction, namespace: str) -> None:
-    """Write a row and delete it."""
+    """Insert and delete a row."""
     tx.db.execute(INSERT, (namespace, PROBE, PROBE, PROBE, PROBE, SIZE // 2))
     tx.db.execute(DELETE, (namespace, PROBE))

@@ -62,7 +62,7 @@ class LogLimit:
         return length > LIMIT_BYTES and now >= self._not_before
 
     def patience(self, length: int) -> float:
-        """Return how many seconds commits may wait, at least as long as the last success took."""
+        """Return how many seconds commits may wait: at least the duration of the last successful attempt."""
         return min(max(_at(PATIENCE, length), self._enough_seconds), PATIENCE[0][1])
 
     def empty(self, db: sqlite3.Connection, length: int) -> bool:

@@ -42,13 +42,13 @@ class Writer:
     """Accepts operations from any number of event loops and threads.
 
     Args:
-        committer: The writing connection. Nothing else may use it.
+        committer: The writing connection, for exclusive use.
         location: The store's address, for messages.
         busy_seconds: How long to retry a lock that another process holds.
-        inline_below_seconds: Commit on the event loop while commits take less than this; 0 never does.
+        inline_below_seconds: Commit on the event loop while commits take less than this; 0 disables this.
         committed: Called after each commit that changed something.
         disturbed: Called when another process has committed.
-        looked: Called before that with the connection, which is idle meanwhile.
+        looked: Called just before ``disturbed``, with the connection, which is idle meanwhile.
         outages: Notified when writes wait for another process's lock, and when they continue.
     """
 
@@ -80,7 +80,7 @@ class Writer:
         self._moved: str | None = None  # why the open files are no longer those at the path
         self._is_read_only = False
         self._locked_since: float | None = None  # start of another process's lock, on the monotonic clock
-        self._is_lock_told = False
+        self._is_lock_logged = False
         self._reporting = threading.Lock()
         self._looked_at_files = 0.0
         self._has_reserved = False
@@ -121,7 +121,7 @@ class Writer:
 
     @property
     def locked_seconds(self) -> float:
-        """How long another process has kept writes waiting; 0: not at all."""
+        """For how many seconds another process has blocked writes; 0 if none does."""
         since = self._locked_since
         return 0.0 if since is None else time.monotonic() - since
 
@@ -249,8 +249,8 @@ class Writer:
                 retry_after = min(retry_after * 1.5, RETRY_LATER)
             self._report_loss()
             if transaction is not None:
-                if self._is_lock_told:
-                    self._is_lock_told = False
+                if self._is_lock_logged:
+                    self._is_lock_logged = False
                     log.warning("store %s: it is no longer locked, writes continue", self._location)
                 self._locked_since = None
                 self._note_outage()
@@ -259,19 +259,19 @@ class Writer:
             self._announce(transaction)
 
     def _note_outage(self) -> None:
-        """Note whether the last commit was accepted."""
+        """Record whether the last commit was accepted."""
         if self._committer.is_refused:
             self._outages.waiting()
         else:
             self._outages.reached()
 
     def _note_lock(self) -> None:
-        """Note that another process holds the lock, and log it once if that lasts long."""
+        """Record that another process holds the lock, and log it once if that lasts long."""
         self._outages.waiting()
         if self._locked_since is None:
             self._locked_since = time.monotonic()
-        elif not self._is_lock_told and self.locked_seconds > OUTAGE_SECONDS:
-            self._is_lock_told = True
+        elif not self._is_lock_logged and self.locked_seconds > OUTAGE_SECONDS:
+            self._is_lock_logged = True
             log.warning("store %s: %s, so writes are waiting", self._location, LOCKED)
 
     def _look_at_files(self) -> None:
