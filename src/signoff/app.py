@@ -282,6 +282,9 @@ class Signoff:
 
         Args:
             options: Arguments of ``engine.worker.worker.Worker``, such as ``concurrency``, ``threads`` and ``build``.
+
+        Raises:
+            InvalidValue: An option is not valid.
         """
         return RunningWorker(self.store, self.registry, {"group": self.group, **options})
 

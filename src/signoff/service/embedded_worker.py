@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from signoff.engine.steps import own_tasks
 from signoff.engine.worker.worker import Worker
+from signoff.engine.worker.worker_options import check_options
 from signoff.runtime import forks, private_names
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.store import Store
@@ -29,6 +30,7 @@ class RunningWorker:
     """
 
     def __init__(self, store: Store, registry: Registry, options: dict[str, Any]) -> None:
+        check_options(options)
         self._store = store
         self._registry = registry
         self._grace_seconds: float = options.pop("grace_seconds", 30.0)

@@ -16,6 +16,7 @@ from signoff.client.async_client import AsyncClient, AsyncHandle, Workflow
 from signoff.client.promises import AsyncPromises
 from signoff.engine.worker import process
 from signoff.engine.worker.worker import Worker
+from signoff.engine.worker.worker_options import check_options
 from signoff.errors import SignoffError
 from signoff.records import PromiseState, Run, RunState, WorkerInfo
 from signoff.records.origins import of_program
@@ -97,6 +98,7 @@ class Environment:
     """
 
     def __init__(self, app: Signoff, groups: Sequence[str], options: dict[str, Any]) -> None:
+        check_options(options)
         self.clock = VirtualClock()
         self.store = _Store(clock=self.clock)
         self.client = AsyncClient(_Target(self.store, app.group, app.registry))
