@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from signoff.errors import SignoffError, StoreError
+from signoff.errors import SignoffError
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Promise, PromiseKind, Seal
 from signoff.records.origins import facts_of
 from signoff.runtime.loggers import own_logger
@@ -131,19 +130,6 @@ async def record_refusal(
         log.warning(
             "the refusal of a request about question %s could not be recorded: %s", question.id, trouble
         )
-
-
-@asynccontextmanager
-async def recording(
-    store: Store, question: Promise, user_id: str | None, attempt: str
-) -> AsyncGenerator[None]:
-    """Record refusals raised in the block; see ``record_refusal``. An unavailable store is not a refusal."""
-    try:
-        yield
-    except SignoffError as refusal:
-        if not isinstance(refusal, StoreError):
-            await record_refusal(store, question, user_id, refusal, attempt=attempt)
-        raise
 
 
 async def verify(

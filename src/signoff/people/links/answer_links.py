@@ -16,7 +16,6 @@ from signoff.errors import (
     LinkEnded,
     NotFound,
     RequestConflict,
-    SignoffError,
     UnknownLink,
     WrongAnswer,
 )
@@ -26,6 +25,7 @@ from signoff.people.questions.answers import answer, get_question
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import QuestionState
 from signoff.people.questions.redacted_answers import restored_answer
+from signoff.people.questions.submission import submitting
 from signoff.records import (
     AuditKind,
     NewAuditEvent,
@@ -287,15 +287,9 @@ async def answer_by_form(
     question = Question.of(await redactor.shown(link.question))
     value, wrong = answer_of(question, filled, can_edit=state.policy.quorum is None)
     if wrong:
-        refusal: SignoffError = WrongAnswer(link.question.id, wrong)
-        try:
+        async with submitting(store, link.question, link.responder.user_id, request_id=link.request_id):
             check_usable(link, state.now)
-        except SignoffError as unusable:
-            refusal = unusable
-        await record_refusal(
-            store, link.question, link.responder.user_id, refusal, request_id=link.request_id
-        )
-        raise refusal
+            raise WrongAnswer(link.question.id, wrong)
     note, digest = (normal("".join(filled.get(name, ())[:1])) for name in ("note", "digest"))
     async with restored_answer(redactor, store, link.question, value, link.responder) as meant:
         return await answer_by_link(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -21,16 +20,14 @@ from signoff.errors import (
     LinkEnded,
     NotFound,
     RequestConflict,
-    SignoffError,
-    StoreError,
     UnknownLink,
     WrongAnswer,
 )
-from signoff.people.audit.trail import record_refusal
 from signoff.people.questions.answer_checks import check_received, read_value
-from signoff.people.questions.answers import announce, get_question
+from signoff.people.questions.answers import get_question
 from signoff.people.questions.callback_terms import FORM, MOST_FIELDS, Terms, media_type
 from signoff.people.questions.question import Question
+from signoff.people.questions.submission import announcing, submitting
 from signoff.people.schemas.validation_process import find_problems
 from signoff.records import (
     Origin,
@@ -150,19 +147,11 @@ async def receive(found: FoundCallback, incoming: Incoming) -> Promise:
     origin = Origin(OriginWay.CALLBACK, found.token.id, address=incoming.address)
     found = replace(found, store=origin_stamped(found.store, origin))
     store, question = found.store, found.question
-    began = time.perf_counter()
     request_id = _request_id(found, incoming)
     if question.request_id == request_id:
         return question
-    try:
+    async with announcing(store, question.id, CALLBACK, question), submitting(store, question, CALLBACK):
         settled = await _settle(found, incoming, request_id)
-    except SignoffError as error:
-        if not isinstance(error, StoreError):
-            await record_refusal(store, question, CALLBACK, error)
-        seconds = time.perf_counter() - began
-        await announce(store, question.id, question, CALLBACK, type(error).__name__, seconds)
-        raise
-    await announce(store, question.id, question, CALLBACK, "accepted", time.perf_counter() - began)
     await store.touch_token(found.token.id)
     return settled
 

@@ -23,7 +23,6 @@ from signoff.errors import (
     NotFound,
     RequestConflict,
     ResumeRefused,
-    SignoffError,
     StoreError,
 )
 from signoff.people.audit.trail import record_refusal
@@ -32,6 +31,7 @@ from signoff.people.questions.answers import answer, get_question
 from signoff.people.questions.question import Question, digest_of
 from signoff.people.questions.question_state import QuestionState
 from signoff.people.questions.standing_approvals import Alike
+from signoff.people.questions.submission import submitting
 from signoff.records import NewSignal, Promise, PromiseState, TokenKind
 from signoff.records.responders import Responder
 from signoff.records.start_options import positive_seconds
@@ -280,12 +280,9 @@ async def _check(
         if promise.state is not PromiseState.PENDING and resumption.has_given(promise, attempt):
             given[id] = promise.request_id or ""
             continue  # ``answer`` checks that it is the same answer
-        try:
+        request_id = resumption.answer_id(id, attempt)
+        async with submitting(store, promise, attempt.responder.user_id, request_id=request_id):
             await _check_response(store, resumption, promise, response, attempt.responder)
-        except SignoffError as error:
-            request_id = resumption.answer_id(id, attempt)
-            await record_refusal(store, promise, attempt.responder.user_id, error, request_id=request_id)
-            raise
     if missing := [
         each for each in resumption.questions if each not in responses and await _is_open(store, each)
     ]:

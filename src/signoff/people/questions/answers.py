@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from signoff import codec
-from signoff.errors import NotFound, RegistrationError, SignoffError, StoreError
-from signoff.observability import events
-from signoff.observability.events import AnswerGiven
-from signoff.observability.trace_context import traceparent_of
-from signoff.people.audit.trail import record_refusal
+from signoff.errors import NotFound, RegistrationError
 from signoff.people.questions.answer_checks import (
     check_received,
     check_texts,
@@ -30,18 +24,16 @@ from signoff.people.questions.policies import Policy
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import TIMEOUT, QuestionState, Vote
 from signoff.people.questions.standing_approvals import Alike, new_rule, session_of
+from signoff.people.questions.submission import announcing, submitting
 from signoff.people.schemas.answer_schemas import form_of
 from signoff.people.schemas.validation import problems
-from signoff.records import Entry, NewRule, NewSignal, Promise, PromiseKind, PromiseState, Run
+from signoff.records import Entry, NewRule, NewSignal, Promise, PromiseKind, PromiseState
 from signoff.records.responders import Responder
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.store import Store
 from signoff.stores.contract.tokens import CALLBACK
 
 log = own_logger("signoff.people")
-
-READ_SECONDS: Final = 1.0
-"""How long an answer waits to read its run for subscribers of events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,54 +217,12 @@ async def answer(
             PayloadTooLarge: The value, with its edits, is over the limit.
             InvalidValue: A text beside the value cannot be kept.
     """
-    began = time.perf_counter()
-    promise: Promise | None = None
-    try:
+    async with announcing(store, question_id, user_id) as announcement:
         responder = Responder.of(user_id, groups, roles)
         check_texts(user_id=user_id, note=note, request_id=request_id)
-        promise = await _get_promise(store, question_id)
-        settled = await _settle(store, promise, value, responder, note, request_id, digest, alike, signal)
-    except SignoffError as error:
-        if promise is not None and not isinstance(error, StoreError):
-            await record_refusal(store, promise, user_id, error, request_id=request_id)
-        seconds = time.perf_counter() - began
-        await announce(store, question_id, promise, user_id, type(error).__name__, seconds)
-        raise
-    await announce(store, question_id, promise, user_id, "accepted", time.perf_counter() - began)
-    return settled
-
-
-async def announce(
-    store: Store,
-    question_id: str,
-    promise: Promise | None,
-    user_id: str | None,
-    outcome: str,
-    seconds: float,
-) -> None:
-    """Notify event subscribers of an answer, with its run if that can be read."""
-    if not events.subscribers:
-        return
-    run: Run | None = None
-    if promise is not None and promise.run_id is not None:
-        try:
-            async with asyncio.timeout(READ_SECONDS):
-                run = await store.get_run(promise.run_id)
-        except Exception:  # the answer is settled already, so a failed read must not fail it
-            log.debug(
-                "the event for answer %s (%s) does not have its run", question_id, outcome, exc_info=True
-            )
-    given = AnswerGiven(
-        store.namespace,
-        question_id,
-        None if run is None else run.id,
-        None if run is None else run.workflow,
-        None if run is None else traceparent_of(run.namespace, run.id, run.traceparent),
-        user_id,
-        outcome,
-        seconds,
-    )
-    events.announce(given)
+        promise = announcement.question = await _get_promise(store, question_id)
+        async with submitting(store, promise, user_id, request_id=request_id):
+            return await _settle(store, promise, value, responder, note, request_id, digest, alike, signal)
 
 
 async def _settle(

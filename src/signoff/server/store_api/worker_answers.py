@@ -18,16 +18,14 @@ from signoff.errors import (
     NotAllowed,
     NotFound,
     QuestionTooNew,
-    SignoffError,
-    StoreError,
     UnreadableRecord,
     WrongAnswer,
 )
-from signoff.people.audit.trail import record_refusal
 from signoff.people.questions.answer_checks import check_received, settlement_value
 from signoff.people.questions.edits import is_same
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import TIMEOUT, Progress, QuestionState
+from signoff.people.questions.submission import submitting
 from signoff.records import Amendment, Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.names import person_key, user_name
 from signoff.stores.contract.store import Store
@@ -69,16 +67,12 @@ async def check_settled(store: Store, operation: str, arguments: Mapping[str, An
     if question.kind is not PromiseKind.QUESTION or question.state is not PromiseState.PENDING:
         return  # nothing will be settled: the operation itself reports why
     by, request_id = (None, None) if settlement is None else (settlement.by, settlement.request_id)
-    try:
+    async with submitting(store, question, by, request_id=request_id):
         if amendment is not None:
             _check_votes(question, amendment, store.clock.now())
         if settlement is not None:
             by_rule = None if amendment is None else amendment.by_rule
             await check_settlement(question, settlement, store.clock.now(), by_rule)
-    except SignoffError as refusal:
-        if not isinstance(refusal, StoreError):
-            await record_refusal(store, question, by, refusal, request_id=request_id)
-        raise
 
 
 def _check_votes(question: Promise, amendment: Amendment, now: float) -> None:

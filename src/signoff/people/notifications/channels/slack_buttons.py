@@ -21,7 +21,6 @@ from signoff.errors import (
     SignoffError,
     StoreError,
 )
-from signoff.people.audit.trail import record_refusal
 from signoff.people.notifications.channels.channel import Channel, Undelivered
 from signoff.people.notifications.channels.http import Post
 from signoff.people.notifications.channels.slack import (
@@ -37,6 +36,7 @@ from signoff.people.notifications.channels.slack import (
 from signoff.people.notifications.notices import LONGEST_TEXT, settled_in_words, shown
 from signoff.people.questions.answers import answer, get_question
 from signoff.people.questions.question import Question
+from signoff.people.questions.submission import submitting
 from signoff.records import Origin, OriginWay, Promise, PromiseState
 from signoff.records.names import check_optional_text
 from signoff.redaction import Redaction, Redactor
@@ -194,9 +194,8 @@ async def _taken(store: Store, answering: Answering, click: Click, redactor: Red
     if responder is None or responder.user_id is None:
         question = await get_question(store, click.question_id)
         user = f"slack:{click.user}"
-        stranger = NotAllowed(question.id, user, "this Slack user is not configured")
-        await record_refusal(store, question, user, stranger, request_id=click.request_id)
-        raise stranger
+        async with submitting(store, question, user, request_id=click.request_id):
+            raise NotAllowed(question.id, user, "this Slack user is not configured")
     try:
         question = await answer(
             store,

@@ -1,0 +1,124 @@
+"""What happens around every operation of a user on a question: refusals are recorded, answers are announced."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from signoff.errors import AccessDenied, SignoffError, StoreError
+from signoff.observability import events
+from signoff.observability.events import AnswerGiven
+from signoff.observability.trace_context import traceparent_of
+from signoff.people.audit.trail import record_refusal
+from signoff.records import Promise, Run
+from signoff.runtime.loggers import own_logger
+from signoff.stores.contract.store import Store
+
+log = own_logger("signoff.people")
+
+READ_SECONDS: Final = 1.0
+"""How long an answer waits to read its run for subscribers of events."""
+
+
+@asynccontextmanager
+async def submitting(
+    store: Store,
+    question: Promise,
+    user_id: str | None,
+    attempt: str | None = None,
+    *,
+    request_id: str | None = None,
+) -> AsyncGenerator[None]:
+    """Record a refusal raised in the block in the question's audit trail. An unavailable store is not a refusal.
+
+    Args:
+        store: The question's store.
+        question: The question.
+        user_id: The user who attempts the operation, as claimed by them or their link.
+        attempt: The attempted operation, such as ``claim``; None: an answer.
+        request_id: The request's id.
+
+    Example::
+
+        async with submitting(store, question, "ana", "comment"):
+            raise NotAllowed(question.id, "ana", "the question is closed")
+    """
+    try:
+        yield
+    except SignoffError as refusal:
+        if isinstance(refusal, AccessDenied) or not isinstance(refusal, StoreError):
+            await record_refusal(store, question, user_id, refusal, request_id=request_id, attempt=attempt)
+        raise
+
+
+@dataclass(slots=True)
+class Announcement:
+    """The event of an answer.
+
+    Attributes:
+        question: The question, once it was read.
+    """
+
+    question: Promise | None = None
+
+
+@asynccontextmanager
+async def announcing(
+    store: Store, question_id: str, user_id: str | None, question: Promise | None = None
+) -> AsyncGenerator[Announcement]:
+    """Notify event subscribers of the answer given in the block: accepted, or refused with which error.
+
+    Args:
+        store: The question's store.
+        question_id: The question.
+        user_id: The user who answers.
+        question: The question, if it was read already.
+    """
+    began = time.perf_counter()
+    announcement = Announcement(question)
+    try:
+        yield announcement
+    except SignoffError as error:
+        seconds = time.perf_counter() - began
+        await _announce(store, question_id, announcement.question, user_id, type(error).__name__, seconds)
+        raise
+    await _announce(
+        store, question_id, announcement.question, user_id, "accepted", time.perf_counter() - began
+    )
+
+
+async def _announce(
+    store: Store,
+    question_id: str,
+    promise: Promise | None,
+    user_id: str | None,
+    outcome: str,
+    seconds: float,
+) -> None:
+    """Notify event subscribers of an answer, with its run if that can be read."""
+    if not events.subscribers:
+        return
+    run: Run | None = None
+    if promise is not None and promise.run_id is not None:
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                run = await store.get_run(promise.run_id)
+        except Exception:  # the answer is settled already, so a failed read must not fail it
+            log.debug(
+                "the event for answer %s (%s) does not have its run", question_id, outcome, exc_info=True
+            )
+    given = AnswerGiven(
+        store.namespace,
+        question_id,
+        None if run is None else run.id,
+        None if run is None else run.workflow,
+        None if run is None else traceparent_of(run.namespace, run.id, run.traceparent),
+        user_id,
+        outcome,
+        seconds,
+    )
+    events.announce(given)
