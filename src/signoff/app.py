@@ -44,6 +44,8 @@ def _module_of_caller(frame: FrameType | None) -> str:
 def _store_in(store: str | Store, namespace: str | None) -> Store:
     if isinstance(store, str):
         return store_at(store, namespace="default" if namespace is None else namespace)
+    if not hasattr(store, "namespace"):
+        raise InvalidValue("store", f"{store!r} is neither a URL, such as sqlite:///signoff.db, nor a store")
     if namespace not in (None, store.namespace):
         raise InvalidValue(
             "namespace",

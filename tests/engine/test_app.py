@@ -291,6 +291,12 @@ def test_a_store_of_another_namespace_is_refused() -> None:
         assert Signoff(MemoryStore(namespace="acme"), namespace=given).store.namespace == "acme"
 
 
+@pytest.mark.parametrize("store", [None, 5, Path("signoff.db")])
+def test_an_object_that_is_not_a_store_is_refused(store: Any) -> None:
+    with pytest.raises(InvalidValue, match="store: .* is neither a URL"):
+        Signoff(store)
+
+
 # Registering
 
 
