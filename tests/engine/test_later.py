@@ -69,7 +69,7 @@ async def test_children_start_at_their_time_and_have_their_parents_priority(tmp_
 async def test_options_of_a_child_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     app = app_with_children(tmp_path, VirtualClock(NOON))
     async with running(app) as client:
-        with pytest.raises(InvalidValue, match="one of them"):
+        with pytest.raises(InvalidValue, match="cannot be combined"):
             await (await client.start("both")).result()
         with pytest.raises(RegistrationError, match="already started"):
             await (await client.start("twice", id="t")).result()
