@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import re
 import subprocess
 import sys
@@ -205,6 +206,14 @@ def test_an_exception_is_raised_in_another_thread() -> None:
     assert private_names.raise_in(thread.ident, KeyError) is None
     thread.join(60)
     assert ended == [KeyError], "workflow code that is busy for ever is not interrupted"
+
+
+def test_an_instruction_tells_the_line_of_a_frame() -> None:
+    frame = inspect.currentframe()
+    assert frame is not None
+    at, line = private_names.instruction_of(frame), frame.f_lineno
+    found = private_names.line_of(frame.f_code, at)
+    assert found == line, "errors about a missing await name another line"
 
 
 def test_the_bytecode_tells_lambdas_of_the_same_names_apart() -> None:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context
+from operator import attrgetter
 from types import CodeType, FrameType
 from typing import Any, Final, cast
 
@@ -174,6 +175,16 @@ The function is documented, but only for C. It is declared to return None, as an
 """
 raise_in.argtypes = (ctypes.c_ulong, ctypes.py_object)
 raise_in.restype = None
+
+
+instruction_of: Callable[[FrameType], int] = attrgetter("f_lasti")
+"""Returns where a frame is, for ``line_of``. ``f_lineno`` would search the function's whole code each time: 18 us at
+the end of 100 lines, for each call that workflow code makes."""
+
+
+def line_of(code: CodeType, instruction: int) -> int | None:
+    """Return the number of the line that an instruction belongs to."""
+    return next((line for start, end, line in code.co_lines() if start <= instruction < end), None)
 
 
 def bytecode_of(code: CodeType) -> bytes:

@@ -8,8 +8,9 @@ import inspect
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
-from signoff.engine.run.user_code_lines import calling_line, line_at
+from signoff.engine.run.user_code_lines import calling_line, line_in
 from signoff.errors import NotAwaited
+from signoff.runtime.private_names import instruction_of
 
 if TYPE_CHECKING:
     from signoff.engine.run.execution import Execution
@@ -125,7 +126,7 @@ class Built(_NoValue):
         if frame is None:
             self._code, self._at = None, 0
         else:
-            self._code, self._at = frame.f_code, frame.f_lineno
+            self._code, self._at = frame.f_code, instruction_of(frame)
 
     def _take(self) -> None:
         """Note that it is awaited, or that there is nothing to await."""
@@ -141,7 +142,7 @@ class Built(_NoValue):
     @property
     def built_at(self) -> str:
         """The line that built it."""
-        return "an unknown line" if self._code is None else line_at(self._code, self._at)
+        return "an unknown line" if self._code is None else line_in(self._code, self._at)
 
     @property
     def is_sure(self) -> bool:

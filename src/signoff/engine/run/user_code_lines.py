@@ -11,6 +11,8 @@ from collections.abc import (
 from types import CodeType, FrameType, TracebackType
 from typing import Final
 
+from signoff.runtime.private_names import line_of
+
 UNKNOWN_LINE: Final = "an unknown line"
 
 
@@ -68,9 +70,9 @@ def is_installed(file: str) -> bool:
     return file.startswith((_PACKAGE, *_FOREIGN, "<frozen"))
 
 
-def line_at(code: CodeType, number: int) -> str:
-    """Return a line of a function, by its number."""
-    return _line(code.co_filename, number, code.co_name)
+def line_in(code: CodeType, instruction: int) -> str:
+    """Return the line of an instruction, see ``private_names.instruction_of``."""
+    return _line(code.co_filename, line_of(code, instruction), code.co_name)
 
 
 def raising_line(traceback: TracebackType | None) -> str | None:

@@ -14,7 +14,7 @@ The states of a run, and the operations that change them (no other transition ex
     complete    running -> succeeded|failed|cancelled                retry    failed -> ready
     cancel      never started, or failed (retryable) -> cancelled    suspend  ready|paused -> paused
     terminate   not ended, or failed (retryable) -> cancelled        resume   paused (suspended) -> ready|paused
-    due         never begun, past its deadline -> failed
+    due         never begun, or without workers, past its deadline -> failed
 
 A *suspended* run (``suspended_at``) waits for an operator: no worker claims it, and nothing wakes it. A running one
 becomes ``paused`` when its worker releases it. Messages that arrive meanwhile are kept and counted.

@@ -16,7 +16,8 @@ class TimerStore:
         """Fire due deadlines and timers, and free expired leases.
 
         A run that was never begun ends when its deadline passes, as ``failed`` with ``RunTimeout``: nobody knows
-        whether a worker will ever come for it. Any other is left a message. A run whose lease was lost counts a
+        whether a worker will ever come for it. So does one that is ready or paused, and not suspended, in a group that
+        no worker is registered for. Any other is left a message. A run whose lease was lost counts a
         takeover; the count starts from one when its journal has grown since the last.
 
         All of it is one transaction. If that fails, each item is processed by itself: an item that fails is set aside

@@ -166,7 +166,7 @@ WHERE namespace = ? AND id = ? AND (epoch = 0 AND ended_at IS NULL OR state = 'f
 RETURNING {READ_RUN_COLUMNS}
 """
 
-# never started -> failed: its deadline has passed
+# never started, or ready or paused in a group without workers -> failed: its deadline has passed
 EXPIRE = f"""
 UPDATE runs
 SET state = 'failed', error = ?, ended_at = ?, wake_at = NULL, blocked = 0,
