@@ -256,7 +256,7 @@ async def _until(look: Callable[[], bool]) -> None:
 async def _looked(store: SqliteStore) -> None:
     """Wait until the writer has looked at the files."""
     writer = store._file.writer
-    before = writer._looked_at_files
-    await _until(lambda: writer._looked_at_files > before)
-    before = writer._looked_at_files
-    await _until(lambda: writer._looked_at_files > before)
+    before = writer._files_checked_at
+    await _until(lambda: writer._files_checked_at > before)
+    before = writer._files_checked_at
+    await _until(lambda: writer._files_checked_at > before)

@@ -207,7 +207,7 @@ class Database:
             StoreUnavailable: The database is not open, or was unavailable for ``patience_seconds``.
         """
         self.writer.check_usable()
-        return await self._readers.call(lambda: self._call_here(work))
+        return await self._readers.call(lambda: self._call_on_thread(work))
 
     async def due(self, limit: int, lease_seconds: float) -> float | None:
         """Fire due deadlines and timers in all namespaces; free expired leases. See ``Store.due`` for the contract.
@@ -322,7 +322,7 @@ class Database:
             self.options, autocommit=True, prepare_threshold=None if self._is_pooled else 5
         )
 
-    def _call_here(self, work: Callable[[reads.Connection], T]) -> T:
+    def _call_on_thread(self, work: Callable[[reads.Connection], T]) -> T:
         began_at = time.monotonic()
 
         def once() -> T:

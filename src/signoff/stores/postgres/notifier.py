@@ -96,7 +96,7 @@ class Notifier:
             try:
                 with self._connect() as connection:
                     connection.execute("SET synchronous_commit TO off")
-                    connection.add_notify_handler(self._heard)
+                    connection.add_notify_handler(self._on_notify)
                     connection.execute(f"LISTEN {CHANNEL}")
                     self._listeners.notify_disturbance()  # commits may have been missed
                     self._listening.set()
@@ -145,7 +145,7 @@ class Notifier:
             text = to_json({"from": self._sender})
         connection.execute(NOTIFY, (text.decode(),))
 
-    def _heard(self, notify: psycopg.Notify) -> None:
+    def _on_notify(self, notify: psycopg.Notify) -> None:
         self._take(notify.payload.encode())
 
     def _take(self, payload: bytes) -> None:

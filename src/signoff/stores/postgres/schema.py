@@ -222,7 +222,7 @@ def refusal_hint(error: psycopg.Error) -> str | None:
     return next((hint for words, hint in REFUSALS if "FATAL" in said and words in said), None)
 
 
-def _said(error: psycopg.Error) -> str:
+def _message_of(error: psycopg.Error) -> str:
     """Return an error's message in one line, without its detail and context: these quote rows."""
     primary = error.diag.message_primary
     text = str(error) if primary is None else text_of_postgres(error.sqlstate, primary)
@@ -232,7 +232,7 @@ def _said(error: psycopg.Error) -> str:
 def translate(error: psycopg.Error, location: str) -> StoreError | InvalidValue:
     """Return the store error for a Postgres error."""
     code = code_of(error)
-    said = _said(error)
+    said = _message_of(error)
     if code == TOO_LARGE:
         return InvalidValue("text", f"too long for Postgres: {said}")
     if code in BAD_TEXT:

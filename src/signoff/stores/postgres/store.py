@@ -107,8 +107,8 @@ class PostgresStore(Store):
         readers: Number of connections that read, extend leases and process due items. Two more write and listen.
         listen_address: Address for LISTEN, if ``address`` is a transaction pooler (PgBouncer). None listens at
             ``address``; the empty string disables listening, and other processes' commits are found by polling.
-        inline_below_seconds: Send single operations from the event loop while replies take less; 0 never does.
-        migrates: Whether opening migrates the schema; otherwise ``open`` refuses an outdated one (SchemaTooOld).
+        inline_below_seconds: Send single operations from the event loop while replies take less; 0 disables this.
+        migrates: Whether ``open`` migrates the schema. Otherwise it raises SchemaTooOld for an outdated schema.
 
     Example:
         store = PostgresStore("postgresql://signoff@db/signoff")

@@ -172,7 +172,7 @@ class Watch:
 
 
 def read(db: sqlite3.Connection) -> Anchor | None:
-    """Return a file's starting point; None: not set yet."""
+    """Return a file's starting point; None if it is not set yet."""
     row = db.execute(READ).fetchone()
     return None if row is None else Anchor(*row)
 

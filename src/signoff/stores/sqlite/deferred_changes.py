@@ -71,7 +71,7 @@ def make_or_defer(
 
 
 def times(db: sqlite3.Connection) -> Times | None:
-    """Return the retry times; None: there are no deferred changes."""
+    """Return when to try deferred changes; None if there are none."""
     first, last = db.execute(TIMES).fetchone()
     return None if first is None else Times(first, last)
 

@@ -82,7 +82,7 @@ class Room:
 
     Attributes:
         runs: Number of runs.
-        starts: How many of them may be first starts; None: any number.
+        starts: How many of them may be first starts; None for any number.
         opens_at: When the next first start is allowed after ``starts``; None if there is no rate.
     """
 

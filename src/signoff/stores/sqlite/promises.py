@@ -360,7 +360,7 @@ def _insert(
 
 
 def _refuse(tx: Transaction, namespace: str, run_id: str, new: NewPromise) -> None:
-    """Leave an IdConflict as the outcome of the call that wanted the promise."""
+    """Leave an IdConflict as the outcome of the call that tried to create the promise."""
     if new.n is None or messages.is_left(tx, namespace, run_id, new.n, new.id):
         return
     error = encode_error(refusal_of(new))

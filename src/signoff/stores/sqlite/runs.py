@@ -270,11 +270,11 @@ def terminate(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent
             raise InvalidState(run_id, run.state.value, "terminate")
         return run
     _close(tx, namespace, run, EntryKind.CANCELLED, to_json({"by": event.by, "reason": reason}).decode())
-    _give_up(tx, namespace, run_id)
+    _clean_up(tx, namespace, run_id)
     return _recorded(tx, namespace, run, event)
 
 
-def _give_up(tx: Transaction, namespace: str, run_id: str) -> None:
+def _clean_up(tx: Transaction, namespace: str, run_id: str) -> None:
     """Clean up after a run that ended without running its code: drop its live text and joins, cancel its children."""
     live.delete(tx, namespace, run_id)
     messages.unjoin_all(tx, namespace, run_id)
@@ -338,7 +338,7 @@ def _deadline_passed(tx: Transaction, namespace: str, run_id: str) -> None:
         messages.leave(tx, namespace, run_id, MessageKind.DEADLINE)
     else:
         _close(tx, namespace, run, EntryKind.FAILED)
-        _give_up(tx, namespace, run_id)
+        _clean_up(tx, namespace, run_id)
 
 
 def get_run(db: sqlite3.Connection, namespace: str, run_id: str) -> Run:
@@ -423,7 +423,7 @@ def _waiting_for(tx: Transaction, namespace: str, run_id: str) -> list[str]:
 
 
 def _refuse(tx: Transaction, namespace: str, parent_id: str, n: int, run_id: str, why: SignoffError) -> None:
-    """Leave an error as the outcome of the call that wanted the child."""
+    """Leave an error as the outcome of the call that tried to start the child."""
     if messages.is_left(tx, namespace, parent_id, n, run_id):
         return
     _notify(tx, namespace, parent_id, n, run_id, Outcome(RunState.FAILED, error=encode_error(why)))

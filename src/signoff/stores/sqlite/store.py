@@ -121,13 +121,13 @@ READ_CLOCK_SECONDS = 1.0  # minimum interval between reads of the file's time
 
 
 class SqliteStore(Store):
-    """Keeps runs in an SQLite file. ``signoff.stores.contract.store.Store`` documents the methods.
+    """Stores runs in an SQLite file. See ``signoff.stores.contract.store.Store`` for the contract of each method.
 
     Args:
         address: A path, ``sqlite:///relative.db`` or ``sqlite:////absolute.db``.
         namespace: The tenant.
         clock: Business time: timestamps, deadlines, timers.
-        lease_clock: Measures leases.
+        lease_clock: The clock that leases are measured by.
         lease_seconds: How long a claim or a heartbeat holds a run.
         busy_seconds: How long to wait for other processes that write to the file.
         inline_below_seconds: Commit on the event loop itself while commits take less than this, which
@@ -273,7 +273,7 @@ class SqliteStore(Store):
             namespace=self.namespace,
         )
 
-    # Writes of lease holders
+    # Operations of a lease holder
 
     async def claim(
         self, worker_id: str, group: str, workflows: Sequence[str], limit: int, *, token: str | None = None
@@ -680,7 +680,7 @@ class _File:
         self._opening = threading.Lock()
         self._gate = Gate()
         self._is_held = False  # by a thread that forks
-        self._has_let_go = False
+        self._is_disconnected = False
         self._was_forked = False
         self._is_tainted = False
         clock.on_jump(self.listeners.notify_jump)
@@ -733,7 +733,7 @@ class _File:
                 inline_below_seconds=self._inline_below_seconds,
                 committed=self._notify_commit,
                 disturbed=self.listeners.notify_disturbance,
-                looked=self._disturbed,
+                refresh=self._refresh_time,
                 outages=self.outages,
             )
             self._readers.open()
@@ -747,35 +747,35 @@ class _File:
 
     def before_fork(self) -> None:
         """Close all connections, if that is quick."""
-        self._has_let_go = False
+        self._is_disconnected = False
         if not self._opening.acquire(timeout=forks.WAIT_SECONDS):
             return
         self._is_held = True
         if self._writer is None:
-            self._has_let_go = True
+            self._is_disconnected = True
             return
         if not self._gate.shut(forks.WAIT_SECONDS):
             return
         self._readers.disconnect_all()
-        self._has_let_go = self._writer.let_go(forks.WAIT_SECONDS)
+        self._is_disconnected = self._writer.disconnect(forks.WAIT_SECONDS)
 
     def after_fork(self) -> None:
         """Reopen them, in the parent."""
         if not self._is_held:
             return
-        if self._writer is not None and self._has_let_go:
-            self._writer.take_up(self._connect)
+        if self._writer is not None and self._is_disconnected:
+            self._writer.reconnect(self._connect)
         self._gate.open()
-        self._is_held = self._has_let_go = False
+        self._is_held = self._is_disconnected = False
         self._opening.release()
 
     def forked(self) -> None:
         """Reset a forked child, so that it opens the file itself."""
         forks.keep(self._writer, *self._readers.inherited())
         self._was_forked = self._writer is not None or self._was_forked
-        self._is_tainted = not self._has_let_go or self._is_tainted
+        self._is_tainted = not self._is_disconnected or self._is_tainted
         self._writer = None
-        self._is_held = self._has_let_go = False
+        self._is_held = self._is_disconnected = False
         self._opening = threading.Lock()
         self._gate = Gate()
         self.listeners.forget()
@@ -787,7 +787,7 @@ class _File:
             if writer is not None:
                 writer.close()
 
-    def _disturbed(self, db: sqlite3.Connection) -> None:
+    def _refresh_time(self, db: sqlite3.Connection) -> None:
         """Handle another process's commit, which may have set the file's time."""
         now = time.monotonic()
         if self.host_clock is None or now < self._read_clock_at:

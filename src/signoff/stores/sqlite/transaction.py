@@ -107,7 +107,7 @@ class Committer:
         path: The file.
         location: The store's address, for messages.
         clock: Business time.
-        lease_clock: Measures leases.
+        lease_clock: The clock that leases are measured by.
 
     Attributes:
         lost: Why the open files are no longer those at the path, as of the last check; None if they are.

@@ -29,10 +29,10 @@ T = TypeVar("T")
 log = own_logger("signoff.store")
 
 INLINE_AT_MOST: Final = 128  # operations; a longer batch would block its event loop
-LOOK_ABROAD_SOON: Final = 0.002  # seconds between checks for other processes' commits, while there are some
-LOOK_ABROAD_LATER: Final = 0.005
+POLL_SOON: Final = 0.002  # seconds between checks for other processes' commits, while there are some
+POLL_LATER: Final = 0.005
 RESERVE_AFTER: Final = 20  # commits; with fewer, a preallocated log does not pay
-LOOK_AT_FILES: Final = 0.05  # seconds between checks that the path still leads to the open files
+CHECK_FILES: Final = 0.05  # seconds between checks that the path still leads to the open files
 RETRY_SOON: Final = 0.001  # seconds before retrying a lock that another process holds
 RETRY_LATER: Final = 0.025
 LOCKED: Final = "another process keeps it locked"
@@ -48,7 +48,7 @@ class Writer:
         inline_below_seconds: Commit on the event loop while commits take less than this; 0 disables this.
         committed: Called after each commit that changed something.
         disturbed: Called when another process has committed.
-        looked: Called just before ``disturbed``, with the connection, which is idle meanwhile.
+        refresh: Called just before ``disturbed``, with the connection, which is idle meanwhile.
         outages: Notified when writes wait for another process's lock, and when they continue.
     """
 
@@ -61,7 +61,7 @@ class Writer:
         inline_below_seconds: float,
         committed: Callable[[Transaction], None],
         disturbed: Callable[[], None],
-        looked: Callable[[sqlite3.Connection], None],
+        refresh: Callable[[sqlite3.Connection], None],
         outages: Outages,
     ) -> None:
         self._committer = committer
@@ -70,7 +70,7 @@ class Writer:
         self._inline_below = inline_below_seconds
         self._committed = committed
         self._disturbed = disturbed
-        self._looked = looked
+        self._refresh = refresh
         self._outages = outages
         self._lock = threading.Lock()  # held while using the committer
         self._group_commit = GroupCommit(self._commit_one, self._commit_group)
@@ -82,12 +82,12 @@ class Writer:
         self._locked_since: float | None = None  # start of another process's lock, on the monotonic clock
         self._is_lock_logged = False
         self._reporting = threading.Lock()
-        self._looked_at_files = 0.0
+        self._files_checked_at = 0.0
         self._has_reserved = False
         self._log_limit = LogLimit(location)
         self._data_version = committer.first_data_version
-        self._looked_at = time.monotonic()
-        self._disturbed_at = self._looked_at - 60.0
+        self._polled_at = time.monotonic()
+        self._disturbed_at = self._polled_at - 60.0
         self._thread = threading.Thread(target=self._serve, name="signoff-sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -147,15 +147,15 @@ class Writer:
         with self._lock:
             self._committer.db.close()
 
-    def let_go(self, seconds: float) -> bool:
-        """Close the connection until ``take_up``. Returns False, with nothing done, if it stays in use."""
+    def disconnect(self, seconds: float) -> bool:
+        """Close the connection until ``reconnect``. Returns False, with nothing done, if it stays in use."""
         if not self._lock.acquire(timeout=seconds):
             return False
         self._committer.db.close()
         return True
 
-    def take_up(self, connect: Callable[[], sqlite3.Connection]) -> None:
-        """Continue after ``let_go``."""
+    def reconnect(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        """Continue after ``disconnect``."""
         try:
             self._committer.use(connect())
             self._data_version = self._committer.first_data_version
@@ -209,7 +209,7 @@ class Writer:
 
     def _serve(self) -> None:
         while True:
-            self._wakeup.wait(self._time_to_look_abroad())
+            self._wakeup.wait(self._seconds_to_next_poll())
             if self._waiting:
                 self._commit_waiting()
             elif self._closing:
@@ -217,10 +217,10 @@ class Writer:
             if not self._has_reserved and self._committer.commits >= RESERVE_AFTER:
                 with self._lock:
                     self._has_reserved = self._committer.reserve_log()
-            if self._time_to_look_abroad() <= 0:
-                self._look_abroad()
-            if self._looked_at - self._looked_at_files >= LOOK_AT_FILES:
-                self._look_at_files()
+            if self._seconds_to_next_poll() <= 0:
+                self._poll_commits()
+            if self._polled_at - self._files_checked_at >= CHECK_FILES:
+                self._check_files()
             if self._log_limit.is_due(self._committer.files.log_bytes, time.monotonic()):
                 self._empty_log()
 
@@ -274,8 +274,8 @@ class Writer:
             self._is_lock_logged = True
             log.warning("store %s: %s, so writes are waiting", self._location, LOCKED)
 
-    def _look_at_files(self) -> None:
-        self._looked_at_files = self._looked_at
+    def _check_files(self) -> None:
+        self._files_checked_at = self._polled_at
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -304,27 +304,27 @@ class Writer:
         else:
             log.warning("store %s: its files are back in place, work continues", self._location)
 
-    def _time_to_look_abroad(self) -> float:
-        lively = self._looked_at - self._disturbed_at < 1.0
-        return self._looked_at + (LOOK_ABROAD_SOON if lively else LOOK_ABROAD_LATER) - time.monotonic()
+    def _seconds_to_next_poll(self) -> float:
+        lively = self._polled_at - self._disturbed_at < 1.0
+        return self._polled_at + (POLL_SOON if lively else POLL_LATER) - time.monotonic()
 
-    def _look_abroad(self) -> None:
-        self._looked_at = time.monotonic()
+    def _poll_commits(self) -> None:
+        self._polled_at = time.monotonic()
         if not self._lock.acquire(blocking=False):
             return  # a commit is running: check again after the next wait
         try:
             version = self._committer.data_version()
             if version != self._data_version:
-                self._looked(self._committer.db)
+                self._refresh(self._committer.db)
         except sqlite3.Error as error:
             if not is_busy(error):
-                log.warning("store %s: cannot look for other processes' commits: %s", self._location, error)
+                log.warning("store %s: cannot check for other processes' commits: %s", self._location, error)
             return
         finally:
             self._lock.release()
         if version != self._data_version:
             self._data_version = version
-            self._disturbed_at = self._looked_at
+            self._disturbed_at = self._polled_at
             self._disturbed()
 
 
