@@ -10,10 +10,11 @@ if find_spec("pydantic_ai") is None:
 
 from signoff.agents.approvals.approval_policy import Decision, ToolCall, approve, ask, deny
 from signoff.agents.approvals.ask_user import AskedField, ask_user, ask_user_tool
-from signoff.agents.conversations.conversation import Conversation, TurnEvent
+from signoff.agents.conversations.conversation import Conversation
 from signoff.agents.conversations.delegation import agent_tool
 from signoff.agents.conversations.outcomes import Finished, Paused, Pending
 from signoff.agents.conversations.replies import Approve, Deny, Edit, Reply
+from signoff.agents.conversations.turn_events import TurnEvent
 from signoff.agents.durable import Durable
 from signoff.agents.pausing.pause import pause
 from signoff.agents.steps.budgets import Budget

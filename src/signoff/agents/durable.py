@@ -15,9 +15,7 @@ from pydantic_ai.agent import AbstractAgent, EventStreamHandler
 from pydantic_ai.capabilities import (
     AbstractCapability,
     AgentNode,
-    CapabilityOrdering,
     CombinedCapability,
-    Instrumentation,
     WrapModelRequestHandler,
 )
 from pydantic_ai.durable_exec import (
@@ -27,7 +25,6 @@ from pydantic_ai.durable_exec import (
     DurabilityEngineSpec,
     DurableOperationBackend,
     conversation_id_from_run_id,
-    replay_scope,
 )
 from pydantic_ai.exceptions import CallDeferred
 from pydantic_ai.messages import ModelResponse, ToolCallPart
@@ -51,9 +48,10 @@ from signoff.agents.steps.dynamic_toolsets import facts_of, witness
 from signoff.agents.steps.live_model_text import speaking
 from signoff.agents.steps.plain_tools import in_step_threads
 from signoff.agents.steps.step_backend import RETRY, Config, StepBackend, config_of
-from signoff.agents.steps.tools import KEY, NEEDS_APPROVAL, Calling, calling
+from signoff.agents.steps.tools import KEY, Calling, asked_here, calling
 from signoff.agents.steps.truncated_responses import WholeAnswers
 from signoff.agents.steps.unawaited_tools import check_awaits
+from signoff.agents.steps.workflow_scope import InWorkflow, context_here
 from signoff.engine.steps.options import check_retry
 from signoff.engine.steps.retry import RetryPolicy
 from signoff.errors import NotSerializable, OutsideWorkflow, RegistrationError
@@ -63,8 +61,6 @@ from signoff.records.responders import check_names
 from signoff.records.start_options import check_flag, check_seconds
 from signoff.runtime import private_names
 from signoff.runtime.loggers import own_logger
-from signoff.workflow.context import Context
-from signoff.workflow.current_context import current_context
 
 log = own_logger("signoff.agents")
 
@@ -176,7 +172,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     @property
     def in_durable_context(self) -> bool:
         """Whether workflow code runs here."""
-        return _here() is not None
+        return context_here() is not None
 
     def get_durable_operation_backend(self) -> DurableOperationBackend[Config]:
         """Return what runs operations as steps."""
@@ -186,24 +182,24 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
     def get_default_run_id(self) -> str | None:
         """Return an id for this run of the agent that is the same at every replay."""
-        context = _here()
+        context = context_here()
         return None if context is None else str(context.uuid4())
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
         """Return the session, else an id made of the agent's run."""
-        context = _here()
+        context = context_here()
         if context is None:
             return None
         return context.session_id or conversation_id_from_run_id(run_id)
 
     def get_run_clock(self) -> Callable[[], datetime] | None:
         """Return the run's own clock, which replays."""
-        context = _here()
+        context = context_here()
         return None if context is None else context.now
 
     async def get_run_start_time(self, run_id: str) -> datetime | None:
         """Return when this run of the agent began."""
-        context = _here()
+        context = context_here()
         return None if context is None else context.now()
 
     @property
@@ -316,7 +312,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         if not self.in_durable_context:
             return tool_defs
         self._warn_of_unknown([each.name for each in tool_defs])
-        return [_asked_here(each) if each.defer else each for each in tool_defs]
+        return [asked_here(each) if each.defer else each for each in tool_defs]
 
     async def prepare_output_tools(
         self, ctx: RunContext[AgentDepsT], tool_defs: list[ToolDefinition]
@@ -415,7 +411,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         args: str | dict[str, Any],
     ) -> str | dict[str, Any]:
         """Note whether hooks have changed an edit."""
-        edit = held().edits.get(call.tool_call_id) if _here() is not None else None
+        edit = held().edits.get(call.tool_call_id) if context_here() is not None else None
         if edit is not None and not is_same(plain(args), edit.sent):
             edit.is_changed = True
         return args
@@ -429,7 +425,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         args: dict[str, Any],
     ) -> dict[str, Any]:
         """Note what an edit is before hooks change it."""
-        edit = held().edits.get(call.tool_call_id) if _here() is not None else None
+        edit = held().edits.get(call.tool_call_id) if context_here() is not None else None
         if edit is not None:
             edit.validated = (await Gate.of(self, ctx).arguments.seen(call, args)).shown
         return args
@@ -443,7 +439,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         args: dict[str, Any],
     ) -> dict[str, Any]:
         """Have people decide again on what hooks have changed since they decided."""
-        if _here() is None or call.tool_call_id not in held().decided:
+        if context_here() is None or call.tool_call_id not in held().decided:
             return args
         known = await known_tools(self, ctx, [call])
         return await Gate.of(self, ctx).check_unchanged(call, tool_def, args, known[call.tool_name])
@@ -504,71 +500,6 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
 
 _at_step_of: contextvars.ContextVar[Durable[Any]] = contextvars.ContextVar("signoff_agent_step")
-
-
-def _here() -> Context | None:
-    try:
-        return current_context()
-    except OutsideWorkflow:
-        return None
-
-
-class InWorkflow(AbstractCapability[AgentDepsT]):
-    """Has what runs in workflow code run as such, around all other capabilities."""
-
-    def get_ordering(self) -> CapabilityOrdering:
-        """Return that it is outside of what makes spans."""
-        return CapabilityOrdering(position="outermost", wraps=(Instrumentation,))
-
-    async def wrap_run(
-        self, ctx: RunContext[AgentDepsT], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
-    ) -> AgentRunResult[Any]:
-        """Run plain functions (instructions, validators, hooks) in place, and tell no telemetry of what is replayed."""
-        if _here() is None:
-            return await handler()
-        with private_names.threads_disabled(), replay_scope(is_replaying=_is_replaying):
-            return await handler()
-
-    async def wrap_tool_validate(
-        self,
-        ctx: RunContext[AgentDepsT],
-        *,
-        call: ToolCallPart,
-        tool_def: ToolDefinition,
-        args: str | dict[str, Any],
-        handler: Callable[[str | dict[str, Any]], Awaitable[dict[str, Any]]],
-    ) -> dict[str, Any]:
-        """Validate arguments once: what people have agreed to is run as it is."""
-        if _here() is None:
-            return await handler(args)
-        if ctx.tool_call_approved and (agreed := held().agreed.pop(call.tool_call_id, None)) is not None:
-            return agreed
-        validated = await handler(args)
-        held().validated[call.tool_call_id] = validated
-        return validated
-
-    async def after_tool_validate(
-        self,
-        ctx: RunContext[AgentDepsT],
-        *,
-        call: ToolCallPart,
-        tool_def: ToolDefinition,
-        args: dict[str, Any],
-    ) -> dict[str, Any]:
-        """Keep what was made of arguments, as a validator or a hook may defer the call."""
-        if _here() is not None:
-            held().validated[call.tool_call_id] = args
-        return args
-
-
-def _is_replaying() -> bool:
-    context = _here()
-    return context is not None and context.is_replaying
-
-
-def _asked_here(definition: ToolDefinition) -> ToolDefinition:
-    metadata = {**(definition.metadata or {}), NEEDS_APPROVAL: definition.kind}
-    return replace(definition, kind="function", metadata=metadata)
 
 
 def _agreed_of(metadata: object) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import ValidationError
@@ -27,7 +27,7 @@ from signoff.agents.approvals.approval_policy import ASK, Decision, ToolCall, de
 from signoff.agents.approvals.call_questions import CallQuestions, answer_or_denial
 from signoff.agents.approvals.call_state import Edited, held
 from signoff.agents.approvals.operator_questions import Choice, ask_operators
-from signoff.agents.approvals.recorded_edits import EDITED, as_chosen, as_edited
+from signoff.agents.approvals.recorded_edits import EDITED, Agreed, as_chosen, as_edited
 from signoff.agents.approvals.shown_arguments import ShownArguments
 from signoff.agents.approvals.stand_ins import change_in, manager_of_chosen, runs_inline
 from signoff.agents.approvals.tool_arguments import Arguments, plain
@@ -60,28 +60,6 @@ INSTEAD: Final = "signoff_instead"
 
 ASSIGNEES: Final = "signoff_assignees"
 """The key in a call's metadata for the people who could allow it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Agreed:
-    """The result of an approval.
-
-    Attributes:
-        arguments: The agreed arguments.
-        edited_by: The person who has edited them; None: they are the model's.
-        choice: The tool that an operator chose instead of the called one; None: the called one runs.
-    """
-
-    arguments: Arguments
-    edited_by: str | None
-    choice: Choice | None = None
-
-    @property
-    def edit(self) -> dict[str, Any] | None:
-        """The edit as the history records it; None: the arguments are the model's."""
-        if self.edited_by is None:
-            return None
-        return {"arguments": self.arguments.shown, "edited_by": self.edited_by}
 
 
 class Gate:

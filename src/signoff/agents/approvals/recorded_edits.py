@@ -4,16 +4,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from pydantic_ai.messages import ToolReturn
 from pydantic_ai.tools import ToolDenied
 
 from signoff.agents.approvals.operator_questions import Choice
+from signoff.agents.approvals.tool_arguments import Arguments
 
 EDITED: Final = "signoff"
 """The key in the metadata of a tool's return under which a person's changes stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """The result of an approval.
+
+    Attributes:
+        arguments: The agreed arguments.
+        edited_by: The person who has edited them; None: they are the model's.
+        choice: The tool that an operator chose instead of the called one; None: the called one runs.
+    """
+
+    arguments: Arguments
+    edited_by: str | None
+    choice: Choice | None = None
+
+    @property
+    def edit(self) -> dict[str, Any] | None:
+        """The edit as the history records it; None: the arguments are the model's."""
+        if self.edited_by is None:
+            return None
+        return {"arguments": self.arguments.shown, "edited_by": self.edited_by}
 
 
 def as_chosen(

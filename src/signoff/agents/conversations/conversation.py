@@ -5,8 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Final, Literal, Self, TypeVar, cast, overload
+from typing import Any, Literal, Self, TypeVar, cast, overload
 
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
@@ -20,11 +19,12 @@ from signoff.agents.conversations.outcomes import (
     Paused,
     Pending,
     result_parts,
-    said_of_event,
 )
 from signoff.agents.conversations.replies import Decision, Said, said, said_in_words
 from signoff.agents.conversations.request_ids import KeptRequests
+from signoff.agents.conversations.resumed_answers import answers_to, question_of, turn_of
 from signoff.agents.conversations.session_turns import SessionTurns, WaitingTurn, fork_of
+from signoff.agents.conversations.turn_events import TurnEvent, place_of
 from signoff.agents.conversations.turn_rest import Rest, asked_by, rest_of
 from signoff.agents.conversations.turn_workflow import TurnRequest
 from signoff.agents.conversations.waiters import Waits
@@ -37,10 +37,10 @@ from signoff.errors import (
     NotFound,
     ResumeRefused,
 )
-from signoff.people.links.resume_tokens import LIFETIME_SECONDS, Response, Resumption
+from signoff.people.links.resume_tokens import LIFETIME_SECONDS, Response
 from signoff.people.questions.policies import UNSET
 from signoff.people.questions.question import Question, digest_of
-from signoff.records import Entry, LiveText, Promise, PromiseState, Run
+from signoff.records import Entry, LiveText, Promise
 from signoff.records.responders import Responder
 from signoff.records.start_options import check_id, check_session
 from signoff.runtime.loggers import own_logger
@@ -48,21 +48,6 @@ from signoff.runtime.loggers import own_logger
 log = own_logger("signoff.agents")
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class TurnEvent:
-    """Something that happened in a conversation.
-
-    Attributes:
-        id: Its place; ``events(after=id)`` goes on behind it.
-        run_id: The turn's run.
-        entry: What its journal has of it.
-    """
-
-    id: int
-    run_id: str
-    entry: Entry
 
 
 class Conversation:
@@ -230,18 +215,15 @@ class Conversation:
                     raise ResumeRefused("used", by=kept.done_by)
                 return await self.wait(kept.run_id)
         resumption = await backend.find_resumption(self.session_id, token)
-        run = await self._turn_of(resumption)
+        run = await turn_of(self._client, self.agent, resumption)
         if request_id is not None and kept is None:
             kept = await self._requests.keep(request_id, "resume", target, run.id, said_here)
-        if user_input is UNSET:
-            given = await self._events(resumption)
-            if not given:
-                return await self.wait(run.id)
-        else:
-            given = await self._given(user_input, resumption)
+        given = await answers_to(self._client, resumption, user_input)
+        if not given:
+            return await self.wait(run.id)
         responses: dict[str, Response] = {}
         for id, each in given.items():
-            promise = await self._question(id)
+            promise = await question_of(self._client, id)
             meant = said(id, Question.of(promise), each)
             responses[id] = Response(meant.value, meant.note, meant.alike)
         await backend.resume(self.session_id, token, responses, responder, context)
@@ -275,7 +257,7 @@ class Conversation:
             WrongAnswer, NotAllowed, AlreadySettled, RequestConflict: The answer is not taken.
         """
         await self._open()
-        question = await self._question(question_id)
+        question = await question_of(self._client, question_id)
         turn = await self._turns.that_asked(question)
         meant = said(question_id, Question.of(question), decision)
         if request_id is not None:
@@ -410,7 +392,7 @@ class Conversation:
                 say what they have so far with ``Durable(stream=True)``.
         """
         await self._open()
-        position, seq = after >> _SEQ_BITS, (after & _SEQ_MASK) - 1
+        position, seq = place_of(after)
         while (run := await self._turns.at_or_after(position)) is not None:
             assert run.position is not None
             known = seq if run.position == position else -1
@@ -419,7 +401,7 @@ class Conversation:
                 events = (backend.follow_live if live else backend.follow)(run.id, after=known)
                 async for event in events:
                     if isinstance(event, Entry):
-                        event = TurnEvent((run.position << _SEQ_BITS) + event.seq + 1, run.id, event)
+                        event = TurnEvent.of(run, event)
                     yield event
             position, seq = run.position + 1, -1
 
@@ -463,40 +445,6 @@ class Conversation:
         )
         reason = pending[0].reason if rest.asking.id == run.id else QUEUED
         return Paused(reason, pending[0].payload, pending, token, run.id)
-
-    async def _question(self, id: str) -> Promise:
-        try:
-            return await self._client.promises.get(id)
-        except NotFound:
-            raise NotFound("question", id) from None
-
-    async def _turn_of(self, resumption: Resumption) -> Run:
-        """Return the turn that a token is for. Raises InvalidValue."""
-        run = await self._client.backend.get_run(resumption.run_id)
-        if run.workflow != self.agent:
-            raise InvalidValue(
-                "token", f"it is for a turn of agent {run.workflow!r}, not of {self.agent!r}; resume it there"
-            )
-        return run
-
-    async def _events(self, resumption: Resumption) -> Mapping[str, object]:
-        """Return that the events have happened which a token is for. Raises ResumeRefused if it is for more."""
-        asked = [await self._question(id) for id in resumption.questions]
-        pending = [each for each in asked if each.state is PromiseState.PENDING]
-        given = {each.id: said_of_event(Question.of(each)) for each in pending}
-        if others := [id for id, value in given.items() if value is UNSET]:
-            raise ResumeRefused("missing", others)
-        return given
-
-    async def _given(self, user_input: object, resumption: Resumption) -> Mapping[str, object]:
-        """Return what is said to which question of a token. Raises ResumeRefused."""
-        try:
-            return _by_question(user_input, resumption.questions)
-        except ResumeRefused:
-            asked = [await self._question(id) for id in resumption.questions]
-            if all(each.state is not PromiseState.PENDING for each in asked):
-                raise ResumeRefused("used") from None
-            raise
 
     async def _taken(self, id: str | None, waiting: WaitingTurn | None) -> Taken | None:
         """Return what a message answers, if it is taken as an answer.
@@ -542,20 +490,5 @@ class Conversation:
         )
 
 
-_SEQ_BITS: Final = 32
-_SEQ_MASK: Final = (1 << _SEQ_BITS) - 1
-
-
 def _user(user_id: str) -> str:
     return user_id if user_id.startswith("user:") else f"user:{user_id}"
-
-
-def _by_question(given: object, questions: Collection[str]) -> Mapping[str, object]:
-    """Return what is said to which question. Raises ResumeRefused."""
-    by_id: Mapping[str, object] = cast("Any", given) if isinstance(given, Mapping) else {}
-    unknown = [str(id) for id in by_id if id not in questions]
-    if by_id and not unknown:
-        return by_id
-    if len(questions) == 1:
-        return dict.fromkeys(questions, cast("object", given))
-    raise ResumeRefused("question", unknown) if unknown else ResumeRefused("several", tuple(questions))

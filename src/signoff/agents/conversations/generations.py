@@ -41,46 +41,42 @@ _OWN: Final = (Durable, InWorkflow, TurnRecord, Instrumentation)
 """Capabilities that have some of it, and know of nothing that a generation has to be told."""
 
 
-class Progress(TypedDict):
-    """What a generation of a turn begins with, besides the messages that the journal has.
+class State(TypedDict):
+    """Pydantic AI's state of a run between two requests, besides the messages.
 
     Attributes:
-        begun: What the turn's first step has found.
-        parts: In how many entries of the journal the messages are that are behind.
-        request: Which of the entries with requests have the one that comes next: from the first to before the second.
-        seconds: How long the turn was at work.
-        usage: What it has used up.
-        run_step: How many requests it has made.
-        output_retries: How many of its outputs were not taken.
-        retries: How often calls of a tool have failed before the last response.
-        failed: The tools whose calls of the last response have failed.
-        succeeded: Those of which one went well.
-        refused: The tools that were called once before they were there.
+        usage: The used budget.
+        run_step: The number of requests.
+        output_retries: The number of refused outputs.
+        retries: The number of failed calls of each tool before the last response.
+        failed: The tools whose calls in the last response failed.
+        succeeded: The tools with a successful call in the last response.
+        refused: The tools that were called once before they existed.
+    """
+
+    usage: dict[str, Any]
+    run_step: int
+    output_retries: int
+    retries: dict[str, int]
+    failed: list[str]
+    succeeded: list[str]
+    refused: list[str]
+
+
+class Progress(State):
+    """The input of a turn's next generation. The messages are in the journal.
+
+    Attributes:
+        begun: The result of the turn's first step.
+        parts: The number of journal entries with earlier messages.
+        request: The entries with the next request: from the first to before the second.
+        seconds: The time that the turn was at work.
     """
 
     begun: dict[str, Any]
     parts: int
     request: tuple[int, int]
     seconds: float
-    usage: dict[str, Any]
-    run_step: int
-    output_retries: int
-    retries: dict[str, int]
-    failed: list[str]
-    succeeded: list[str]
-    refused: list[str]
-
-
-class State(TypedDict):
-    """What Pydantic AI knows of a run between two requests, besides the messages: a part of ``Progress``."""
-
-    usage: dict[str, Any]
-    run_step: int
-    output_retries: int
-    retries: dict[str, int]
-    failed: list[str]
-    succeeded: list[str]
-    refused: list[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypedDict, cast
 
 from pydantic_ai.tools import ToolDefinition
@@ -126,6 +126,12 @@ def _writes(options: Mapping[str, Any], definition: ToolDefinition | None) -> bo
 
 NEEDS_APPROVAL: Final = "signoff_requires_approval"
 """Marks, in a run's own definitions, the tools that Pydantic AI would defer."""
+
+
+def asked_here(definition: ToolDefinition) -> ToolDefinition:
+    """Return the definition of a tool that Pydantic AI would defer, as one that its gate asks about."""
+    metadata = {**(definition.metadata or {}), NEEDS_APPROVAL: definition.kind}
+    return replace(definition, kind="function", metadata=metadata)
 
 
 def requires_approval(definition: ToolDefinition) -> bool:
