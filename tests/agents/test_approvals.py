@@ -746,8 +746,8 @@ async def test_a_name_in_approvals_that_is_no_tools_is_warned_of_once(
         env.people.answer("*", approved=True)
         await env.run(scene.work)
     (warned,) = [each for each in caplog.messages if "approvals" in each]
-    assert warned.startswith("agent 'tidy': approvals= names 'remvoe', which none of its tools is called now")
-    assert warned.endswith("There are: remove")
+    assert warned.startswith("agent 'tidy': approvals= names 'remvoe', but it has no such tool: nobody")
+    assert warned.endswith("Its tools: remove")
 
 
 @pytest.mark.parametrize("approvals", [["transfer"], {"transfer": True}])
@@ -769,6 +769,6 @@ async def test_an_approval_of_an_output_tool_is_refused_since_nobody_would_be_as
         return (await agent.run("go")).output
 
     async with environment(app) as env:
-        with pytest.raises(RegistrationError, match="'transfer', an output tool, which is not asked about"):
+        with pytest.raises(RegistrationError, match="the output tool 'transfer', which needs no approval"):
             await env.run(work)
     assert paid == []

@@ -79,33 +79,31 @@ def _not_serializable(error: Exception) -> BaseException:
 
 
 class Durable(BaseDurabilityCapability[AgentDepsT]):
-    """Makes an agent durable: inside a workflow its model requests and tool calls are steps of the run.
+    """Makes an agent durable: inside a workflow, its model requests and tool calls are steps of the run.
 
-    After a crash nothing that has finished is done again. Outside workflow code (in a step, a plain tool, a script) the
-    agent is as without it; with ``approvals``, which could not ask anybody there, it is refused.
+    Finished work is not repeated after a crash. Outside workflow code (in a step, a plain tool, a script) the agent
+    behaves as without this capability. An agent with ``approvals`` is refused there, since nobody can be asked.
 
     Args:
-        name: What its steps are called; by default the agent's name. It must never change.
-        deps: Makes what tools get as ``ctx.deps`` (clients, connections) of what ``agent.run(deps=...)`` was given,
-            on the worker and for each step. It may be async, or return an async context manager, which is left at the
-            step's end. By default each step gets a copy of what was given, which must be JSON, or a model or dataclass
-            that comes back from it.
-        approvals: What people must agree to, besides tools with ``requires_approval=True``: the names of tools, what to
-            do by a tool's name, or a function of a ``ToolCall`` that returns ``approve()``, ``deny(reason)``,
+        name: The prefix of its steps' names; by default the agent's name. It must never change.
+        deps: Makes ``ctx.deps`` for tools (clients, connections) from the ``deps`` of ``agent.run``, on the worker and
+            for each step. It may be async, or return an async context manager, which is exited at the step's end. By
+            default each step gets a copy of the given ``deps``: JSON, or a model or dataclass that JSON can restore.
+        approvals: The calls that need approval, besides those of tools with ``requires_approval=True``: tool names,
+            decisions by tool name, or a function of a ``ToolCall`` that returns ``approve()``, ``deny(reason)``,
             ``ask(...)``, or a bool: whether to ask.
-        barrier: Whether no approved tool of a response starts before all of its questions are answered.
-        operators: Whom to ask when a tool has changed between a question and its answer, and when a call of one that
+        barrier: Whether the approved tools of a response wait until all of its questions are answered.
+        operators: The people to ask when a tool has changed before its call began, or when a call of a tool that
             writes was interrupted; by default the app's ``operators``.
-        retry: When model requests and tool calls are tried again; by default what may pass is, up to 8 times.
-        model_timeout: Seconds one attempt at a model request may take.
-        models: Models that runs may choose by these names, besides the agent's own.
-        event_stream_handler: Gets the events of model requests live, and those of tools in steps of their own.
-        stream: Whether model requests are streamed, and what the model says and thinks is said live
-            (``StepInfo.live``) while it does. Turned on or off it changes the names of steps: runs that have begun go
-            on under the code they began with.
+        retry: The policy for model requests and tool calls; by default temporary errors are retried up to 8 times.
+        model_timeout: The time limit for one attempt at a model request, in seconds.
+        models: Further models that runs may choose by these names.
+        event_stream_handler: Receives the events of model requests live, and those of tools in separate steps.
+        stream: Whether model requests are streamed, and the model's output is published live (``StepInfo.live``).
+            Changing it changes the names of steps: runs that have begun need the value that they began with.
 
     Raises:
-        RegistrationError: ``approvals`` is no policy.
+        RegistrationError: ``approvals`` is not a valid policy.
         InvalidValue: An operator is not a valid user name, or ``barrier`` or ``stream`` is neither true nor false.
 
     Example::
@@ -159,10 +157,10 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         self._model_config: Config = {"retry": retry, "timeout": model_timeout}
         self._tool_config: Config = {"retry": retry}
 
-    # What Pydantic AI asks of an engine
+    # The engine, for Pydantic AI
 
     def for_agent(self, agent: AbstractAgent[AgentDepsT, Any]) -> AbstractCapability[AgentDepsT]:
-        """Return what the agent has of it: this, bound to the agent, and what is around all others."""
+        """Return this capability, bound to the agent, and the one around all others."""
         for toolset in agent.toolsets:
             toolset.apply(witness)
         bound = cast("Durable[AgentDepsT]", super().for_agent(agent))
@@ -171,34 +169,34 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
     @property
     def in_durable_context(self) -> bool:
-        """Whether workflow code runs here."""
+        """Whether the caller is workflow code."""
         return context_here() is not None
 
     def get_durable_operation_backend(self) -> DurableOperationBackend[Config]:
-        """Return what runs operations as steps."""
+        """Return the backend that runs operations as steps."""
         return StepBackend(
             self.name, config_of(self._model_config, self._tool_config, self.operators), self._unit
         )
 
     def get_default_run_id(self) -> str | None:
-        """Return an id for this run of the agent that is the same at every replay."""
+        """Return an id for this run of the agent, the same at every replay."""
         context = context_here()
         return None if context is None else str(context.uuid4())
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
-        """Return the session, else an id made of the agent's run."""
+        """Return the session's id, else one derived from the agent's run."""
         context = context_here()
         if context is None:
             return None
         return context.session_id or conversation_id_from_run_id(run_id)
 
     def get_run_clock(self) -> Callable[[], datetime] | None:
-        """Return the run's own clock, which replays."""
+        """Return the run's clock: journal time."""
         context = context_here()
         return None if context is None else context.now
 
     async def get_run_start_time(self, run_id: str) -> datetime | None:
-        """Return when this run of the agent began."""
+        """Return the start time of this run of the agent."""
         context = context_here()
         return None if context is None else context.now()
 
@@ -214,13 +212,13 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     # In a step
 
     def get_wrapper_model(self, model: Model) -> Model | None:
-        """Return a model whose answers are checked to be whole before they are journaled."""
+        """Return a model that treats truncated responses as failed requests."""
         return WholeAnswers(model) if _at_step_of.get(None) is self else None
 
     async def _unit(self, body: Callable[[], Awaitable[object]], copy: Copy) -> object:
-        """Run an operation in its step, with dependencies of its own."""
+        """Run an operation in its step, with its own dependencies."""
         _at_step_of.set(self)
-        private_names.enable_threads()  # a step inherits what is so in workflow code
+        private_names.enable_threads()  # a step inherits the context of workflow code
         async with AsyncExitStack() as stack:
             stack.enter_context(in_step_threads())
             made = copy()
@@ -236,7 +234,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     async def look_at(
         self, toolset: DynamicToolset[Any], name: str, args: dict[str, Any], ctx: RunContext[Any], copy: Copy
     ) -> dict[str, Any]:
-        """Return what a tool of a dynamic toolset makes of arguments, see ``facts_of``. It runs inside a step."""
+        """Validate arguments with a tool of a dynamic toolset, inside a step. See ``facts_of``."""
 
         async def body() -> dict[str, Any]:
             with self._durable_run_context_scope(ctx) as inner:
@@ -257,11 +255,11 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     async def wrap_run(
         self, ctx: RunContext[AgentDepsT], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
     ) -> AgentRunResult[Any]:
-        """Remember what the dependencies are, and what is known of tools.
+        """Hold the dependencies, and the facts about called tools, for the agent's run.
 
         Raises:
-            NotSerializable: The dependencies are not JSON.
-            OutsideWorkflow: It has ``approvals``, and nobody can be asked here.
+            NotSerializable: The dependencies cannot be stored as JSON.
+            OutsideWorkflow: The agent has ``approvals``, and nobody can be asked here.
         """
         if not self.in_durable_context:
             self._check_asks_nobody()
@@ -280,7 +278,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             let_go(token)
 
     def _check_asks_nobody(self) -> None:
-        """Refuse to run where what ``approvals`` asks cannot be asked: its tools would run without."""
+        """Refuse to run an agent with ``approvals`` where nobody can be asked: its tools would run without approval."""
         if not self.approvals:
             return
         attempt = current_attempt.get(None)
@@ -292,7 +290,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         )
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
-        """Return the toolset with tools that run as steps, with the arguments that were decided on.
+        """Return the toolset whose tools run as steps, with the approved arguments.
 
         Raises:
             NotAwaited: A tool calls an async function without an await.
@@ -308,7 +306,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     async def prepare_tools(
         self, ctx: RunContext[AgentDepsT], tool_defs: list[ToolDefinition]
     ) -> list[ToolDefinition]:
-        """Have tools that Pydantic AI would defer come to ``wrap_tool_execute``, where people are asked."""
+        """Pass tools that Pydantic AI would defer to ``wrap_tool_execute``, which asks people."""
         if not self.in_durable_context:
             return tool_defs
         self._warn_of_unknown([each.name for each in tool_defs])
@@ -320,25 +318,24 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Refuse approvals of output tools.
 
         Raises:
-            RegistrationError: ``approvals`` names one. They are workflow code, which asks by itself.
+            RegistrationError: ``approvals`` names an output tool. It is workflow code, which can ask by itself.
         """
         if self.in_durable_context:
             for name in names_in(self.approvals):
                 if any(each.name == name for each in tool_defs):
                     raise RegistrationError(
-                        f"agent {self.name!r}: approvals= names {name!r}, an output tool, which is not asked about: "
+                        f"agent {self.name!r}: approvals= names the output tool {name!r}, which needs no approval: "
                         "ask in its function with current_context().wait_for_user(...), or make it a tool"
                     )
         return tool_defs
 
     def _warn_of_unknown(self, tools: Sequence[str]) -> None:
-        """A slip of the pen in a name would have nobody asked."""
+        """Warn of tool names that do not exist, usually because of a typo: nobody would be asked."""
         for name in names_in(self.approvals):
             if name not in tools and name not in self._warned_of:
                 self._warned_of.add(name)
                 log.warning(
-                    "agent %r: approvals= names %r, which none of its tools is called now: nobody is asked for it. "
-                    "There are: %s",
+                    "agent %r: approvals= names %r, but it has no such tool: nobody is asked for it. Its tools: %s",
                     self.name,
                     name,
                     ", ".join(sorted(tools)) or "none",
@@ -351,7 +348,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         request_context: ModelRequestContext,
         handler: WrapModelRequestHandler,
     ) -> ModelResponse:
-        """Let the step use a model that workflow code has given by itself: it runs in the same process."""
+        """Let the step use a model object that workflow code has passed: it runs in the same process."""
         model = request_context.model
         if not self.in_durable_context or request_context.model_id is not None or self._is_known(model):
             return await super().wrap_model_request(ctx, request_context=request_context, handler=handler)
@@ -366,7 +363,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     async def resolve_model_id(
         self, ctx: ModelResolutionContext[AgentDepsT], *, model_id: KnownModelName | str
     ) -> Model | None:
-        """Return the model that workflow code has given, or one of ``models``."""
+        """Return the model that workflow code has passed, or one of ``models``."""
         if model_id.startswith(GIVEN_MODEL):
             return held().models[model_id]
         return await super().resolve_model_id(ctx, model_id=model_id)
@@ -383,7 +380,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     async def after_model_request(
         self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
-        """Record what was known of the tools that the model calls, as they may have changed when people answer."""
+        """Journal the facts about the called tools: they may have changed when people answer."""
         calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
         if self.in_durable_context and calls:
             await record_tools(self, ctx, calls)
@@ -392,7 +389,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     async def before_node_run(
         self, ctx: RunContext[AgentDepsT], *, node: AgentNode[AgentDepsT]
     ) -> AgentNode[AgentDepsT]:
-        """Record what is known of the tools that a given history ends in calls of, before they are looked for."""
+        """Journal the facts about tools whose calls end a given history, before they are looked up."""
         if self.in_durable_context and isinstance(node, CallToolsNode):
             calls = [part for part in node.model_response.parts if isinstance(part, ToolCallPart)]
             is_given = any(call.tool_name not in held().known for call in calls)
@@ -400,7 +397,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
                 await known_tools(self, ctx, calls)
         return node
 
-    # Within the hooks of all other capabilities: it is innermost, and hooks come before what wraps.
+    # This capability is the innermost: its hooks run after those of all others.
 
     async def before_tool_validate(
         self,
@@ -424,7 +421,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         tool_def: ToolDefinition,
         args: dict[str, Any],
     ) -> dict[str, Any]:
-        """Note what an edit is before hooks change it."""
+        """Note an edit's validated arguments before hooks change them."""
         edit = held().edits.get(call.tool_call_id) if context_here() is not None else None
         if edit is not None:
             edit.validated = (await Gate.of(self, ctx).arguments.seen(call, args)).shown
@@ -438,7 +435,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         tool_def: ToolDefinition,
         args: dict[str, Any],
     ) -> dict[str, Any]:
-        """Have people decide again on what hooks have changed since they decided."""
+        """Decide again on arguments that hooks have changed since the decision."""
         if context_here() is None or call.tool_call_id not in held().decided:
             return args
         known = await known_tools(self, ctx, [call])
@@ -453,7 +450,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         args: dict[str, Any],
         handler: Callable[[dict[str, Any]], Awaitable[Any]],
     ) -> Any:
-        """Ask whoever must agree, then run the tool."""
+        """Ask the people who must agree, then run the tool."""
         if not self.in_durable_context:
             if may_ask(self.approvals, call.tool_name):
                 self._check_asks_nobody()
@@ -462,12 +459,13 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
         async def handled(arguments: dict[str, Any]) -> Any:
             known = held().known.get(call.tool_name)
-            if known is None:  # an operator has chosen the tool: the model has not called it
+            if known is None:  # an operator has chosen the tool; the model did not call it
                 return await handler(arguments)
             with running_call(Running(gate, call, tool_def, known)):
                 return await handler(arguments)
 
-        agreed = _agreed_of(ctx.tool_call_metadata if ctx.tool_call_approved else None)
+        metadata: Any = ctx.tool_call_metadata if ctx.tool_call_approved else None
+        agreed: Mapping[str, Any] = cast("Any", metadata) if isinstance(metadata, Mapping) else {}
 
         def about() -> dict[str, Any]:
             return gate.shown(call, args)
@@ -481,26 +479,22 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             except CallDeferred as deferred:
                 if not self.barrier:
                     raise
-                # what has come back from behind the barrier does not come back again
+                # a call that has passed the barrier does not return to it
                 held().validated[call.tool_call_id] = args
                 return as_edited(await gate.result_of(call, deferred), agreed.get(EDITED))
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[AgentDepsT], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
-        """Ask about calls that come together: behind a barrier, or deferred while they were checked."""
+        """Ask about the calls of a response together: behind a barrier, or deferred by validators."""
         if not self.in_durable_context:
             return None
         await known_tools(self, ctx, requests.approvals)
         return await Gate.of(self, ctx).resolve(requests)
 
     def recorded(self, payload: object) -> Any:
-        """Return, or raise, what a tool call's step has recorded."""
+        """Return the recorded result of a tool call's step, or raise its error."""
         return self._unwrap_tool_result(JSON_CODEC.load(CallToolResult, payload))
 
 
 _at_step_of: contextvars.ContextVar[Durable[Any]] = contextvars.ContextVar("signoff_agent_step")
-
-
-def _agreed_of(metadata: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", metadata) if isinstance(metadata, Mapping) else {}

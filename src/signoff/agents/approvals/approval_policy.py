@@ -1,4 +1,4 @@
-"""Who must agree to a tool call, and how they are asked."""
+"""Approval policies: which tool calls need approval, and how people are asked."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class ToolCall:
 
     Attributes:
         tool: The tool's name.
-        arguments: Its arguments as people are shown them: in the tool's own schema, with its names and defaults. They
-            are what the tool gets, whatever the model sent.
+        arguments: Its arguments as people see them: in the tool's schema, with its names and defaults. The tool gets
+            these arguments, whatever the model sent.
         id: The model's id for the call.
         agent: The agent's name.
         run_id: The run.
         session_id: The conversation, if the run belongs to one.
-        deps: A copy of what ``agent.run(deps=...)`` was given.
+        deps: A copy of the ``deps`` given to ``agent.run``.
         requires_approval: Whether the tool was made with ``requires_approval=True``.
-        unseen: Where JSON cannot say what the tool gets, as JSON Pointers: ``arguments`` has there what the model
-            sent. Such a call is asked about whatever a function returns, unless it refuses it.
+        unseen: JSON Pointers to values that JSON cannot express: there, ``arguments`` has the model's value. People
+            are asked about such a call, whatever a function returns, unless it refuses the call.
     """
 
     tool: str
@@ -58,7 +58,7 @@ class ToolCall:
 
 
 class Decision(TypedDict, total=False):
-    """What a policy says of a tool call; made by ``approve``, ``deny`` and ``ask``.
+    """A policy's decision about a tool call, made by ``approve``, ``deny`` and ``ask``.
 
     ``policy`` has the rest of what the question follows, as plain data.
     """
@@ -74,7 +74,7 @@ class Decision(TypedDict, total=False):
 
 
 def approve() -> Decision:
-    """Let the call happen without asking anybody."""
+    """Allow the call without asking anybody."""
     return {"verdict": "approve"}
 
 
@@ -101,19 +101,19 @@ def ask(
     """Ask people first. The options are those of ``Context.wait_for_user``.
 
     Args:
-        prompt: What they read; by default the agent's and the tool's names.
-        details: What else to show to them.
-        assignees: Who may answer: ``user:ana``, ``group:finance``, ``role:approver``; by default anybody.
-        timeout: After how many seconds nobody's answer is a refusal.
-        approvers: How many different people must approve: the same as a ``quorum`` that is a number.
-        quorum: How many different people must approve; ``Quorum(2, of=3)`` limits the number of voters.
+        prompt: The question's text; by default it names the agent and the tool.
+        details: Further data to show.
+        assignees: The people who may answer: ``user:ana``, ``group:finance``, ``role:approver``; by default anybody.
+        timeout: Seconds until a missing answer counts as a refusal.
+        approvers: The number of people who must approve: the same as ``quorum`` as a number.
+        quorum: The number of people who must approve; ``Quorum(2, of=3)`` limits the number of voters.
         exclude_requester: Whether the requester must not answer (four eyes).
         requester: The requester, such as ``user:ana``; by default the user who started the run.
-        remind_every: After how many seconds to remind people, again and again.
-        escalations: Who may answer, too, if the question stays open.
+        remind_every: Seconds between reminders.
+        escalations: The people who may also answer if the question stays open.
         hours: The working time in which all these seconds count.
         timeout_answer: The decision if nobody answers in time: ``True`` approves, ``False`` denies. For a call that is
-            made elsewhere, its result.
+            that runs elsewhere, its result.
 
     Raises:
         InvalidValue: An assignee, a time or a number is invalid.
@@ -171,7 +171,7 @@ def rules_of(decision: Decision) -> PolicyOptions:
 
 
 def check_prompt(function: str, prompt: object) -> None:
-    """Refuse a prompt that is blank or not a text. None stands for the default. Raises RegistrationError."""
+    """Raise RegistrationError for a blank prompt, or one that is not a string. None means the default."""
     if prompt is not None and (not isinstance(prompt, str) or not prompt.strip()):
         raise RegistrationError(
             f"{function}: prompt is a text that is not empty, not {prompt!r}; leave it out for the default"
@@ -179,7 +179,7 @@ def check_prompt(function: str, prompt: object) -> None:
 
 
 def check_timeout(seconds: float | None) -> float | None:
-    """Return how long somebody has to answer. Raises InvalidValue."""
+    """Return a checked time limit for the answer, in seconds. Raises InvalidValue."""
     checked = check_seconds("timeout", seconds)
     if checked is not None and checked <= 0:
         raise InvalidValue("timeout", f"{checked:g} s is no time in which somebody could answer")
@@ -187,17 +187,17 @@ def check_timeout(seconds: float | None) -> float | None:
 
 
 Verdict = Decision | bool | None
-"""True: ask; False and None: the tool itself says whether it requires approval."""
+"""True: ask; False and None: use the tool's own setting."""
 
 Rule = Callable[[ToolCall], Verdict | Awaitable[Verdict]]
 Policy = Rule | Collection[str] | Mapping[str, "Decision | bool | Rule"]
-"""A function of the call, the names of tools to ask about, or what to do by the tool's name."""
+"""A function of the call, the names of tools to ask about, or decisions by tool name."""
 
 ASK: Final = ask()
 
 
 def check_policy(policy: object) -> None:
-    """Raise RegistrationError for what is no policy."""
+    """Raise RegistrationError for an invalid policy."""
     if policy is None or callable(policy):
         return
     if isinstance(policy, str):
@@ -229,7 +229,7 @@ _KNOWN: Final = (
 
 
 async def decide(policy: Policy | None, call: ToolCall, operators: Sequence[str] = ()) -> Decision:
-    """Say what happens to a call. A policy that fails, or does not say what it may, has people asked.
+    """Decide about a call. If a policy fails, or returns an invalid value, people are asked.
 
     Args:
         policy: The agent's.
@@ -253,7 +253,7 @@ async def decide(policy: Policy | None, call: ToolCall, operators: Sequence[str]
 
 
 def failed(error: Exception, agent: str, tool: str, operators: Sequence[str]) -> Decision:
-    """Log that a policy has failed, and have people asked.
+    """Log that a policy has failed, and ask people.
 
     Args:
         error: The error.
@@ -274,7 +274,7 @@ def _ask_instead(operators: Sequence[str], **details: Any) -> Decision:
 
 
 def _decision_of(verdict: object, call: ToolCall) -> Decision | None:
-    """Return what a verdict says; None: nothing that is known."""
+    """Return the decision of a policy's result; None: the result is invalid."""
     if verdict is True:
         return ASK
     if verdict is False or verdict is None:
@@ -296,12 +296,12 @@ def _decision_of(verdict: object, call: ToolCall) -> Decision | None:
 
 
 def _rest_of(decision: Decision) -> dict[str, Any]:
-    """Return what ``ask`` is called with besides what a decision says by name."""
+    """Return the arguments of ``ask`` that a decision keeps as policy options."""
     return dict(read_options(decision.get("policy") or {}))
 
 
 async def _verdict(policy: Policy | None, call: ToolCall) -> tuple[object, bool]:
-    """Return what a policy says of a call, and whether a function has looked at the call."""
+    """Return a policy's result for a call, and whether a function has seen the call."""
     rule: object = policy
     if isinstance(policy, Mapping):
         rule = cast("Mapping[str, object]", policy).get(call.tool)
@@ -314,12 +314,12 @@ async def _verdict(policy: Policy | None, call: ToolCall) -> tuple[object, bool]
 
 
 def names_in(policy: Policy | None) -> Collection[str]:
-    """Return the names of tools that a policy has something to say of, if it says it by name."""
+    """Return the tool names that a policy lists."""
     return () if policy is None or callable(policy) else cast("Collection[str]", policy)
 
 
 def may_ask(policy: Policy | None, tool: str) -> bool:
-    """Whether a policy may have something to say of a tool."""
+    """Whether a policy may decide about a tool."""
     if policy is None:
         return False
     return callable(policy) or tool in cast("Collection[str]", policy)

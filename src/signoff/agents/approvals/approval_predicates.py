@@ -1,4 +1,4 @@
-"""Predicates of Pydantic AI's ``toolset.approval_required(predicate)``: one that fails has people asked."""
+"""Wraps predicates of ``toolset.approval_required(predicate)``: if one fails, people are asked."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from signoff.engine.run.fatal_exceptions import as_failure, ends_task
 Predicate = Callable[[RunContext[Any], ToolDefinition, dict[str, Any]], bool]
 
 _MEANT = (ApprovalRequired, CallDeferred, ModelRetry, SkipToolExecution)
-"""What a predicate may raise to say something."""
+"""Exceptions that a predicate may raise on purpose."""
 
 
 def asking_on_failure(
     toolset: AbstractToolset[Any], agent: str, operators: Sequence[str]
 ) -> AbstractToolset[Any]:
-    """Return a toolset whose predicates, also those of toolsets within it, have people asked when they fail.
+    """Return a toolset in which failing predicates, also those of inner toolsets, ask people.
 
     Args:
         toolset: The toolset. It is not changed.
@@ -58,7 +58,7 @@ class _Asking:
         self._operators = operators
 
     def __call__(self, ctx: RunContext[Any], tool: ToolDefinition, args: dict[str, Any]) -> bool:
-        """Return what the predicate says.
+        """Return the predicate's result.
 
         Raises:
             ApprovalRequired: It has failed.

@@ -1,4 +1,4 @@
-"""The innermost toolset around a tool: it runs a call with what was decided on, whatever toolsets around it changed."""
+"""The innermost toolset around a tool: runs a call with the approved arguments, whatever outer toolsets changed."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A call that has come through its gate.
+    """A call that has passed its gate.
 
     Attributes:
         gate: The gate.
         call: The model's call.
         definition: The tool.
-        known: What was known of the tool when the model called it.
+        known: The facts about the tool when the model called it.
     """
 
     gate: Gate
@@ -54,19 +54,19 @@ def running_call(call: Running) -> Generator[None]:
 
 
 class AsApproved(WrapperToolset[AgentDepsT]):
-    """Around a toolset that has tools of its own, within all that wrap it.
+    """Wraps a toolset with tools, inside of all other wrappers.
 
-    A wrapper may change a call's arguments in ``call_tool``, as may a hook around the call. Nobody has seen those
-    arguments, so the call is decided on again.
+    A wrapper may change a call's arguments in ``call_tool``, and so may a hook around the call. Nobody has seen those
+    arguments, so the call needs another decision.
     """
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
     ) -> Any:
-        """Call the tool with the arguments that were decided on.
+        """Call the tool with the approved arguments.
 
         Raises:
-            SkipToolExecution: People do not let the changed call happen.
+            SkipToolExecution: The changed call is not allowed.
         """
         running = _running.get()
         if not is_inline(tool, name):

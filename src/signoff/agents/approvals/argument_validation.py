@@ -1,4 +1,4 @@
-"""Validates the arguments of a model's calls once, though they are needed when they come and when they run."""
+"""Validates the arguments of tool calls once, though they are needed for the question and for the tool."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Partial = bool | Literal["off", "on", "trailing-strings"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of validating arguments.
+    """The result of validating arguments.
 
     Attributes:
-        key: What was validated.
-        value: What became of it, unless it was refused.
-        error: Why it was refused.
-        context: The context that validators had.
+        key: The key of the arguments.
+        value: The validated arguments; None: they were refused.
+        error: The reason for the refusal.
+        context: The validation context.
     """
 
     key: str
@@ -32,10 +32,10 @@ class Outcome:
 
     @classmethod
     def of(cls, tools: ToolManager[Any], tool: ToolsetTool[Any], args: object) -> Outcome:
-        """Validate what a tool is called with.
+        """Validate a tool's arguments.
 
         Args:
-            tools: Those of this step of the agent.
+            tools: The tools of this step of the agent.
             tool: The tool.
             args: What the model sent: a dict, JSON, or nothing.
         """
@@ -52,7 +52,7 @@ class Outcome:
 
 
 def key_of(args: object) -> str:
-    """Return what tells arguments from others, as strictly as a validator does."""
+    """Return a key for arguments, as strict as a validator."""
     if not args:
         return "{}"
     if isinstance(args, str):
@@ -64,12 +64,12 @@ def key_of(args: object) -> str:
 
 
 class Once:
-    """A tool's validator that gives each outcome that is there already, once.
+    """A tool's validator that returns each known outcome once.
 
     Args:
-        validator: Validates what there is no outcome of.
-        outcomes: Those that are there.
-        repeated: What to validate instead of what the model sent, so that what is made anew each time is as it was.
+        validator: Validates everything else.
+        outcomes: The known outcomes.
+        repeated: Arguments to validate instead of the model's. They keep values that a validator makes anew each time.
     """
 
     def __init__(
@@ -121,12 +121,12 @@ def validate_once(
     outcomes: Mapping[str, Sequence[Outcome]],
     repeated: Mapping[str, Mapping[str, dict[str, Any]]],
 ) -> None:
-    """Have calls of tools get what was made of their arguments already.
+    """Let tool calls use the known outcomes of validating their arguments.
 
     Args:
-        tools: Those of this step of the agent.
-        outcomes: What was made of arguments, by the tools' names.
-        repeated: What to validate in their place in another process, by the tools' names and what the model sent.
+        tools: The tools of this step of the agent.
+        outcomes: The known outcomes, by tool name.
+        repeated: Arguments to validate in another process, by tool name and the key of the model's arguments.
     """
     now = tools.tools or {}
     found = {

@@ -1,4 +1,4 @@
-"""``ask_user``: a tool with which a model asks a person for several things at once."""
+"""``ask_user``: a tool with which a model asks a person several questions at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TYPES: dict[str, dict[str, Any]] = {
 
 
 class AskedField(BaseModel):
-    """One thing that a person is asked for."""
+    """One question of the form."""
 
     name: Annotated[
         str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$", description="Under which name it is returned")
@@ -38,7 +38,7 @@ class AskedField(BaseModel):
     help: str | None = None
 
     def schema_of_answer(self) -> dict[str, Any]:
-        """Return the JSON Schema of its answer. Raises ModelRetry if there is none."""
+        """Return the JSON Schema of its answer. Raises ModelRetry if the field is invalid."""
         words = {"title": self.question, **({"description": self.help} if self.help else {})}
         if self.kind not in ("select", "multiselect"):
             return {**_TYPES[self.kind], **words}

@@ -1,4 +1,4 @@
-"""What people are asked about a model's call: whether it may happen, and what came of it elsewhere."""
+"""The questions about a tool call: whether to allow it, and the result of a call that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class CallQuestions:
     """The questions about one call.
 
     Args:
-        context: The run's.
+        context: The run's context.
         agent: The agent's name.
         call: The model's call.
         definition: The tool.
-        about: What people are shown of any call.
+        about: The metadata of any question about the call.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class CallQuestions:
         """Ask whether the call may happen.
 
         Args:
-            arguments: With which arguments.
-            decision: Whom to ask, and how.
-            problem: What was wrong with the answer before.
+            arguments: The call's arguments.
+            decision: The people to ask, and the question's options.
+            problem: The reason why the previous answer did not count.
         """
         form, unchecked = checked_as(self._definition.parameters_json_schema, arguments.shown)
         noted: dict[str, Any] = {
@@ -81,7 +81,7 @@ class CallQuestions:
         return await answer_or_denial(asked, "allowed this call")
 
     async def ask_for_result(self, arguments: Arguments, decision: Decision) -> Answer | ToolDenied:
-        """Ask for the result of a call that is made elsewhere."""
+        """Ask for the result of a call that runs elsewhere."""
         schema = checkable(self._definition.return_schema or {})[0]
         form = {
             "type": "object",
@@ -110,29 +110,29 @@ class CallQuestions:
 
 
 def _notes(noted: Mapping[str, Any]) -> str:
-    """Say in words what of a call cannot be shown as it runs, or not be checked."""
-    said: list[str] = []
+    """Describe the arguments that cannot be shown as they run, or cannot be checked."""
+    notes: list[str] = []
     if noted["sent"]:
-        said.append(
-            f"The model sent {json.dumps(noted['sent'])}, which the tool gets as it is shown. An edit takes the place "
-            "of what the model sent."
+        notes.append(
+            f"The model sent {json.dumps(noted['sent'])}; the tool gets the arguments as shown. An edit replaces the "
+            "model's arguments."
         )
     if noted["not_shown"]:
-        said.append(f"Shown as the model sent it, not as the tool gets it: {', '.join(noted['not_shown'])}.")
+        notes.append(f"Shown as the model sent it, not as the tool gets it: {', '.join(noted['not_shown'])}.")
     if noted["not_checked"]:
-        said.append(f"An edit is not checked before it is sent: {noted['not_checked']}.")
+        notes.append(f"An edit is not checked before it is sent: {noted['not_checked']}.")
     if noted["mixed_alphabets"]:
         words = ", ".join(noted["mixed_alphabets"])
-        said.append(f"Letters of several alphabets stand in one word, and may look alike: {words}.")
-    return " ".join(said)
+        notes.append(f"These words mix letters of several alphabets, which may look alike: {words}.")
+    return " ".join(notes)
 
 
 async def answer_or_denial(asked: Awaitable[Answer], what: str) -> Answer | ToolDenied:
-    """Wait for an answer. That there is none is for the model to read.
+    """Wait for an answer. If there is none, return a denial for the model to read.
 
     Args:
         asked: The question.
-        what: What nobody has done, if time runs out.
+        what: The action that nobody took in time, for the denial.
     """
     try:
         return await asked

@@ -1,4 +1,4 @@
-"""The arguments of an agent's tool calls between their validation and their tools: each is validated once."""
+"""The state of an agent's tool calls in this process, between validation and execution."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from signoff.agents.approvals.tool_arguments import Arguments
 from signoff.agents.approvals.tool_changes import Known
 
 GIVEN_MODEL: Final = "signoff:given:"
-"""How the ids begin under which steps look for models that workflow code has given by itself."""
+"""The prefix of the ids of model objects that workflow code has passed."""
 
 
 @dataclass(slots=True)
 class Held:
-    """What one run of an agent holds in this process: of its tool calls, by their ids but for ``known``, and models.
+    """The state of one run of an agent. All but ``known``, ``models`` and ``dynamic`` is by call id.
 
     Attributes:
-        known: What was known of tools when the model called them, by their names.
-        validated: What the tools' validators made of the arguments.
-        agreed: What people have agreed to, and is run without being validated again.
-        decided: What was decided on, as it was shown, and how.
-        edits: What is being made of an edit.
-        models: Models that workflow code has given by itself, by the ids under which steps look for them.
-        dynamic: What tools of dynamic toolsets make of arguments, by the calls' ids and what is validated.
+        known: The facts about tools when the model called them, by name.
+        validated: The validated arguments.
+        agreed: The approved arguments, which run without being validated again.
+        decided: The arguments of a decision, as they were shown, and the decision.
+        edits: The edits that are being validated.
+        models: The model objects that workflow code has passed, by id.
+        dynamic: The arguments of dynamic toolsets' tools, by call id and validated input.
     """
 
     known: dict[str, Known] = field(default_factory=dict[str, Known])
@@ -41,7 +41,7 @@ class Held:
     models: dict[str, Model] = field(default_factory=dict[str, Model])
 
     def key_of(self, model: Model) -> str:
-        """Return the id under which steps find a model: the same at every replay."""
+        """Return the id of a model object, the same at every replay."""
         for key, each in self.models.items():
             if each is model:
                 return key
@@ -52,12 +52,12 @@ class Held:
 
 @dataclass(slots=True)
 class Edited:
-    """An edit that is validated.
+    """An edit that is being validated.
 
     Attributes:
-        sent: What stands for what the model sent.
-        is_changed: Whether a hook has put something else in its place before it was validated.
-        validated: What the tool's validators alone made of it, as it is shown.
+        sent: The arguments in the place of the model's.
+        is_changed: Whether a hook has replaced it before validation.
+        validated: The result of the tool's validators alone, as it is shown.
     """
 
     sent: dict[str, Any]
@@ -69,12 +69,12 @@ _held: ContextVar[Held] = ContextVar("signoff_agent_held")
 
 
 def held() -> Held:
-    """Return what the run of an agent that is current here holds."""
+    """Return the state of the agent's run that is current here."""
     return _held.get()
 
 
 def hold() -> Token[Held]:
-    """Begin to hold what a run of an agent does."""
+    """Begin the state of a run of an agent."""
     return _held.set(Held())
 
 

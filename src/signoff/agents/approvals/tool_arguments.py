@@ -1,4 +1,4 @@
-"""The arguments of a tool call: as the model sent them, as the tool gets them, and as people are shown them."""
+"""The arguments of a tool call: as the model sent them, as the tool gets them, and as people see them."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from signoff.people.schemas.shown_values import ABSENT, show, show_slots
 from signoff.people.schemas.type_fields import Place, Slot, hints_of, parameter_slot
 
 LONGEST: Final = 500
-"""How many characters are shown at most of a text that the model sent, beside what the tool gets."""
+"""The longest shown text of the model, in characters, where the tool gets another value."""
 
 MOST: Final = 20
-"""How many rows or fields are shown at most of it, where it is long."""
+"""The most shown rows or fields of the model's value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What a tool is called with.
+    """The arguments of a call.
 
     Attributes:
-        sent: What the model sent, as JSON.
-        validated: What the tool gets: the very objects that its validators made.
-        shown: What people are shown, and policies decide on: ``validated`` in the tool's own schema.
-        unseen: Where JSON cannot say what the tool gets; ``shown`` has there what was sent.
-        made: What the model did not send and is made anew each time it is validated.
+        sent: The arguments from the model, as JSON.
+        validated: The arguments that the tool gets: the objects that its validators made.
+        shown: The arguments that people and policies see: ``validated`` in the tool's schema.
+        unseen: The places of values that JSON cannot express; there, ``shown`` has the sent value.
+        made: The places of values that the model did not send, and that each validation makes anew.
     """
 
     sent: dict[str, Any]
@@ -52,10 +52,10 @@ class Arguments:
         """Return the arguments of a call.
 
         Args:
-            tool: What is called; None: it is not there.
-            name: Under which name.
-            args: What the model sent, a dict or its JSON.
-            validated: What the tool's validators made of it.
+            tool: The tool; None: there is none.
+            name: The name it is called by.
+            args: The arguments from the model, a dict or its JSON.
+            validated: The validated arguments.
         """
         sent = plain(args)
         found = None if tool is None else function_tool(tool, name)
@@ -69,18 +69,18 @@ class Arguments:
         written: object = seen.value
         value = cast("dict[str, Any]", written) if isinstance(written, dict) else validated
         has_own_schema = single is not None or (slots and all(slot.name in validated for slot in slots))
-        if tool is not None and not has_own_schema:  # its validator has filled in no defaults
+        if tool is not None and not has_own_schema:  # its validator fills in no defaults
             value = with_defaults(tool.tool_def.parameters_json_schema, value)
         return cls(sent, validated, value, tuple(seen.unseen), tuple(seen.made))
 
     @property
     def places(self) -> list[str]:
-        """The places that JSON cannot say, as JSON Pointers."""
+        """JSON Pointers to values that JSON cannot express."""
         return [_pointer(place) for place in self.unseen]
 
     @property
     def converted(self) -> dict[str, Any]:
-        """What the model sent of arguments that the tool gets as something else; what is long is cut."""
+        """The model's values of arguments that validators converted; long values are elided."""
         return {
             name: _cut(show(value).value)
             for name, value in self.sent.items()
@@ -89,39 +89,39 @@ class Arguments:
 
     @property
     def differs(self) -> list[dict[str, Any]]:
-        """How what is shown differs from what was sent."""
+        """The differences between the shown and the sent arguments."""
         edits = all_edits(show(self.sent).value, self.shown)
         return [{name: part for name, part in edit.items() if name != "old"} for edit in edits]
 
     @property
     def repeatable(self) -> dict[str, Any]:
-        """What to send for the same arguments in another process: with what is made anew each time."""
+        """The arguments to validate again for the same result, with the values that validators make anew."""
         sent = cast("dict[str, Any]", show(self.sent).value)
         for place in self.made:
             _add(sent, self.shown, place)
         return sent
 
     def edited(self, edit: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the model would have sent, had it sent what a person has made of it.
+        """Return an edit as the model would have sent it.
 
-        What they left as it is stays as the model sent it: it is not converted once more.
+        Its unchanged parts stay as the model sent them: they are not converted again.
         """
         sent = self.repeatable if self.made else self.sent
         return cast("dict[str, Any]", _merged(sent, self.shown, dict(edit)))
 
 
 def plain(arguments: object) -> dict[str, Any]:
-    """Return a call's arguments as JSON has them; ``{}`` for none."""
+    """Return a call's arguments as plain JSON data; ``{}`` for none."""
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
         except (ValueError, RecursionError):
-            return {}  # no tool takes them
+            return {}  # no tool accepts them
     return cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
 
 
 def sent_in(context: RunContext[Any]) -> dict[str, Any] | None:
-    """Return what the model sent in the call that runs; None if the model did not make it."""
+    """Return the model's arguments of the call that runs; None: the model did not make it."""
     for message in reversed(context.messages):
         if isinstance(message, ModelResponse):
             called = [part for part in message.parts if isinstance(part, ToolCallPart)]
@@ -132,7 +132,7 @@ def sent_in(context: RunContext[Any]) -> dict[str, Any] | None:
 
 
 def _without_envelope(sent: dict[str, Any], name: str, schema: Mapping[str, Any]) -> Any:
-    """Return what was sent of a single argument: its fields, or what stands under its name."""
+    """Return the sent value of a single argument: its fields, or the value under its name."""
     is_wrapped = list(sent) == [name] and name not in schema.get("properties", {})
     return sent[name] if is_wrapped else sent
 
@@ -157,17 +157,17 @@ def _slots_of(function: Any) -> tuple[Slot, ...]:
 
 
 DEEPEST: Final = 20
-"""How deep defaults are filled in."""
+"""The depth to which defaults are filled in."""
 
 
 def with_defaults(schema: object, value: Any, root: object = None, depth: int = 0) -> Any:
-    """Fill in the defaults that a JSON Schema says.
+    """Fill in the defaults of a JSON Schema.
 
     Args:
         schema: The schema.
         value: Its value.
-        root: The whole schema, for references in it; None: this is it.
-        depth: How deep this is in the value.
+        root: The root schema, for references; None: this schema.
+        depth: The depth of this value.
     """
     root = schema if root is None else root
     properties = _members_of(_members_of(_resolved(schema, root)).get("properties"))
@@ -190,7 +190,7 @@ def _members_of(part: object) -> dict[str, Any]:
 
 
 def _resolved(schema: object, root: object) -> object:
-    """Follow a schema's references within the whole."""
+    """Follow a schema's references within the root schema."""
     for _ in range(DEEPEST):
         reference = _members_of(schema).get("$ref")
         if not isinstance(reference, str) or not reference.startswith("#/"):
@@ -217,7 +217,7 @@ def _merged(sent: Any, shown: Any, edit: Any) -> Any:
 
 
 def _merged_objects(sent: dict[str, Any], shown: dict[str, Any], edit: dict[str, Any]) -> dict[str, Any]:
-    is_plain = sent.keys() <= shown.keys()  # no validator has made other fields of them
+    is_plain = sent.keys() <= shown.keys()  # no validator has renamed fields
     made: dict[str, Any] = {}
     for name, value in edit.items():
         if name not in shown:
@@ -230,7 +230,7 @@ def _merged_objects(sent: dict[str, Any], shown: dict[str, Any], edit: dict[str,
 
 
 def _merged_lists(sent: list[Any], shown: list[Any], edit: list[Any]) -> list[Any]:
-    """Return what stands for the rows of an edit: of a row that was moved or left, what the model sent of it."""
+    """Return the rows of an edit. A moved or unchanged row stays as the model sent it."""
     if len(sent) != len(shown):
         return edit
     from_ = rows_from(shown, edit)
@@ -241,7 +241,7 @@ def _merged_lists(sent: list[Any], shown: list[Any], edit: list[Any]) -> list[An
 
 
 def _is_within(sent: Any, shown: Any) -> bool:
-    """Whether all that was sent is shown as it was sent."""
+    """Whether everything sent is shown unchanged."""
     if isinstance(sent, dict) and isinstance(shown, dict):
         held = cast("dict[str, Any]", shown)
         return all(
@@ -255,7 +255,7 @@ def _is_within(sent: Any, shown: Any) -> bool:
 
 
 def _add(sent: Any, shown: Any, place: Place) -> None:
-    """Put what is shown at a place where it was not sent, or the first around it that was not."""
+    """Add a shown value at a place that was not sent, or at the first place around it that was not sent."""
     for part in place:
         shown = shown[part]
         if isinstance(sent, dict) and part not in sent:
@@ -269,7 +269,7 @@ def _add(sent: Any, shown: Any, place: Place) -> None:
 
 
 def _cut(sent: Any) -> Any:
-    """Leave out the middle of what is long, and say so. What is left has the names it had."""
+    """Elide the middle of long values, with the omitted length. The rest keeps its names."""
     if len(json.dumps(sent)) <= LONGEST:
         return sent
     if isinstance(sent, dict):

@@ -1,4 +1,4 @@
-"""A conversation in plain words, for whoever decides about a part of it."""
+"""A conversation as plain text, for the people who decide about a part of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_LINE: Final = 2_000  # characters
 
 
 def story_of(messages: Sequence[ModelMessage]) -> list[dict[str, str]]:
-    """Return the latest of what was said and done: ``[{"who": "user" | "agent" | "tool", "text": ...}]``."""
+    """Return the latest lines of a conversation: ``[{"who": "user" | "agent" | "tool", "text": ...}]``."""
     lines = [{"who": who, "text": _cut(text)} for who, text in _lines(messages) if text]
     return lines[-MOST_LINES:]
 

@@ -1,4 +1,4 @@
-"""``Conversation``: a session of an agent, from any process."""
+"""``Conversation``: a session of an agent, usable from any process."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ T = TypeVar("T")
 
 
 class Conversation:
-    """A session of a registered agent. Nothing of it is in this process: any number of processes may have it.
+    """A session of a registered agent. It has no state in this process: any number of processes may use it.
 
     Args:
-        client: Where its runs are. One that is given is not closed with the conversation.
-        agent: Under which name the agent is registered.
+        client: The client for its runs. The conversation does not close it.
+        agent: The name that the agent is registered under.
         session_id: The session.
-        token_seconds: How long resume tokens are good.
+        token_seconds: The lifetime of resume tokens, in seconds.
 
     Example::
 
@@ -86,7 +86,7 @@ class Conversation:
 
     @classmethod
     def on(cls, app: App, agent: str, *, session_id: str) -> Self:
-        """Return a session of an agent, with a client of its own; see ``Signoff.conversation``."""
+        """Return a session of an agent, with its own client; see ``Signoff.conversation``."""
         chat = cls(AsyncClient(app), agent, session_id=session_id)
         chat._app = app
         return chat
@@ -109,28 +109,27 @@ class Conversation:
         user_id: str | None = None,
         timeout_seconds: float | None = None,
     ) -> Outcome:
-        """Say something, and wait until the turn has its answer or waits for people.
+        """Send a message, and wait until the turn has its answer or waits for people.
 
-        While an earlier turn waits for people, the agent is set up to queue this one behind it (what comes back then is
-        ``Paused`` with reason ``queued``), to cancel it, or to take what is said as the answer to its question.
+        If an earlier turn waits for people, the agent's ``on_message`` decides: the new turn is queued behind it (the
+        outcome is ``Paused`` with reason ``queued``), the earlier turn is cancelled, or the message answers its question.
 
         Args:
-            prompt: What is said.
-            context: What the agent's tools get as ``ctx.deps``, or what they are made of; JSON.
-            id: A chosen id for the turn's run, or for the answer that it is taken as; saying it twice with one id says
-                it once.
-            user_id: Who says it.
+            prompt: The message.
+            context: The tools' ``ctx.deps``, or the input of ``Durable(deps=...)``; JSON.
+            id: A chosen id of the turn's run, or of the answer. A message sent twice with one id counts once.
+            user_id: The sender.
             timeout_seconds: The turn's own deadline, counted from its start.
 
         Raises:
-            InvalidValue: What is said is no prompt. Nothing is stored.
+            InvalidValue: The prompt is invalid. Nothing is stored.
             NotSerializable, PayloadTooLarge: The prompt or the context cannot be stored.
-            IdConflict: The id is that of another turn or run, or something else was said with it.
-            NotAllowed, WrongAnswer, AlreadySettled: It is taken as an answer, which does not count. Said again with its
-                id it answers no other question.
+            IdConflict: The id belongs to another turn or run, or to another message.
+            NotAllowed, WrongAnswer, AlreadySettled: The message is an answer, and was refused. Sent again with its id, it
+                answers no other question.
             RunCancelled: The turn was aborted.
             Detached: ``detach`` was called meanwhile.
-            Exception: What the turn failed with; if its class is not imported here, ``RunFailed``.
+            Exception: The turn's error; ``RunFailed`` if its class is not imported here.
         """
         request: TurnRequest = {"prompt": PROMPT.dump_python(read_prompt(prompt), mode="json")}
         if context is not None:
@@ -139,7 +138,7 @@ class Conversation:
         if id is not None and await self._turns.is_taken(id):
             await self._client.start(
                 self.agent, request, id=id, session_id=self.session_id
-            )  # as it was, or refused
+            )  # the same turn, or a refusal
             return await self.wait(id)
         waiting = await self._turns.waiting()
         if isinstance(prompt, str) and (taken := await self._taken(id, waiting)) is not None:
@@ -178,26 +177,26 @@ class Conversation:
         roles: Collection[str] = (),
         request_id: str | None = None,
     ) -> Outcome:
-        """Answer what a turn waits for by its resume token, and wait for what comes next.
+        """Answer a turn's questions with its resume token, and wait for the next outcome.
 
         Args:
             token: ``Paused.resume_token``.
             user_input: For one question a decision, or a plain value: for an approval ``True``, ``False``,
-                ``"approved"`` or ``"denied"``. For several ``{question_id: answer}``. Left out: nothing is answered but
-                that an ``external_event`` has happened; if it was settled elsewhere, the turn just goes on.
-            context: What the turn's context is from this answer on; None leaves it. It counts only if the answer does.
-            user_id: Who answers.
-            groups: The groups they are in.
-            roles: The roles they have.
+                ``"approved"`` or ``"denied"``. For several questions ``{question_id: answer}``. If omitted, the answer
+                is that an ``external_event`` has happened; if that was settled elsewhere, the turn continues.
+            context: The turn's new context; None keeps it. It counts only if the answer does.
+            user_id: The person who answers.
+            groups: Their groups.
+            roles: Their roles.
             request_id: Makes a repetition with this token and input by the same person a success without effect. The id
-                stands for this request in the whole conversation.
+                identifies this request in the whole conversation.
 
         Raises:
             InvalidValue: The token is not a string, or belongs to another agent's turn; or the request id is invalid.
             RequestConflict: The request id was used for another request of the conversation.
-            ResumeRefused: The token is wrong, used, expired or foreign, or something that it is for and that is open
-                has no answer. Nothing is changed.
-            WrongAnswer, NotAllowed, AlreadySettled: The answer is not taken. The token is as good as before.
+            ResumeRefused: The token is wrong, used, expired or foreign, or one of its open questions has no answer.
+                Nothing is changed.
+            WrongAnswer, NotAllowed, AlreadySettled: The answer is refused. The token stays valid.
             NotSerializable, PayloadTooLarge: The context cannot be stored.
         """
         if not isinstance(cast("object", token), str):
@@ -241,20 +240,20 @@ class Conversation:
         roles: Collection[str] = (),
         request_id: str | None = None,
     ) -> Outcome:
-        """Answer one question of the session, and wait for what comes next of its turn.
+        """Answer one question of the session, and wait for its turn's next outcome.
 
         Args:
             question_id: The question, of a turn or of one of its sub-agents.
             decision: ``Approve()``, ``Deny(reason)``, ``Edit(arguments)`` or ``Reply(value)``.
-            user_id: Who answers.
-            groups: The groups they are in.
-            roles: The roles they have.
-            request_id: Makes a repetition of this very answer a success without effect. The id stands for this answer
-                in the whole conversation, sub-agents included.
+            user_id: The person who answers.
+            groups: Their groups.
+            roles: Their roles.
+            request_id: Makes a repetition of this answer a success without effect. The id identifies this answer in the
+                whole conversation, including sub-agents.
 
         Raises:
             NotFound: The session has no such question.
-            WrongAnswer, NotAllowed, AlreadySettled, RequestConflict: The answer is not taken.
+            WrongAnswer, NotAllowed, AlreadySettled, RequestConflict: The answer is refused.
         """
         await self._open()
         question = await question_of(self._client, question_id)
@@ -267,12 +266,12 @@ class Conversation:
         return await self.wait(turn.id)
 
     async def steer(self, text: str, *, user_id: str | None = None, request_id: str | None = None) -> str:
-        """Say something to the turn that runs: the model reads it with its next request.
+        """Send a message to the running turn: the model reads it with its next request.
 
         Args:
-            text: What is said.
-            user_id: Who says it.
-            request_id: Makes a repetition a success without effect, also in a later turn. The id stands for this
+            text: The message.
+            user_id: The sender.
+            request_id: Makes a repetition a success without effect, also in a later turn. The id identifies this
                 request in the whole conversation.
 
         Returns:
@@ -280,7 +279,7 @@ class Conversation:
 
         Raises:
             InvalidValue: The message is not a string, or the request id is invalid. Nothing is sent.
-            InvalidState: No turn runs; say it with ``run``.
+            InvalidState: No turn runs; use ``run``.
             RequestConflict: The request id was used for another request of the conversation.
         """
         if not isinstance(cast("object", text), str):
@@ -302,12 +301,12 @@ class Conversation:
         return kept.run_id if kept else run.id
 
     async def abort(self, reason: str | None = None, *, user_id: str | None = None) -> None:
-        """Close the turn that runs or waits: its open calls are denied, and no model is asked any more.
+        """Close the running or waiting turn: its open calls are denied, and it makes no more model requests.
 
-        Turns queued behind it go on. Without such a turn nothing happens. It returns when a worker has closed the turn.
+        Turns queued behind it continue. Without such a turn nothing happens. It returns once a worker has closed the turn.
 
         Raises:
-            Detached: Nobody waits here any more; it is closed all the same.
+            Detached: ``detach`` was called meanwhile; the turn is closed all the same.
         """
         await self._open()
         run = await self._turns.active()
@@ -321,11 +320,11 @@ class Conversation:
         await self._waits.end()
 
     async def fork(self, session_id: str, *, at: str | None = None) -> Conversation:
-        """Begin another session with what was said in this one, up to a turn that has ended.
+        """Begin another session with the history of this one, up to a turn that has ended.
 
         Args:
             session_id: The new session.
-            at: The turn's run; by default the last one that has ended, or what this session itself begins with.
+            at: The turn's run; by default the last ended one, or the turn that this session was forked from.
 
         Raises:
             NotFound: There is no such turn here.
@@ -359,10 +358,10 @@ class Conversation:
         except NotFound:
             return False
 
-    # Looking
+    # Reading
 
     async def messages(self) -> Sequence[Any]:
-        """Return the history of the turns that have ended, as the next turn gets it."""
+        """Return the history of the ended turns, as the next turn gets it."""
         await self._open()
         try:
             last = await self._turns.last_ended_or_begun_with()
@@ -371,7 +370,7 @@ class Conversation:
         return await self._histories.up_to(last.id)
 
     async def pending(self) -> Sequence[Pending]:
-        """Return the open questions of the turn that runs or waits."""
+        """Return the open questions of the running or waiting turn."""
         await self._open()
         run = await self._turns.active()
         if run is None:
@@ -384,12 +383,12 @@ class Conversation:
     @overload
     def events(self, after: int = 0, *, live: Literal[True]) -> AsyncGenerator[TurnEvent | LiveText]: ...
     async def events(self, after: int = 0, *, live: bool = False) -> AsyncGenerator[Any]:
-        """Iterate over what happens in the session's turns, live, until all of them have ended.
+        """Iterate over the events of the session's turns, live, until all of them have ended.
 
         Args:
-            after: The ``id`` of the last event that is known; 0: from the beginning.
-            live: Whether what steps say while they run comes in between, as ``LiveText``, which has no ``id``. Models
-                say what they have so far with ``Durable(stream=True)``.
+            after: The ``id`` of the last known event; 0: from the beginning.
+            live: Whether to include live output of steps as ``LiveText``, which has no ``id``. Models publish their
+                output with ``Durable(stream=True)``.
         """
         await self._open()
         position, seq = place_of(after)
@@ -405,7 +404,7 @@ class Conversation:
                     yield event
             position, seq = run.position + 1, -1
 
-    # Inside
+    # Internals
 
     async def _open(self) -> None:
         if not self._is_open:
@@ -414,7 +413,7 @@ class Conversation:
 
     @asynccontextmanager
     async def _listening(self) -> AsyncGenerator[None]:
-        """Listen on the store as long as somebody waits: a service has a conversation for each request."""
+        """Listen on the store while a call waits: a service has a conversation for each request."""
         self._listeners += 1
         try:
             yield
@@ -430,7 +429,7 @@ class Conversation:
     async def _outcome(self, rest: Rest) -> Outcome:
         run = rest.run
         if run.state.is_final:
-            result_of(run)  # raises what it failed with
+            result_of(run)  # raises its error
             parts = result_parts(run.result)
             messages = parts.get("messages")
             if messages is None:
@@ -447,9 +446,9 @@ class Conversation:
         return Paused(reason, pending[0].payload, pending, token, run.id)
 
     async def _taken(self, id: str | None, waiting: WaitingTurn | None) -> Taken | None:
-        """Return what a message answers, if it is taken as an answer.
+        """Return the question that a message answers, if it counts as an answer.
 
-        Where its id has answered is looked up last: who was faster has noted that before the question was closed.
+        An answer with this id is looked up first: it was recorded before its question was closed.
         """
         if id is not None and (known := await self._messages.find(id)) is not None:
             return known

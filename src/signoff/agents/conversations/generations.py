@@ -1,4 +1,4 @@
-"""How far a turn has come: a long one goes on in a new generation, whose replay begins at a later request."""
+"""The generations of a long turn: each begins with a later request, which keeps replays short."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from signoff.agents.steps.in_workflow import has_workflow_code
 from signoff.agents.steps.turn_record import TurnRecord
 
 RESPONSES: Final = 5
-"""After how many of the model's responses a turn goes on in a new generation."""
+"""The number of responses after which a turn continues in a new generation."""
 
 _USAGE: Final = TypeAdapter(RunUsage)
 
@@ -81,11 +81,11 @@ class Progress(State):
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What earlier generations of a turn have said.
+    """The messages of a turn's earlier generations.
 
     Attributes:
-        messages: All that is answered, the last of them a response.
-        request: What comes next.
+        messages: The answered messages; the last one is a response.
+        request: The next request.
     """
 
     messages: Sequence[ModelMessage]
@@ -93,7 +93,7 @@ class Behind:
 
     @property
     def all(self) -> Sequence[ModelMessage]:
-        """All of it, in its order."""
+        """All messages, in order."""
         return [*self.messages, self.request]
 
 
@@ -103,8 +103,8 @@ class Stop:
 
     Attributes:
         messages: What this generation has added.
-        request: What comes next.
-        state: What else is known.
+        request: The next request.
+        state: Pydantic AI's state.
     """
 
     messages: Sequence[ModelMessage]
@@ -113,15 +113,15 @@ class Stop:
 
 
 def can_be_split(agent: AbstractAgent[Any, Any]) -> bool:
-    """Whether it is known what a run of an agent does: not of those that wrap another, or have their events handled."""
+    """Whether a turn of an agent may be split: not for agents that wrap another, or with an event handler."""
     return type(agent) is Agent and agent.event_stream_handler is None
 
 
 class Generation:
-    """One generation of a turn, as Pydantic AI runs it.
+    """One generation of a turn, around Pydantic AI's run.
 
     Args:
-        run: What runs.
+        run: Pydantic AI's run.
     """
 
     def __init__(self, run: AgentRun[Any, Any]) -> None:
@@ -168,11 +168,11 @@ class Generation:
         )
 
     async def next(self, node: Any) -> Any:
-        """Run a node; returns the one that is next."""
+        """Run a node, and return the next one."""
         return await self._run.next(node)
 
     def stop_at(self, node: Any) -> Stop | None:
-        """Return where this generation may end; None: not before this node.
+        """Return the stop before a node, where this generation may end; None: it goes on.
 
         It may not as long as something is known that the next one would not be told: what was said to the turn and
         not read yet, messages that a processor has put in the place of others, what capabilities that are not Pydantic
@@ -211,7 +211,7 @@ class Generation:
 
 
 def usage_of(progress: Progress) -> RunUsage:
-    """Return what was used up before a generation."""
+    """Return the usage before a generation."""
     return _USAGE.validate_python(progress["usage"])
 
 

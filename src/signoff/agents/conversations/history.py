@@ -55,7 +55,7 @@ def read_prompt(given: object) -> Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a turn that has ended has left behind.
+    """The messages of an ended turn.
 
     Attributes:
         messages: What it has added, as JSON.
@@ -72,17 +72,17 @@ def dumped(messages: Sequence[ModelMessage]) -> str:
 
 
 def as_line(messages: Sequence[ModelMessage]) -> str:
-    """Return messages as a line of JSON, which others may follow."""
+    """Return messages as one line of JSON."""
     return dumped(messages) + "\n"
 
 
 def sliced(text: str) -> list[str]:
-    """Return a text in parts that a journal takes each."""
+    """Split a text into parts that fit a journal entry."""
     return [text[first : first + SLICE] for first in range(0, len(text), SLICE)] or [""]
 
 
 class Journal:
-    """What the journal of a long turn has of its earlier generations.
+    """The messages of a long turn's earlier generations in its journal.
 
     Attributes:
         seq: The last entry that was read.
@@ -94,14 +94,14 @@ class Journal:
         self._requests: list[str] = []
 
     def take(self, entries: Sequence[Entry], workflow: str) -> None:
-        """Read entries that follow those read before."""
+        """Read further entries."""
         self._behind += _journaled(entries, f"{workflow}:{BEHIND}")
         self._requests += _journaled(entries, f"{workflow}:{REQUEST}")
         if entries:
             self.seq = entries[-1].seq
 
     def behind(self, progress: Progress) -> Behind | None:
-        """Return what a generation begins with; None: it is not there."""
+        """Return the messages before a generation; None: the journal does not have them."""
         parts, (first, end) = progress["parts"], progress["request"]
         if not 0 < parts <= len(self._behind) or not 0 <= first < end <= len(self._requests):
             return None
@@ -111,7 +111,7 @@ class Journal:
 
 
 class Histories:
-    """Reads what earlier turns of an agent have left behind, and earlier generations of a turn.
+    """Reads the messages of earlier turns, and of a turn's earlier generations.
 
     Args:
         client: Where the runs are.
@@ -141,7 +141,7 @@ class Histories:
         ]
 
     async def behind(self, run_id: str, progress: Progress) -> Behind | None:
-        """Return what earlier generations of a turn have said, if the journal has it."""
+        """Return the messages of a turn's earlier generations, if the journal has them."""
         newest = self._journals.pop(run_id, None) or Journal()
         entries = await self._client.backend.read_journal(run_id, after=newest.seq)
         newest.take(entries, self._workflow)
@@ -151,7 +151,7 @@ class Histories:
         return newest.behind(progress)
 
     async def prompt(self, run_id: str) -> Any:
-        """Return what a turn was asked, as its run was started with it."""
+        """Return the prompt that a turn's run was started with."""
         return _request(await self.run(run_id))["prompt"]
 
     async def run(self, run_id: str) -> Run:
@@ -159,7 +159,7 @@ class Histories:
         return await self._client.backend.get_run(run_id)
 
     async def before(self, run: Run) -> str | None:
-        """Return the run of the turn that came before another in its session."""
+        """Return the run of the previous turn in the session."""
         if run.session_id is None or run.position is None:
             return None
         after: str | None = None
@@ -216,7 +216,7 @@ class Histories:
 
 
 def _read_lists(text: str) -> list[ModelMessage]:
-    """Read lists of messages that stand one behind the other, each on a line of its own."""
+    """Read lists of messages, one on each line."""
     lists = (ModelMessagesTypeAdapter.validate_json(line) for line in text.split("\n") if line)
     return [message for messages in lists for message in messages]
 
@@ -238,7 +238,7 @@ def _progress_of(entries: Sequence[Entry]) -> Progress | None:
 
 
 def ending_of(run: Run) -> Ending:
-    """Say why a run ended that did not say so itself."""
+    """Return why a run ended that did not record it itself."""
     error: Mapping[str, Any] = json.loads(run.error or "{}")
     if run.state is RunState.CANCELLED:
         return Ending("aborted", reason_of(str(error.get("message") or ""), run.id))
@@ -252,7 +252,7 @@ def reason_of(message: str, run_id: str) -> str:
 
 
 def _journaled(entries: Iterable[Entry], name: str) -> list[Any]:
-    """Return the values of the steps of a name, in the order in which they were called."""
+    """Return the values of the steps with a name, in the order of their calls."""
     found = [entry for entry in entries if entry.kind is EntryKind.COMPLETED and entry.name == name]
     ordered = sorted(found, key=lambda entry: entry.n or 0)
     return [json.loads(entry.value) for entry in ordered if entry.value is not None and entry.error is None]

@@ -1,4 +1,4 @@
-"""What a turn leaves behind, whatever it ended with: messages in which no tool call is open."""
+"""The messages of an interrupted turn, completed so that no tool call is open."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Ending:
     """Why a turn ended before it was finished.
 
     Attributes:
-        status: ``aborted`` by somebody, or ``failed``.
-        reason: Why, as the model reads it at the next turn.
+        status: ``aborted`` by a person, or ``failed``.
+        reason: The reason, as the model reads it in the next turn.
     """
 
     status: str
@@ -35,7 +35,7 @@ class Ending:
 
     @property
     def sentence(self) -> str:
-        """What is said of it in the history."""
+        """Its text in the history."""
         reason = self.reason.strip()
         cut = reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 1] + "…"
         told = "This turn failed" if self.status == "failed" else "This turn was aborted"
@@ -48,9 +48,9 @@ def closed(
     """Return a turn's messages with each open call answered, and a response at the end.
 
     Args:
-        messages: What the turn has said.
+        messages: The turn's messages.
         begun: The ids of the calls whose tools had begun to run.
-        ending: Why it ended.
+        ending: Its ending.
     """
     closing: list[ModelMessage] = []
     for index, message in enumerate(messages):
@@ -71,7 +71,7 @@ def closed(
 
 
 def unsaid(prompt: str | Sequence[UserContent], ending: Ending, run_id: str) -> Sequence[ModelMessage]:
-    """Return the messages of a turn of which nothing else is known than what it was asked."""
+    """Return the messages of a turn of which only the prompt is known."""
     request = ModelRequest(parts=[UserPromptPart(prompt)], run_id=run_id)
     return [request, _said(ending, request)]
 

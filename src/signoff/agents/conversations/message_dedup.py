@@ -1,4 +1,4 @@
-"""Messages that were taken as the answer to a question: each of them once, whoever repeats it, and whenever."""
+"""Messages that answered a question: each answers once, even if it is sent again."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from signoff.records import Promise, PromiseState
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A message, and what it answers.
+    """A message, and the question that it answers.
 
     Attributes:
         question_id: The question.
-        run_id: The turn that goes on then.
-        key: By which it is known; None: it has no id, so nobody repeats it.
+        run_id: The question's turn.
+        key: The key of its record; None: it has no id, so it cannot be repeated.
         is_done: Whether the answer is known to have been given.
     """
 
@@ -30,11 +30,11 @@ class Taken:
 
 
 class TakenMessages:
-    """Which messages of a session have answered what. Each is kept as a promise of no run, before it answers.
+    """The messages of a session that have answered questions, each kept as a promise without a run before it answers.
 
     Args:
-        client: Where the runs are.
-        agent: Under which name the agent is registered.
+        client: The client for the runs.
+        agent: The name that the agent is registered under.
         session_id: The session.
     """
 
@@ -44,7 +44,7 @@ class TakenMessages:
         self._session_id = session_id
 
     async def find(self, id: str) -> Taken | None:
-        """Return what a message answers; None: nothing."""
+        """Return the question that a message answers; None: none."""
         try:
             return _taken(await self._client.promises.get(self._key(id)))
         except NotFound:

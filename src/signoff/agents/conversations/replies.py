@@ -1,4 +1,4 @@
-"""What is said to a question of an agent: approve, deny, edit, reply; and what plain words mean."""
+"""Answers to an agent's questions: approve, deny, edit, reply, and plain text."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from signoff.people.questions.standing_approvals import Alike
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """Let the call happen as it was proposed.
+    """Approve the call as proposed.
 
     Attributes:
-        note: What to add in words.
+        note: A note.
         alike: Which calls like it are approved with it, for some time.
     """
 
@@ -26,18 +26,18 @@ class Approve:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Do not let the call happen. The model reads the reason."""
+    """Deny the call. The model reads the reason."""
 
     reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Let the call happen with other arguments.
+    """Approve the call with other arguments.
 
     Attributes:
         arguments: All of them; they must fit the tool.
-        note: What to add in words.
+        note: A note.
 
     Raises:
         InvalidValue: The arguments are no dict.
@@ -55,7 +55,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer a question that is no approval: with a text, an option's value, a list of them, or a form's fields."""
+    """Answer any other question: with a text, an option's value, a list of values, or a form's fields."""
 
     value: Any
     note: str | None = None

@@ -1,4 +1,4 @@
-"""The request ids of a conversation: each stands for one request, in whatever turn and process it is repeated."""
+"""The request ids of a conversation: each identifies one request, in every turn and process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Operation = Literal["respond", "resume", "steer"]
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A request that a request id stands for.
+    """A request with its id.
 
     Attributes:
         id: The request id.
@@ -53,8 +53,8 @@ class KeptRequests:
     """The request ids of a session. Each is kept as a promise of no run, before the request does something.
 
     Args:
-        client: Where the runs are.
-        agent: Under which name the agent is registered.
+        client: The client for the runs.
+        agent: The name that the agent is registered under.
         session_id: The session.
     """
 
@@ -64,7 +64,7 @@ class KeptRequests:
         self._session_id = session_id
 
     async def find(self, id: str, operation: Operation, target: str, given: object) -> Kept | None:
-        """Return what is known of a request.
+        """Return the record of a request.
 
         Args:
             id: Its request id.
@@ -86,7 +86,7 @@ class KeptRequests:
         return kept
 
     async def keep(self, id: str, operation: Operation, target: str, run_id: str, given: object) -> Kept:
-        """Have an id stand for a request. Raises RequestConflict if it stands for another one."""
+        """Record a request's id. Raises RequestConflict if another request has it."""
         data = {
             "session": self._session_id,
             "request": id,
@@ -99,7 +99,7 @@ class KeptRequests:
         return kept
 
     async def finish(self, kept: Kept, given: object, by: str | None = None) -> None:
-        """Note that a request is done, and by whom."""
+        """Record that a request is done, and by whom."""
         if kept.done_with is None:
             await self._client.promises.resolve(kept.key, digest_of(given), by=by, request_id=kept.key)
 
@@ -108,7 +108,7 @@ class KeptRequests:
 
 
 def digest_of(given: object) -> str:
-    """Return a digest of what is said."""
+    """Return a digest of a message."""
     try:
         said = codec.encode(given)
     except NotSerializable:

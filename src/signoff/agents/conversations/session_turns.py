@@ -1,4 +1,4 @@
-"""The turns of a session: which there are, which one runs, and what it waits for."""
+"""The turns of a session: reads them, and finds the running one and its questions."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class SessionTurns:
     """An agent's turns in a session.
 
     Args:
-        client: Where the runs are.
-        agent: Under which name the agent is registered.
+        client: The client for the runs.
+        agent: The name that the agent is registered under.
         session_id: The session.
     """
 
@@ -58,7 +58,7 @@ class SessionTurns:
         return run
 
     async def is_taken(self, run_id: str) -> bool:
-        """Whether there is a run of this id, a turn of the session or not."""
+        """Whether a run with this id exists, in this session or not."""
         try:
             await self._client.backend.get_run(run_id)
         except NotFound:
@@ -103,7 +103,7 @@ class SessionTurns:
         return await self._client.backend.get_run(request["fork"])
 
     async def active(self) -> Run | None:
-        """Return the turn that runs or waits for people; None: none does."""
+        """Return the running or waiting turn; None: there is none."""
         try:
             session = await self._client.sessions.get(self._session_id)
         except NotFound:
@@ -114,7 +114,7 @@ class SessionTurns:
         return run if run.workflow == self._agent else None
 
     async def waiting(self) -> WaitingTurn | None:
-        """Return the turn that waits for people; None: none does."""
+        """Return the turn that waits for people; None: there is none."""
         run = await self.active()
         if run is None:
             return None
@@ -131,7 +131,7 @@ class SessionTurns:
         return WaitingTurn(run, questions)
 
     async def at_or_after(self, position: int) -> Run | None:
-        """Return the session's first turn that has this position or a later one."""
+        """Return the session's first turn at this position or later."""
         found: Run | None = None
         after: str | None = None
         while True:
@@ -147,5 +147,5 @@ class SessionTurns:
                 return None if found is None else await self._whole(found)
 
     async def _whole(self, run: Run) -> Run:
-        """Return a listed run with what the list has left out."""
+        """Return a listed run in full."""
         return await self._client.backend.get_run(run.id) if run.left_out else run

@@ -1,4 +1,4 @@
-"""Waiting for what comes of a turn: its end, or questions that it and its sub-agents ask."""
+"""Waits until a turn has ended, or waits for the answers to its questions and its sub-agents'."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AT_ONCE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """A turn that moves no more until somebody does something.
+    """A turn that has ended, or waits for people.
 
     Attributes:
         run: The turn's run: ended, or waiting.
@@ -122,7 +122,7 @@ async def _all_questions(backend: Backend, run_id: str) -> list[Promise]:
 
 @asynccontextmanager
 async def _told(backend: Backend, run_id: str) -> AsyncGenerator[Callable[[float], Awaitable[bool]]]:
-    """Give a function that waits until a run's journal has grown, or so many seconds have passed."""
+    """Provide a function that waits until a run's journal has grown, or for some seconds."""
     news = asyncio.Event()
 
     async def follow() -> None:

@@ -1,4 +1,4 @@
-"""Those who wait for a conversation's turns in this process."""
+"""The calls that wait for a conversation's turns in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = own_logger("signoff.agents")
 T = TypeVar("T")
 
 UNTAKEN: Final = 5.0
-"""After how many seconds without news somebody who waits is warned if no worker runs the turn."""
+"""Seconds without news until a waiting caller is warned that no worker runs the turn."""
 
 
 class Waits:
@@ -32,7 +32,7 @@ class Waits:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def begin(self, backend: Backend, run_id: str, coming: Coroutine[Any, Any, T]) -> T:
-        """Wait for what comes of a turn, and warn if no worker runs it.
+        """Wait for a turn, and warn if no worker runs it.
 
         Args:
             backend: Where the turn is.
@@ -64,7 +64,7 @@ class Waits:
         return task.result()
 
     async def end(self) -> None:
-        """Have all of them stop."""
+        """Stop all of them."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

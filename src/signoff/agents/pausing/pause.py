@@ -1,4 +1,4 @@
-"""``pause``: a plain tool leaves, and is called again, or answered for, when somebody has answered."""
+"""``pause``: a plain tool leaves, and is called again, or replaced by the answer, once a person has answered."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ INSTEAD: Final = (
 )
 
 MARK: Final = "signoff_paused"
-"""Marks what the step of a tool that left has recorded, and in a question's metadata that a pause asks it."""
+"""Marks the recorded outcome of a tool that has paused, and the metadata of a pause's question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """What a tool waits for.
+    """The question of a paused tool.
 
     Attributes:
         reason: Why it left.
@@ -73,7 +73,7 @@ class Pause:
     policy: dict[str, Any]
 
     def question(self) -> dict[str, Any]:
-        """Return how ``Context.wait_for_user`` is called for the form of its answer."""
+        """Return the arguments of ``Context.wait_for_user`` for the form of the answer."""
         options = self.payload.get("options")
         if self.schema is not None:
             is_object = self.schema.get("type") == "object"
@@ -88,7 +88,7 @@ class Pause:
 
 
 class ToolPaused(BaseException):
-    """In workflow code: a tool has left, and waits for this."""
+    """Raised in workflow code: a tool has paused."""
 
     def __init__(self, pause: Pause) -> None:
         super().__init__(pause.reason)
@@ -100,7 +100,7 @@ Answered = tuple[Pause, Answer]
 
 @dataclass(slots=True)
 class _Given:
-    """An answer that a pause gives: the line of the pause, and whether code has looked at the answer."""
+    """An answer that a pause returned: the line of the pause, and whether the code has read the answer."""
 
     line: str
     is_taken: bool = False
@@ -122,19 +122,19 @@ class _Call:
         self._answers = list(answers)  # that no pause has had yet
 
     def give(self, answer: Answer, line: str) -> Resumed:
-        """Return what a pause gives that has its answer."""
+        """Return the value of a pause that has an answer."""
         given = _Given(line)
         resumed = Resumed(answer, given)
         self._resumed.append((weakref.ref(resumed), given))
         return resumed
 
     def note_missed(self) -> None:
-        """Note, where it leaves once more, an answer that nothing of its code can look at any more."""
+        """Note at another pause an answer that its code can no longer read."""
         lost = (given for resumed, given in self._resumed if not given.is_taken and resumed() is None)
         self._missed = self._missed or next(lost, None)
 
     def missed(self, *, has_left: bool) -> _Given | None:
-        """Return an answer that its code has not looked at.
+        """Return an answer that its code has not read.
 
         Args:
             has_left: Whether it has left once more, so that it may yet look at an answer when it runs again.
@@ -144,7 +144,7 @@ class _Call:
         return self._missed or next((given for _, given in self._resumed if not given.is_taken), None)
 
     def answer_of(self, reason: Reason, prompt: str | None) -> Answer | None:
-        """Return the answer to a pause; None: nobody was asked that."""
+        """Return the answer to a pause; None: it was not asked yet."""
         for index, (asked, answer) in enumerate(self._answers):
             if (asked.reason, asked.prompt) == (reason, prompt):
                 del self._answers[index]
@@ -153,7 +153,7 @@ class _Call:
 
 
 class Round:
-    """One time that a tool is run, in workflow code: until it returns, or leaves.
+    """One run of a tool, in workflow code: until it returns or pauses.
 
     Args:
         answers: What its pauses have been answered.
@@ -228,7 +228,7 @@ def pause(
     hours: BusinessHours | None = None,
     timeout_answer: Any = UNSET,
 ) -> Resumed:
-    """Leave the tool until somebody has answered.
+    """Leave the tool until a person has answered.
 
     With ``then="tool"`` the tool is called again from its beginning, and this ``pause``, known by its reason and
     prompt, then gives the answer: what comes before it is done twice. With ``then="model"`` the answer is the tool's
@@ -313,7 +313,7 @@ def pause(
 
 
 def _place_here() -> str:
-    """Say where a pause belongs, and of a thread that it may not know its tool."""
+    """Describe where a pause is allowed, also for a thread that lacks its tool's context."""
     if threading.current_thread() is threading.main_thread():
         return PLACE
     return (
@@ -329,7 +329,7 @@ def _typed(answer: Answer, declared: Any) -> Answer:
 
 
 def answered(answer: Answer, schema: Mapping[str, Any] | None) -> Any:
-    """Return what was answered, without the form around what is no object."""
+    """Return the answer, without the form around a value that is not an object."""
     if schema is None or schema.get("type") == "object":
         return answer.value
     return cast("dict[str, Any]", answer.value)["value"]
@@ -379,14 +379,14 @@ def without_pauses(what: str) -> Generator[None]:
 
 
 def check_left(payload: object) -> None:
-    """Raise ToolPaused if a step has recorded that its tool left."""
+    """Raise ToolPaused if a step has recorded that its tool paused."""
     recorded = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
     if recorded.get("kind") == MARK:
         raise noted(ToolPaused(Pause(**{name: recorded[name] for name in Pause.__slots__})))
 
 
 def noted(left: E) -> E:
-    """Return what ends a tool, once it is noted that this must come to its gate."""
+    """Note an exception that must reach the tool's gate, and return it."""
     here = _round.get()
     if here is not None:
         here.left = left
@@ -400,7 +400,7 @@ def is_answered() -> bool:
 
 
 def check_not_left(context: Context, tool: str) -> None:
-    """Stop the run if code around a tool runs it again although it has left."""
+    """Stop the run if code around a tool runs it again although it has paused."""
     here = _round.get()
     if here is not None and here.left is not None:
         _stop(context, tool, "it was run again")
@@ -452,7 +452,7 @@ def _stop(context: Context, tool: str, how: str) -> NoReturn:
 async def ask_for(
     context: Context, pause: Pause, tool: str, arguments: dict[str, Any], about: dict[str, Any]
 ) -> Answer:
-    """Ask what a tool has left for.
+    """Ask the question of a paused tool.
 
     Args:
         context: The run's.

@@ -1,4 +1,4 @@
-"""What a turn may use up: requests, tool calls, tokens, money, time."""
+"""Budgets of turns: requests, tool calls, tokens, money, time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pydantic_ai.usage import UsageLimits
 from signoff.errors import InvalidValue
 
 REQUESTS = 50
-"""How many model requests a turn may make that says nothing else."""
+"""The default limit of model requests per turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What each turn of a conversation may use up. Over it, the turn fails, and its history stays valid.
+    """The budget of each turn of a conversation. A turn that exceeds it fails, and its history stays valid.
 
     Attributes:
         requests: Model requests.
@@ -53,7 +53,7 @@ class Budget:
 
     @property
     def limits(self) -> UsageLimits:
-        """What Pydantic AI looks after."""
+        """The limits that Pydantic AI checks."""
         return UsageLimits(
             request_limit=self.requests,
             tool_calls_limit=self.tool_calls,
@@ -63,7 +63,7 @@ class Budget:
 
 
 def _check(name: str, limit: object, *types: type) -> None:
-    """Raise InvalidValue for what is no limit."""
+    """Raise InvalidValue for an invalid limit."""
     if limit is None:
         return
     is_number = isinstance(limit, types) and not isinstance(limit, bool)
@@ -75,7 +75,7 @@ def _check(name: str, limit: object, *types: type) -> None:
 
 
 class Stopwatch:
-    """Counts the time in which at least one thing was at work.
+    """Counts the time in which at least one step was at work.
 
     Args:
         seconds: What it begins with.
@@ -87,11 +87,11 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """What it has counted."""
+        """The counted seconds."""
         return self._before + sum((end - begin).total_seconds() for begin, end in self._times)
 
     def add(self, times: Sequence[tuple[datetime, datetime]]) -> None:
-        """Count times, each from its begin to its end; what was counted before is not counted again."""
+        """Count periods, each from its start to its end. Overlaps count once."""
         merged: list[tuple[datetime, datetime]] = []
         for begin, end in sorted([*self._times, *times]):
             if merged and begin <= merged[-1][1]:
@@ -101,7 +101,7 @@ class Stopwatch:
         self._times = merged
 
     def check(self, limit: float | None) -> None:
-        """Raises UsageLimitExceeded: no time is left for another request."""
+        """Raise UsageLimitExceeded if no time is left for another request."""
         if limit is not None and self.seconds >= limit:
             raise UsageLimitExceeded(
                 f"The turn was at work for {self.seconds:.1f} s, and its budget is {limit:g} s"

@@ -1,4 +1,4 @@
-"""What an agent's code gets as ``ctx.deps``: workflow code what was given, each step a copy of its own."""
+"""The dependencies of an agent's run: workflow code gets the given object, each step its own copy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIVE: Final = "what cannot be stored is made for each step, by a factory: Durabl
 
 
 class GivenDeps:
-    """What ``agent.run(deps=...)`` was given.
+    """The ``deps`` given to ``agent.run``.
 
     A step gets a copy, written as JSON and read back by its type: what it does to it is lost in a replay, and so
     nobody sees it before one either.
@@ -44,7 +44,7 @@ class GivenDeps:
 
     @contextmanager
     def current(self) -> Generator[None]:
-        """Have steps get copies of this until this is left."""
+        """Let steps get copies of these dependencies inside of this context."""
         token = _given.set(self)
         try:
             yield
@@ -52,7 +52,7 @@ class GivenDeps:
             _given.reset(token)
 
     def as_now(self) -> Copy:
-        """Return what makes copies of it as it is now.
+        """Return a function that copies the dependencies in their present state.
 
         Workflow code may have put into it what cannot be stored: then there are no copies, and steps get itself.
         """
@@ -74,13 +74,13 @@ class GivenDeps:
 
 
 def copies_of_deps() -> Copy:
-    """Return what makes copies of the dependencies of the agent that runs here, as they are now."""
+    """Return a function that copies the present dependencies of the agent that runs here."""
     given = _given.get(None)  # there is none where something is asked of an agent beside its runs
     return (lambda: None) if given is None else given.as_now()
 
 
 def _type_of(deps: object, declared: object) -> object:
-    """Return the type by which dependencies come back as they are. Raises NotSerializable."""
+    """Return the type that restores dependencies unchanged. Raises NotSerializable."""
     text = _written(deps)
     kind = type(deps)
     for annotation in (declared, kind):

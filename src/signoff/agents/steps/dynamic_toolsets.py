@@ -1,4 +1,4 @@
-"""Tools of a ``DynamicToolset``: workflow code knows their definitions only. What they get is looked at in a step.
+"""Tools of a ``DynamicToolset``: workflow code only knows their definitions, and a step validates their arguments.
 
 Each step of such a toolset builds it anew, so its tools validate a call's arguments twice: to show them, and to run
 them. The second result must be the first, or nothing runs.
@@ -26,7 +26,7 @@ from signoff.people.questions.edits import is_same
 
 
 def dynamic_toolset(tool: ToolsetTool[Any]) -> DynamicToolset[Any] | None:
-    """Return the dynamic toolset that a tool is of, if it is of one."""
+    """Return the dynamic toolset of a tool; None: it has another kind of toolset."""
     while (source := getattr(tool, "source_tool", None)) is not None:  # of toolsets that were put together
         tool = source
     leaf = tool.toolset
@@ -38,7 +38,7 @@ def dynamic_toolset(tool: ToolsetTool[Any]) -> DynamicToolset[Any] | None:
 async def facts_of(
     toolset: DynamicToolset[Any], name: str, args: dict[str, Any], ctx: RunContext[Any]
 ) -> dict[str, Any]:
-    """Return what a tool makes of arguments, as JSON. It runs inside a step.
+    """Return the facts about a tool's validated arguments, as JSON. Runs inside a step.
 
     Args:
         toolset: The toolset, which is built for this.
@@ -75,7 +75,7 @@ _expected: ContextVar[_Expected | None] = ContextVar("signoff_dynamic_call", def
 
 @contextmanager
 def expecting(tool: str, sent: dict[str, Any], shown: Mapping[str, Any]) -> Generator[None]:
-    """Have the step of a call made here run it only if its tool gets what was shown.
+    """Let the step of a call made here run it only if the tool gets the shown arguments.
 
     Args:
         tool: The tool, for the error.
@@ -90,13 +90,13 @@ def expecting(tool: str, sent: dict[str, Any], shown: Mapping[str, Any]) -> Gene
 
 
 def witness(toolset: AbstractToolset[Any]) -> None:
-    """Have a toolset that is dynamic check, when it is called in a step, that the tool gets what was shown."""
+    """Let a dynamic toolset check in its steps that tools get the shown arguments."""
     if isinstance(toolset, DynamicToolset) and not isinstance(toolset.toolset_func, _Witnessed):
         toolset.toolset_func = _Witnessed(toolset.toolset_func)
 
 
 class _Witnessed:
-    """Builds a dynamic toolset's tools as before, and puts a witness around them.
+    """Builds a dynamic toolset's tools, and wraps them in a check.
 
     Args:
         build: Builds them.

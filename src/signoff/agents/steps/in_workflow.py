@@ -28,11 +28,10 @@ _MARK: Final = "__signoff_in_workflow__"
 
 
 def in_workflow(function: F) -> F:
-    """Make a tool's body workflow code: it may wait for people, and goes on where it stopped, on any worker.
+    """Make a tool's body workflow code: it may wait for people, and continues where it stopped, on any worker.
 
-    It uses ``signoff.current_context()`` as a workflow does. What it does beyond that must go through steps. Its
-    dependencies (``ctx.deps``) are what ``agent.run(deps=...)`` was given, no copy and not what ``Durable(deps=...)``
-    makes.
+    It uses ``signoff.current_context()`` as a workflow does, and must do all other work in steps. Its ``ctx.deps`` is
+    the object given to ``agent.run(deps=...)``: not a copy, and not made by ``Durable(deps=...)``.
 
     Args:
         function: An async function.
@@ -55,13 +54,13 @@ def in_workflow(function: F) -> F:
         raise RegistrationError(
             f"@in_workflow: {name!r} must be an async function, since it is workflow code"
         )
-    # methods take no attributes, their functions do
+    # attributes cannot be set on methods, only on their functions
     setattr(getattr(function, "__func__", function), _MARK, True)
     return function
 
 
 def has_workflow_code(toolset: AbstractToolset[Any]) -> bool:
-    """Whether the body of some tool is workflow code, whatever it is called there."""
+    """Whether the body of any tool of a toolset is workflow code."""
     found: list[bool] = []
 
     def look(leaf: AbstractToolset[Any]) -> None:
@@ -79,7 +78,7 @@ def is_in_workflow(tool: ToolsetTool[Any], name: str) -> bool:
 
 
 def function_tool(tool: ToolsetTool[Any], name: str) -> Tool[Any] | None:
-    """Return what was made of a function, if a tool was."""
+    """Return the tool as made from a function; None: it was not made from one."""
     tool = _source_of(tool)
     toolset = tool.toolset
     while isinstance(toolset, WrapperToolset):
@@ -91,20 +90,20 @@ def function_tool(tool: ToolsetTool[Any], name: str) -> Tool[Any] | None:
 
 
 def _source_of(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
-    while (source := getattr(tool, "source_tool", None)) is not None:  # of toolsets that were put together
+    while (source := getattr(tool, "source_tool", None)) is not None:  # of combined toolsets
         tool = source
     return tool
 
 
 def is_inline(tool: ToolsetTool[Any], name: str) -> bool:
-    """Whether a tool's body runs in place, and not as a step."""
+    """Whether a tool's body runs as workflow code, and not as a step."""
     if (tool.tool_def.metadata or {}).get(KEY) is False:
         return True
     return is_in_workflow(tool, name) or is_of_a_toolset_of_its_own(tool)
 
 
 def is_of_a_toolset_of_its_own(tool: ToolsetTool[Any]) -> bool:
-    """Whether a tool is of a toolset that somebody has written, whose calls Pydantic AI makes no steps."""
+    """Whether a tool belongs to a toolset of the user's own class, whose calls are not steps."""
     leaf = _source_of(tool).toolset
     while isinstance(leaf, WrapperToolset):
         leaf = leaf.wrapped
@@ -116,7 +115,7 @@ def is_of_a_toolset_of_its_own(tool: ToolsetTool[Any]) -> bool:
 
 
 def step_name_of(tool: ToolsetTool[Any]) -> str:
-    """Return the name that the step of a tool has: its own, without what prefixes and renames made of it."""
+    """Return the name of a tool's step: the tool's own, without prefixes and renames."""
     name, toolset = tool.tool_def.name, tool.toolset
     while isinstance(toolset, WrapperToolset):
         if isinstance(toolset, PrefixedToolset):

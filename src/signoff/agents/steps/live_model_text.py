@@ -1,4 +1,4 @@
-"""What a model says, live, while it says it."""
+"""Publishes a model's output live."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ D = TypeVar("D")
 
 
 def speaking(handler: EventStreamHandler[D] | None) -> EventStreamHandler[D]:
-    """Return a handler of a model request's events that says them live, and has another one handle them, too."""
+    """Return a handler that publishes a model request's events live, and passes them on to another handler."""
 
     async def handle(ctx: RunContext[D], events: AsyncIterable[AgentStreamEvent]) -> None:
         spoken = _spoken(events)

@@ -49,11 +49,11 @@ Config = Mapping[str, Any]
 Unit = Callable[[Callable[[], Awaitable[object]], Copy], Awaitable[object]]
 
 _MAY_PASS: Final = (408, 409, 425, 429)
-"""Of the errors that are the caller's, those that another attempt may not meet."""
+"""Client errors (4xx) that may be temporary."""
 
 
 def is_worth_retrying(error: Exception) -> bool:
-    """Whether another attempt at a model request or tool call may go better."""
+    """Whether another attempt at a model request or tool call may succeed."""
     if isinstance(error, (ModelQuotaExceededError, ModelRequestRejectedError)):
         return False
     status: int | None = getattr(error, "status_code", None)
@@ -77,7 +77,7 @@ _FACTS: Final = (
 
 
 def _as_raised(error: ModelAPIError) -> ModelAPIError:
-    """Give back the class of an error of HTTP and of a category at once, which a journal knows by the category only."""
+    """Restore the class of an HTTP error that also has a category. The journal only keeps the category's class."""
     if isinstance(error, ModelHTTPError) or not hasattr(error, "status_code"):
         return error
     facts = {name: getattr(error, name) for name in _FACTS if hasattr(error, name)}
@@ -85,18 +85,18 @@ def _as_raised(error: ModelAPIError) -> ModelAPIError:
 
 
 class StepNames(JournalOperationNamer):
-    """Names the steps of an agent, as the journal keeps them: they must never change."""
+    """Names the steps of an agent. The journal has these names, so they must never change."""
 
     def __init__(self, agent: str) -> None:
         super().__init__(agent)
         self._agent = agent
 
     def operation_name(self, operation_id: DurableOperationId) -> str:
-        """Return the name of an operation, without the tool's."""
+        """Return the name of an operation, without a tool's name."""
         return f"{self._agent}:{_suffix(operation_id)}"
 
     def invocation_name(self, operation_id: DurableOperationId, *, label: str | None):
-        """Return the name of one step; that of a tool call is the tool's."""
+        """Return the name of a step; a tool call's step has the tool's name."""
         usual = super().invocation_name(operation_id, label=label or "")
         if label is None:
             return replace(usual, operation_name=self.operation_name(operation_id))
@@ -133,8 +133,8 @@ class StepBackend(CallableOperationBackend[Config]):
 
     Args:
         agent: The agent's name.
-        config: With which options.
-        unit: Runs an operation's body inside its step, given what makes copies of the dependencies.
+        config: The options of operations.
+        unit: Runs an operation's body inside its step, with a function that copies the dependencies.
     """
 
     def __init__(self, agent: str, config: RoleBasedOperationConfig[Config], unit: Unit) -> None:
@@ -167,7 +167,7 @@ class StepBackend(CallableOperationBackend[Config]):
         async def step() -> object:
             return await self._unit(run, copy)
 
-        # said here, as the annotation of a function made for one call would be resolved at each
+        # given here: an annotation of `step` would be resolved at each call
         compare = _compared(operation_id, cache_key)
         call = context.step(name, step, returns=Any, compare=compare, **config)
         try:
@@ -180,10 +180,10 @@ class StepBackend(CallableOperationBackend[Config]):
 
 
 def _compared(operation_id: DurableOperationId, about: tuple[object, ...]) -> object:
-    """Return what a replay compares of an operation, besides its name; None: nothing.
+    """Return the data that a replay compares besides an operation's name; None: nothing.
 
-    Of a tool call these are the arguments that the model has sent, which do not change with the tool. Of a model
-    request it is what the user has said last: instructions and tools may change while a run waits.
+    For a tool call: the model's arguments, which do not change with the tool. For a model request: the user's last
+    text, since instructions and tools may change while a run waits.
     """
     if isinstance(operation_id, ToolsetCallToolId):
         contexts = [cast("RunContext[Any]", each) for each in about if isinstance(each, RunContext)]
@@ -195,7 +195,7 @@ def _compared(operation_id: DurableOperationId, about: tuple[object, ...]) -> ob
 
 
 def _said_last(messages: Sequence[object]) -> str | None:
-    """Return a digest of what the user says in the last message: it may be long, and for few eyes."""
+    """Return a digest of the user's text in the last message, which may be long or confidential."""
     last = messages[-1] if messages else None
     parts = last.parts if isinstance(last, ModelRequest) else ()
     texts: list[str] = []
@@ -207,15 +207,15 @@ def _said_last(messages: Sequence[object]) -> str | None:
 
 
 def outcome_of(payload: object) -> object:
-    """Return what the step of a tool call has recorded as Pydantic AI knows it.
+    """Return the recorded outcome of a tool call's step in Pydantic AI's form.
 
     Raises:
-        ToolPaused: The tool has left, and waits.
-        ToolChanged: It was not run, as it had changed.
+        ToolPaused: The tool has paused.
+        ToolChanged: The tool has changed, and did not run.
     """
     check_left(payload)
     check_changed(payload)
-    # a person has given the result of an interrupted call as it is
+    # a person has given the result of an interrupted call
     if isinstance(payload, dict) and "kind" in payload:
         return cast("object", payload)
     return {"kind": "tool_return", "result": cast("object", payload)}
@@ -225,9 +225,9 @@ def config_of(model: Config, tool: Config, operators: Sequence[str] = ()) -> Rol
     """Return the options of all operations.
 
     Args:
-        model: Those of model requests.
-        tool: Those of tool calls that say nothing else.
-        operators: Who is asked about calls of writing tools that were interrupted.
+        model: The options of model requests.
+        tool: The default options of tool calls.
+        operators: The people who are asked about interrupted calls of tools that write.
     """
 
     def resolve(operation_id: DurableOperationId, found: object | None, name: str) -> Config | Literal[False]:
@@ -248,7 +248,7 @@ def config_of(model: Config, tool: Config, operators: Sequence[str] = ()) -> Rol
 
 
 def wait_asked_by(error: Exception) -> float | None:
-    """Return in how many seconds a provider wants to be asked again, or None if it did not say."""
+    """Return the provider's ``Retry-After`` in seconds; None: it sent none."""
     return getattr(error, "retry_after", None) if isinstance(error, ModelAPIError) else None
 
 

@@ -1,4 +1,4 @@
-"""How a tool is run: what it does to the world, and so whether it may be run again after a crash."""
+"""Options of tools: their side effects, and whether a call may be repeated after a crash."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from signoff.errors import RegistrationError
 SideEffects = Literal["none", "read", "write", "external", "stateful"]
 
 KEY: Final = "signoff"
-"""Under which name a tool's metadata has its options."""
+"""The key of the options in a tool's metadata."""
 
 _WRITES = ("write", "external", "stateful")
 _ALL: tuple[str, ...] = ("none", "read", *_WRITES)
 
 
 class ToolOptions(TypedDict, total=False):
-    """What ``tool_options`` makes."""
+    """The options that ``tool_options`` returns."""
 
     side_effects: SideEffects
     effect: Effect
@@ -39,18 +39,18 @@ def tool_options(
     retry: RetryPolicy | None = None,
     timeout: float | None = None,
 ) -> dict[str, Any]:
-    """Return metadata for a tool that says how its calls are run.
+    """Return metadata for a tool, with options of its calls.
 
     Args:
-        side_effects: What it does to the world: ``none`` and ``read`` may be run again after a crash; ``write``,
-            ``external`` (mail, payments) and ``stateful`` may not: if the worker dies inside, a person is asked. What a
-            tool does that says nothing is taken to be ``write`` if a person has allowed the call, else ``read``.
-        effect: ``"once"`` or ``"repeatable"``, whatever ``side_effects`` says.
-        retry: When to try again; a tool that may not be run again is never retried.
-        timeout: Seconds one attempt may take.
+        side_effects: ``none`` and ``read`` may be repeated after a crash. ``write``, ``external`` (mail, payments) and
+            ``stateful`` may not: if the worker dies inside the tool, a person is asked. By default ``write`` if a
+            person has allowed the call, else ``read``.
+        effect: ``"once"`` or ``"repeatable"``; overrides ``side_effects``.
+        retry: The retry policy; a tool that must not be repeated is never retried.
+        timeout: The time limit of one attempt, in seconds.
 
     Raises:
-        RegistrationError: There are no such side effects.
+        RegistrationError: ``side_effects`` is not one of these.
 
     Example::
 
@@ -65,12 +65,12 @@ def tool_options(
 
 @dataclass(frozen=True, slots=True)
 class Calling:
-    """A tool call that is run.
+    """A tool call that runs.
 
     Attributes:
-        is_allowed: Whether a person has allowed it, for whatever reason they were asked.
-        about: Returns what is shown of it, if it is interrupted.
-        assignees: Who could allow it, and says then what became of it, unless operators do; empty: anybody.
+        is_allowed: Whether a person has allowed it.
+        about: Returns the metadata of the question about an interrupted call.
+        assignees: The people who could allow it, asked about its outcome if there are no operators; empty: anybody.
     """
 
     is_allowed: bool = False
@@ -94,12 +94,12 @@ def calling(call: Calling) -> Generator[None]:
 def step_options_of(
     options: Mapping[str, Any], definition: ToolDefinition | None, operators: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the options of the step that runs a tool.
+    """Return the options of a tool's step.
 
     Args:
-        options: What the tool says of itself.
-        definition: The tool; None: nothing is known of it.
-        operators: Who says what became of calls that were interrupted.
+        options: The tool's own options.
+        definition: The tool's definition; None: unknown.
+        operators: The people who are asked about interrupted calls.
     """
     chosen = {name: options[name] for name in ("retry", "timeout", "effect") if name in options}
     if "effect" not in chosen and _writes(options, definition):
@@ -118,14 +118,14 @@ def _writes(options: Mapping[str, Any], definition: ToolDefinition | None) -> bo
     if definition is None:
         return False
     metadata = cast("Mapping[str, Any]", definition.metadata or {})
-    hints = metadata.get("annotations")  # what an MCP server says of its tool
+    hints = metadata.get("annotations")  # set by an MCP server
     if isinstance(hints, Mapping) and cast("Mapping[str, Any]", hints).get("readOnlyHint") is False:
         return True
     return _calling.get().is_allowed or requires_approval(definition)
 
 
 NEEDS_APPROVAL: Final = "signoff_requires_approval"
-"""Marks, in a run's own definitions, the tools that Pydantic AI would defer."""
+"""The key that marks a tool's definition which Pydantic AI would defer."""
 
 
 def asked_here(definition: ToolDefinition) -> ToolDefinition:
@@ -141,6 +141,6 @@ def requires_approval(definition: ToolDefinition) -> bool:
 
 
 def is_external(definition: ToolDefinition) -> bool:
-    """Whether a tool is run by somebody else, who answers with its result."""
+    """Whether a tool runs elsewhere, and its result is asked for."""
     marked = cast("Mapping[str, Any]", definition.metadata or {}).get(NEEDS_APPROVAL)
     return definition.kind == "external" or marked == "external"

@@ -1,4 +1,4 @@
-"""Answers of models that came whole: one that was cut off, or is none, is a failed request."""
+"""Treats truncated or empty model responses as failed requests."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ SAYING_WHY: Final = {
     "MistralStreamedResponse": "mistral.py",
     OPENAI_CHAT: "openai/_chat_streaming.py",
 }
-"""Pydantic AI's streams whose providers say at the end why it is one, and their files."""
+"""Pydantic AI's stream classes whose providers send a finish reason, and their modules."""
 
 SILENT: Final = {"SnowflakeStreamedResponse": "snowflake.py"}
-"""Those of them of which some models never say it."""
+"""The classes for which some providers never send one."""
 
 ASKED_BY_PROFILE: Final = "openai_chat_streaming_requires_finish_reason"
 
 
 class WholeAnswers(WrapperModel):
-    """Fails a request whose answer was cut off or is none, as one that its provider failed: it may be tried again."""
+    """Fails a request whose response was truncated or empty, with an error that may be retried."""
 
     async def request(
         self,
@@ -43,7 +43,7 @@ class WholeAnswers(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Request an answer."""
+        """Request a response."""
         with self._refusing_what_is_none():
             return await super().request(messages, model_settings, model_request_parameters)
 
@@ -55,7 +55,7 @@ class WholeAnswers(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Request an answer, which must have come to its end when it is left."""
+        """Request a streamed response, which must be complete at the end."""
         with self._refusing_what_is_none():
             async with super().request_stream(
                 messages, model_settings, model_request_parameters, run_context
@@ -74,7 +74,7 @@ class WholeAnswers(WrapperModel):
 
 
 def check_whole(stream: StreamedResponse) -> None:
-    """Raise ModelAPIError for a stream that ended in good order, but before the answer did."""
+    """Raise ModelAPIError for a stream that was closed cleanly before the response was complete."""
     if stream.get().state == "incomplete":
         raise ModelAPIError(stream.model_name, "The answer was cut off: its stream ended before it did.")
     if _may_end_silently(stream):

@@ -1,4 +1,4 @@
-"""What is noted of a turn while it runs: which calls have begun, how long it was at work, what is said meanwhile."""
+"""The record of a running turn: its begun calls, its working time, and messages to it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from signoff.agents.steps.budgets import Budget, Stopwatch
 from signoff.workflow.context import Context
 
 STEER: Final = "signoff.steer"
-"""The signal that has what is said to a turn while it runs."""
+"""The signal with a message to a running turn."""
 
 _current: contextvars.ContextVar[TurnRecord] = contextvars.ContextVar("signoff_turn_record")
 
 
 @asynccontextmanager
 async def beside(listening: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
-    """Run something as long as this is entered."""
+    """Run a coroutine inside of this context."""
     task = asyncio.create_task(listening)
     try:
         yield
@@ -37,7 +37,7 @@ async def beside(listening: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
 
 
 class TurnRecord(AbstractCapability[Any]):
-    """Notes which calls have begun, counts the time at work, and hands on what is said meanwhile.
+    """Notes begun calls, counts the working time, and passes on messages to the turn.
 
     Args:
         ctx: The turn's run.
@@ -57,7 +57,7 @@ class TurnRecord(AbstractCapability[Any]):
 
     @contextmanager
     def current(self) -> Generator[None]:
-        """Have tool calls noted here until this is left."""
+        """Note tool calls in this record inside of this context."""
         token = _current.set(self)
         try:
             yield
@@ -67,7 +67,7 @@ class TurnRecord(AbstractCapability[Any]):
     async def wrap_run(
         self, ctx: RunContext[Any], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
     ) -> AgentRunResult[Any]:
-        """Hand on what is said to the turn."""
+        """Pass on messages to the turn."""
 
         async def listen() -> None:
             while True:
@@ -83,20 +83,20 @@ class TurnRecord(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Make no request for which no time is left."""
+        """Stop before a request for which no time is left."""
         self.watch.check(self._budget.seconds)
         return request_context
 
 
 def note_call(tool_call_id: str) -> None:
-    """Note that a tool begins to run, in the turn that runs here, if one does."""
+    """Note in the current turn, if any, that a tool begins to run."""
     record = _current.get(None)
     if record is not None:
         record.begun.add(tool_call_id)
 
 
 def note_work(times: Sequence[tuple[datetime, datetime]]) -> None:
-    """Count the times of a step's attempts as work of the turn that runs here, if one does."""
+    """Count the attempts of a step as working time of the current turn, if any."""
     record = _current.get(None)
     if record is not None:
         record.watch.add(times)

@@ -1,4 +1,4 @@
-"""Tools whose code calls an async function without an await, which asks nobody: refused before they are called."""
+"""Refuses tools whose code calls an async function without an await, before they are called."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from signoff.engine.run.unawaited_functions import unawaited
 from signoff.errors import NotAwaited
 
 _OF_WRAPPERS: Final = ("approval_required_func", "filter_func", "prepare_func")
-"""The functions that toolsets around others have."""
+"""The attributes of wrapping toolsets that hold functions."""
 
 _checked: weakref.WeakSet[object] = weakref.WeakSet()
-"""The functions that call nothing without an await."""
+"""The functions that were checked, and are correct."""
 
 
 def check_awaits(agent: str | None, toolset: AbstractToolset[Any], *others: object) -> None:
