@@ -195,7 +195,9 @@ def test_no_secret_is_in_anything_that_is_written(tmp_path: Path, written: Writt
                 http.post(f"/v1/questions/{path_of(id)}/answer", json={"value": True, "user_id": "ana"}).text
             )
             tried: dict[str, str] = {}
-            while len(tried) < 6 or len(told["hooks"].got) < 3:  # the question, its answer, and what is tried again
+            while (
+                len(tried) < 6 or len(told["hooks"].got) < 3
+            ):  # the question, its answer, and what is tried again
                 for each in http.get("/v1/deliveries").json()["items"]:
                     if each["attempts"] and (each.get("error") or each["state"] == "delivered"):
                         tried[each["channel"]] = json.dumps(each)

@@ -112,7 +112,8 @@ class Conversation:
         """Send a message, and wait until the turn has its answer or waits for people.
 
         If an earlier turn waits for people, the agent's ``on_message`` decides: the new turn is queued behind it (the
-        outcome is ``Paused`` with reason ``queued``), the earlier turn is cancelled, or the message answers its question.
+        outcome is ``Paused`` with reason ``queued``), the earlier turn is cancelled, or the message answers its
+        question.
 
         Args:
             prompt: The message.
@@ -125,8 +126,8 @@ class Conversation:
             InvalidValue: The prompt is invalid. Nothing is stored.
             NotSerializable, PayloadTooLarge: The prompt or the context cannot be stored.
             IdConflict: The id belongs to another turn or run, or to another message.
-            NotAllowed, WrongAnswer, AlreadySettled: The message is an answer, and was refused. Sent again with its id, it
-                answers no other question.
+            NotAllowed, WrongAnswer, AlreadySettled: The message is an answer, and was refused. Sent again with its id,
+                it answers no other question.
             RunCancelled: The turn was aborted.
             Detached: ``detach`` was called meanwhile.
             Exception: The turn's error; ``RunFailed`` if its class is not imported here.
@@ -303,7 +304,8 @@ class Conversation:
     async def abort(self, reason: str | None = None, *, user_id: str | None = None) -> None:
         """Close the running or waiting turn: its open calls are denied, and it makes no more model requests.
 
-        Turns queued behind it continue. Without such a turn nothing happens. It returns once a worker has closed the turn.
+        Turns queued behind it continue. Without such a turn nothing happens. It returns when a worker has closed the
+        turn.
 
         Raises:
             Detached: ``detach`` was called meanwhile; the turn is closed all the same.
@@ -448,7 +450,7 @@ class Conversation:
     async def _taken(self, id: str | None, waiting: WaitingTurn | None) -> Taken | None:
         """Return the question that a message answers, if it counts as an answer.
 
-        An answer with this id is looked up first: it was recorded before its question was closed.
+        The id is looked up after the waiting turn: a faster caller recorded it before the question was closed.
         """
         if id is not None and (known := await self._messages.find(id)) is not None:
             return known
