@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from hashlib import sha256
 
+from signoff.people.questions.question import Question
 from signoff.records import (
     Amendment,
     AuditKind,
@@ -35,6 +36,8 @@ WORKFLOW = "large"
 LONG_RUN = "long"
 """A run that goes on: its journal, its messages and its questions are larger than what a server may use."""
 QUESTION = f"{LONG_RUN}.1000"
+OPEN_QUESTION = f"{LONG_RUN}.900"
+"""A question that stays open: each answer of the tests is read, checked and refused."""
 PROMISE = "promise-0"
 RULE = "rule-0"
 SCHEDULE = "schedule-0"
@@ -164,6 +167,8 @@ async def _fill_people(store: Store, rows: int) -> None:
             rule=made,
         ),
     )
+    asked = Question.make("Say all!", input_type="form", answer_type={"type": "integer"}).to_json()
+    await store.create_promise(NewPromise(OPEN_QUESTION, PromiseKind.QUESTION, data=asked))
     await store.expand("mail", None, 1, [_delivery(number) for number in range(1_000)])
 
 

@@ -15,6 +15,7 @@ from tests.attacks.large_rows import (
     LISTS,
     LONG_RUN,
     MIB,
+    OPEN_QUESTION,
     PROMISE,
     QUESTION,
     RULE,
@@ -81,7 +82,7 @@ def posts(description: dict[str, Any]) -> Iterator[Request]:
             (f"/v1/runs/{LONG_RUN}/signals", b'{"name":"n","value":%b}'),
             ("/v1/promises", b'{"id":"p-%b","data":%%b}' % name.encode()),
             ("/v1/schedules", b'{"id":"s","workflow":"w","cron":"0 0 1 1 *","args":[%b]}'),
-            (f"/v1/questions/{LONG_RUN}.1060/answer", b'{"user_id":"ana","value":%b}'),
+            (f"/v1/questions/{OPEN_QUESTION}/answer", b'{"user_id":"ana","value":%b}'),
             ("/v1/snapshots", b'{"snapshot":{"x":%b}}'),
         ):
             yield f"POST {path} whole {name}", "POST", path, {"content": body % value, "headers": headers}

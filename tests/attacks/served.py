@@ -59,11 +59,12 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 class Served:
     """A server as a process of its own, and a client of it."""
 
-    def __init__(self, stack: ExitStack, url: str, folder: Path) -> None:
+    def __init__(self, stack: ExitStack, url: str, folder: Path, *options: str) -> None:
         made = ("keys", "create", "bot", "--role", "admin", "--act-as", "--store", url, "--json")
         key = signoff(*made, cwd=folder).json["key"]
         shared = {"SIGNOFF_WORKER_KEY": worker_keys.SECRET}
-        server = stack.enter_context(Running("server", "--store", url, "--port", "0", cwd=folder, **shared))
+        command = ("server", "--store", url, "--port", "0", *options)
+        server = stack.enter_context(Running(*command, cwd=folder, **shared))
         port = server.wait_for("listening")["port"]
         self.memory = Measured(server.process.pid)
         self.http = stack.enter_context(
