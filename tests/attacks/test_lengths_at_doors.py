@@ -11,6 +11,7 @@ import pytest
 
 from signoff import Context, Signoff
 from signoff.errors import InvalidValue, RegistrationError, SignoffError
+from signoff.people.questions.question import Question
 from signoff.records import NewSchedule
 from signoff.records.names import LONGEST_ID_BYTES
 from signoff.server import Server
@@ -153,3 +154,35 @@ def test_long_names_are_refused_over_http_and_by_the_door_of_stores(tmp_path: Pa
                 await store.close()
 
         asyncio.run(by_the_store())
+
+
+@pytest.mark.usefixtures("open_trail")
+def test_long_names_are_refused_where_operators_and_admins_write_them(tmp_path: Path) -> None:
+    asked = Question.make("Pay?").to_json()
+    requests: list[tuple[str, dict[str, Any]]] = [
+        (f"/v1/groups/{LONG}/pause", {}),
+        (f"/v1/groups/{LONG}/resume", {}),
+        (f"/v1/groups/{LONG}/limit", {"max_running": 1}),
+        ("/v1/questions/q/reassign", {"to": [f"user:{LONG}"], "by": "user:ana"}),
+        ("/v1/questions/q/reassign", {"to": ["user:bob"], "by": LONG}),
+        ("/v1/questions/q/links", {"user_id": LONG}),
+        ("/v1/questions/q/links", {"user_id": "ana", "groups": [LONG]}),
+        ("/v1/keys", {"name": LONG, "kind": "service", "roles": ["operator"]}),
+        ("/v1/keys", {"name": "k", "kind": "worker", "groups": [LONG]}),
+        ("/v1/snapshots", {"snapshot": {"id": LONG}}),
+    ]
+    with (
+        OnThread(lambda: serving(app_in(tmp_path), worker_keys=worker_keys.KEYS)) as server,
+        httpx.Client(base_url=server.url) as http,
+    ):
+        operation = {"id": 1, "namespace": "default", "do": "create_promise"}
+        new = {"new": {"id": "q", "kind": "question", "data": asked}}
+        http.post(
+            "/v1/store",
+            json={"client": "c", "floor": 0, "operations": [{**operation, "arguments": new}]},
+            headers={"authorization": f"Bearer {worker_keys.SECRET}"},
+        )
+        assert http.get("/v1/questions/q").is_success
+        for path, body in requests:
+            answer = http.post(path, json=body)
+            assert answer.status_code == 422, (path[:40], body.keys(), answer.status_code, answer.text[:200])
