@@ -98,6 +98,6 @@ def test_a_worker_that_waits_for_its_server_stops_when_it_is_asked_to(tmp_path: 
     url = f"http://127.0.0.1:{free_port()}"
     key = {"SIGNOFF_WORKER_KEY": "sgw_any"}
     with Running("worker", "orders:app", "--url", url, cwd=tmp_path, **key) as worker:
-        until(lambda: "does not serve, still trying" in worker.err)
+        until(lambda: "is unavailable, still retrying" in worker.err)
         worker.signal(signal.SIGTERM)
         assert worker.ends() == 0

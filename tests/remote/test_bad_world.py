@@ -357,7 +357,11 @@ async def test_a_cut_and_a_restart_of_the_server_in_between_are_invisible_to_a_r
                 made.server.kill()
                 for worker in workers:
                     (tmp_path / f"go-{worker.pid}").touch()  # the step ends while nobody can be told
-                await comes(lambda: any("does not serve" in line for line in lines(tmp_path / "slow.log")))
+                await comes(
+                    lambda: any(
+                        "is unavailable, still retrying" in line for line in lines(tmp_path / "slow.log")
+                    )
+                )
                 made.start_server()
                 await comes(lambda: _listens(made.proxy.target))
                 assert not await parent.done()

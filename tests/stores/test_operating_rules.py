@@ -603,7 +603,7 @@ async def test_a_message_for_a_ready_run_does_not_cost_it_its_place(scene: Scene
 @rule
 async def test_a_key_and_a_limit_go_together(scene: Scene) -> None:
     for half in ({"concurrency_key": "k"}, {"concurrency_limit": 1}):
-        with pytest.raises(InvalidValue, match="go together"):
+        with pytest.raises(InvalidValue, match="limit together, or neither"):
             await scene.start(**half)
     assert await scene.listed() == []
 

@@ -202,7 +202,7 @@ async def test_a_state_that_would_take_too_much_memory_is_named_with_its_size(tm
         with pytest.raises(InvalidValue) as refused:
             await store.append(Write("r", run.epoch, entries=[goes_on, ends]))
         assert str(refused.value).startswith(
-            f"the arguments (a flow's state) of run 'r': {len(state):,} bytes as JSON are too many"
+            f"the arguments (a flow's state) of run 'r': {len(state):,} bytes as JSON exceed what the server accepts"
         )
         assert "more than 46" in str(refused.value)
 
@@ -248,7 +248,7 @@ async def test_an_error_of_the_server_itself_is_told_and_not_repeated(
             return view
 
     async with line(tmp_path, make=Broken) as (store, made):
-        with pytest.raises(StoreError, match=r"failed at list_workers: .*log says more"):
+        with pytest.raises(StoreError, match=r"failed to perform list_workers: .*log says more"):
             await store.list_workers()
         assert len(made.batches) == 1
 

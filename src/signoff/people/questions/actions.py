@@ -41,11 +41,11 @@ class Action:
         """Return the action as plain data.
 
         Args:
-                text: The question's text, for error messages.
+            text: The question's text, for error messages.
 
         Raises:
-                RegistrationError: The tool name is invalid, or the arguments are not an object.
-                NotSerializable: An argument or ``about`` is not JSON.
+            RegistrationError: The tool name is invalid, or the arguments are not an object.
+            NotSerializable: An argument or ``about`` is not JSON.
         """
         if (
             not 0 < len(self.tool) <= LONGEST_TOOL

@@ -43,7 +43,7 @@ def written_answer(value: Any) -> str:
     """Write an answer as JSON text. Fields of models get the names used in the form.
 
     Raises:
-            NotSerializable: It is not JSON, or would not be read back as the same type.
+        NotSerializable: It is not JSON, or would not be read back as the same type.
         PayloadTooLarge: It is over the limit.
     """
     return written(value, codec.encode_for("the question", value, path="value", warns=False), "value")
@@ -54,9 +54,9 @@ def check_answer(question_id: str, question: Question, value: Any, digest: str |
 
     Args:
         question_id: The question's id.
-            question: The question.
-            value: The answer, as returned by ``read_value``.
-            digest: Digest of the question that the user saw, if they sent it.
+        question: The question.
+        value: The answer, as returned by ``read_value``.
+        digest: Digest of the question that the user saw, if they sent it.
     """
     if not _is_skip(question_id, question, value, digest):
         _refuse(question_id, problems(question.answer_schema, value))

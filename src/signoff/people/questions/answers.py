@@ -190,32 +190,32 @@ async def answer(
     """Check an answer and settle its question with it. With a quorum, count it as a vote.
 
     Args:
-            store: The question's store.
-            question_id: The question's id.
-            value: A value that fits the question's schema: ``{"approved": true}``, with ``"edited"`` to approve a value
-                other than the proposed one; ``True`` and ``False`` are short for a decision. None skips a skippable
-                question.
-            user_id: The user who answers.
-            groups: The user's groups. The caller vouches for them.
-            roles: The user's roles; likewise.
-            note: The user's note.
-            request_id: Makes repeating the same answer a success without effect.
-            digest: Digest of the question that the user saw. The answer is refused if the question differs.
-            alike: Other questions to approve with it. A repeated answer does not approve more.
-            signal: Signal to leave for a run if the answer counts, before the run is notified. A repeated answer
-                leaves none.
+        store: The question's store.
+        question_id: The question's id.
+        value: A value that fits the question's schema: ``{"approved": true}``, with ``"edited"`` to approve a value
+            other than the proposed one; ``True`` and ``False`` are short for a decision. None skips a skippable
+            question.
+        user_id: The user who answers.
+        groups: The user's groups. The caller vouches for them.
+        roles: The user's roles; likewise.
+        note: The user's note.
+        request_id: Makes repeating the same answer a success without effect.
+        digest: Digest of the question that the user saw. The answer is refused if the question differs.
+        alike: Other questions to approve with it. A repeated answer does not approve more.
+        signal: Signal to leave for a run if the answer counts, before the run is notified. A repeated answer
+            leaves none.
 
-        Raises:
-            NotFound: There is no such question.
-            NotAllowed: The user is not an assignee, is excluded, or is unknown. The question stays open.
-            QuestionClaimed: Another user has claimed it.
-            AlreadyVoted: The user has voted differently.
-            WrongAnswer: The value does not fit, or the digest differs. The question stays open.
-            AlreadySettled: It was answered before, or is closed.
-            RequestConflict: The request id was used with another value.
-            NotSerializable: The value is not JSON.
-            PayloadTooLarge: The value, with its edits, is over the limit.
-            InvalidValue: A text beside the value cannot be kept.
+    Raises:
+        NotFound: There is no such question.
+        NotAllowed: The user is not an assignee, is excluded, or is unknown. The question stays open.
+        QuestionClaimed: Another user has claimed it.
+        AlreadyVoted: The user has voted differently.
+        WrongAnswer: The value does not fit, or the digest differs. The question stays open.
+        AlreadySettled: It was answered before, or is closed.
+        RequestConflict: The request id was used with another value.
+        NotSerializable: The value is not JSON.
+        PayloadTooLarge: The value, with its edits, is over the limit.
+        InvalidValue: A text beside the value cannot be kept.
     """
     async with announcing(store, question_id, user_id) as announcement:
         responder = Responder.of(user_id, groups, roles)

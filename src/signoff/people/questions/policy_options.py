@@ -83,7 +83,7 @@ def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return policy options as plain data, without unset ones.
 
     Raises:
-            NotSerializable: An option is not JSON.
+        NotSerializable: An option is not JSON.
     """
     return {
         name: plain_option(name, value)

@@ -55,7 +55,7 @@ class Outcome:
     result: str | None = None  # JSON
     error: str | None = None  # JSON of an error
     retryable: bool = (
-        False  # the engine's finding about the code: keep everything, tell nobody, allow `retry`
+        False  # the engine's verdict on the code: keep everything, notify no waiter, allow `retry`
     )
 
 

@@ -26,10 +26,10 @@ class Operation:
     Attributes:
         name: The name of the method.
         noun: The protocol that declares it, such as ``RunStore``.
-            is_read: Whether it only reads.
+        is_read: Whether it only reads.
         lane: A remote store sends operations of one lane and id one after the other; None means in any order.
-            is_patient: Whether a remote store retries it for as long as the server is unreachable. An operation that
-                the caller soon repeats anyway, with newer arguments, is not patient.
+        is_patient: Whether a remote store retries it for as long as the server is unreachable. An operation that
+            the caller soon repeats anyway, with newer arguments, is not patient.
         takes_token: Whether a ``token`` makes it repeatable.
     """
 

@@ -1,8 +1,8 @@
-"""From where a run that failed for good goes on when an operator retries it.
+"""Where a run that failed permanently continues when an operator retries it.
 
-Its journal is kept. The ``RETRIED`` entry says which entries do not count any more: what came of the call that failed,
-and everything after that, but for the results of steps that ran beside it. Questions and waits for signals that
-nobody answered in time, or that the failure closed, are opened anew. A question is settled once: it gets a new id. A
+Its journal is kept. The ``RETRIED`` entry says which entries no longer count: the outcome of the call that failed,
+and everything after it, except for the results of steps that ran concurrently with it. Questions and waits for signals
+that timed out, or that the failure closed, are opened again. A question is settled only once, so it gets a new id. A
 promise whose id the code may have passed on is not replaced.
 """
 
@@ -18,10 +18,10 @@ from signoff.errors import InvalidState, QuestionCancelled, SignalTimeout
 from signoff.records import CallKind, Entry, EntryKind, PromiseState, Run, RunState
 
 ISSUED: Final = "issued"
-"""The name under which the details of a failed step have the last number that the code had given to a call by then."""
+"""The key, in the details of a failed step, of the last number that the code had given to a call by then."""
 
 ANEW: Final = "anew"
-"""The name under which the details of a ``RETRIED`` entry have the numbers of the calls that are opened anew."""
+"""The key, in the details of a ``RETRIED`` entry, of the numbers of the calls that are opened again."""
 
 _KEPT = frozenset({EntryKind.SIGNALLED, EntryKind.RETRIED})
 _Gist = tuple[str, ...]
@@ -33,21 +33,21 @@ _ERRORS: Final = {
     (CallKind.QUESTION, PromiseState.CANCELLED): QuestionCancelled,
     (CallKind.SIGNAL, PromiseState.TIMED_OUT): SignalTimeout,
 }
-"""The error that a call raises if nobody answers it. Its entry has none."""
+"""The error that a call raises if it is not answered. Its entry has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How a run that failed for good goes on.
+    """How a permanently failed run continues.
 
     Attributes:
-        epoch: The epoch in which it failed. In another one it is not retried.
-        from_seq: Entries from here on do not count, but for signals.
+        epoch: The epoch in which it failed. It is not retried in another one.
+        from_seq: Entries from here on do not count, except for signals.
         n: The call that failed. None: the code failed between two calls.
-        open: The numbers of the calls that are open, besides steps.
-        issued: The last number that the code had given to a call when that one failed. Steps up to it that succeeded
-            after the failure keep their results. None: unknown.
-        anew: The numbers of the calls that are opened anew.
+        open: The numbers of the open calls, other than steps.
+        issued: The last number that the code had given to a call when that one failed. Steps with numbers up to it that
+            succeeded after the failure keep their results. None: unknown.
+        anew: The numbers of the calls that are opened again.
     """
 
     epoch: int
@@ -59,14 +59,14 @@ class Retry:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the ``RETRIED`` entry says of it."""
+        """The details that the ``RETRIED`` entry keeps."""
         anew = list(self.anew) or None
         facts = {"from": self.from_seq, "n": self.n, "issued": self.issued, ANEW: anew}
         return {name: value for name, value in facts.items() if value is not None}
 
 
 def unanswered(entries: Sequence[Entry]) -> Mapping[int, str]:
-    """Return the ids of a failed run's questions that its journal has no answer to, by the numbers of their calls."""
+    """Return the ids of a failed run's questions without an answer in its journal, by the numbers of their calls."""
     counting = without_dropped(entries)
     has_answer = {
         entry.n
@@ -84,22 +84,22 @@ def unanswered(entries: Sequence[Entry]) -> Mapping[int, str]:
 
 
 def is_own_id(run_id: str, n: int | None, id: str | None) -> bool:
-    """Whether a promise's id is made of its run and its call, and not chosen."""
+    """Whether a promise's id was derived from its run and its call, rather than chosen."""
     own = f"{run_id}.{n}"
     return id == own or (id is not None and id.startswith(f"{own}~"))
 
 
 def plan(run: Run, entries: Sequence[Entry], closed: Collection[int] = ()) -> Retry:
-    """Find out from where a run that failed for good goes on.
+    """Determine where a permanently failed run continues.
 
     Args:
         run: The run.
         entries: The journal of its current generation.
-        closed: The calls of questions that nobody can answer any more, and that can be asked anew.
+        closed: The calls whose questions can no longer be answered and can be asked again.
 
     Raises:
-        InvalidState: It asked people, started child runs, or began steps of ``effect="once"`` after the failure, which
-            cannot be taken back.
+        InvalidState: After the failure it asked people, started child runs, or began steps with ``effect="once"``,
+            which cannot be undone.
     """
     counting = without_dropped(entries)
     end = entries[-1].seq + 1 if entries else run.first_seq
@@ -110,7 +110,9 @@ def plan(run: Run, entries: Sequence[Entry], closed: Collection[int] = ()) -> Re
     for entry in counting:
         did = _lasting(entry) if entry.seq > from_seq and entry.n not in beside else None
         if did is not None:
-            why = f"after the failure it {did} {entry.name!r}, which cannot be taken back; start a new run instead"
+            why = (
+                f"after the failure it {did} {entry.name!r}, which cannot be undone; start a new run instead"
+            )
             raise InvalidState(run.id, run.state.value, "retry", why)
     n = None if failed is None else failed.n
     kept = [entry for entry in counting if entry.seq < from_seq]
@@ -124,14 +126,14 @@ def plan(run: Run, entries: Sequence[Entry], closed: Collection[int] = ()) -> Re
 
 
 def may_retry(run: Run, how: Retry | None) -> bool:
-    """Whether a run can be retried: it failed retryably, or for good as the plan says."""
+    """Whether a run can be retried: it failed retryably, or permanently with a plan for the same epoch."""
     if run.state is not RunState.FAILED:
         return False
     return run.retryable or (how is not None and how.epoch == run.epoch)
 
 
 def without_dropped(entries: Sequence[Entry]) -> Sequence[Entry]:
-    """Leave out the entries of a journal that do not count any more since the run was retried."""
+    """Leave out the journal entries that no longer count since the run was retried."""
     dropping = [
         entry for entry in entries if entry.kind is EntryKind.RETRIED and entry.fact("from") is not None
     ]
@@ -157,7 +159,7 @@ def details_of(token: str | None, retry: Retry | None) -> str | None:
 
 
 def _ended_beside(entries: Sequence[Entry], from_seq: int, end: int, issued: int | None) -> set[int | None]:
-    """Return the numbers of the steps that ran beside the one that failed, and succeeded after it."""
+    """Return the numbers of the steps that ran concurrently with the failed one and succeeded after it."""
     if issued is None:
         return set()
     return {
@@ -182,7 +184,7 @@ def _is_dropped(entry: Entry, retried_at: int, from_seq: int, n: int | None, ane
 
 
 def _lasting(entry: Entry) -> str | None:
-    """Say what an entry did that must not happen again; None if it may."""
+    """Return what an entry did that must not happen again; None if it may."""
     if entry.kind is EntryKind.STEP_STARTED:
         return "began the effect='once' step"
     if entry.kind is EntryKind.OPENED and entry.call in _LASTING:
@@ -191,7 +193,7 @@ def _lasting(entry: Entry) -> str | None:
 
 
 def _failed_call(entries: Sequence[Entry], run: Run) -> Entry | None:
-    """Return the end of the call whose error ended the run: the first one, if the run ended with a group of errors."""
+    """Return the end of the call whose error ended the run; of an exception group, the call that failed first."""
     ends = [entry for entry in entries if entry.kind is EntryKind.COMPLETED and _raised(entry)]
     if run.error is None or not ends:
         return None
@@ -205,7 +207,7 @@ def _raised(entry: Entry) -> bool:
 
 
 def _is_unanswered(error: dict[str, Any], entry: Entry, run_id: str) -> bool:
-    """Whether an error is that of a call which nobody has answered."""
+    """Whether an error is that of a call that was not answered."""
     if entry.error is not None or entry.call is None or entry.state is None:
         return False
     kind = _ERRORS.get((entry.call, PromiseState(entry.state)))
@@ -221,7 +223,7 @@ def _is_unanswered(error: dict[str, Any], entry: Entry, run_id: str) -> bool:
 def _origins(
     error: dict[str, Any], ends: Sequence[tuple[_Gist | None, Entry]], run_id: str
 ) -> Iterator[Entry]:
-    """Yield the calls, the last ones first, that ended with an error, or with one that it was made of."""
+    """Yield the calls, latest first, that ended with this error, or with one of its members or its cause."""
     gist = _gist(error)
     same = next(
         (entry for known, entry in ends if known == gist or _is_unanswered(error, entry, run_id)), None
@@ -237,6 +239,6 @@ def _origins(
 
 
 def _gist(error: dict[str, Any]) -> _Gist:
-    """What an error is, without the way that it took."""
+    """Return what identifies an error, without its traceback."""
     parts = ("type", "message", "args", "attributes")
     return tuple(json.dumps(error.get(name), sort_keys=True) for name in parts)

@@ -29,7 +29,7 @@ class SavedRequest:
     run_id: str
     request_id: str
     name: str  # of the signal; of an answer, the promise's id
-    value: str | None = None  # JSON; None: of an answer
+    value: str | None = None  # JSON; None for an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Saved:
         return self.runs[0].id
 
     def within(self, namespace: str) -> Saved:
-        """Return the same as of another namespace."""
+        """Return the same snapshot in another namespace."""
         return Saved(
             tuple(
                 replace(
@@ -112,11 +112,11 @@ class Saved:
         )
 
     def by_position(self) -> list[SavedRun]:
-        """Return the runs so that those of a session are in its order."""
+        """Return the runs, those of a session in the session's order."""
         return sorted(self.runs, key=lambda saved: saved.run.position or 0)
 
     def sessions(self) -> dict[str, str]:
-        """Return the sessions in which runs are to go on, in order, each with the id of the first of them."""
+        """Return the sessions in which runs will continue, by id, each with the id of the first of these runs."""
         found: dict[str, str] = {}
         for saved in self.by_position():
             if saved.run.session_id is not None and saved.is_unfinished:
@@ -142,15 +142,17 @@ def message_row(message: Message) -> tuple[Any, ...]:
 
 
 def check_whole(saved: Saved) -> None:
-    """Raise SnapshotRefused for a run that would wait for ever where ``saved`` is loaded."""
+    """Raise SnapshotRefused for a run that would wait forever in the store that loads ``saved``."""
     runs = {each.id for each in saved.runs}
     promises = {promise.id for each in saved.runs for promise in each.promises}
     promises |= {promise.id for promise in saved.promises}
     for each in saved.runs:
         for joined in each.awaited():
             if joined.id not in (runs if joined.target == "run" else promises):
-                what = f"it waits for {joined.target} {joined.id!r}, which is not among its own"
-                raise SnapshotRefused(each.id, f"{what}; save it once that has ended, or what started both")
+                what = f"it waits for {joined.target} {joined.id!r}, which it does not include"
+                raise SnapshotRefused(
+                    each.id, f"{what}; save it after that has ended, or save their common parent"
+                )
 
 
 def loaded_run(saved: SavedRun, first_of_session: str | None, now: float) -> Run:
@@ -167,20 +169,18 @@ def loaded_run(saved: SavedRun, first_of_session: str | None, now: float) -> Run
 
 def taken_run(run_id: str) -> SnapshotRefused:
     """Return the error for loading a run whose id exists here."""
-    return SnapshotRefused(run_id, "a run of this id is in this store, and a snapshot is loaded once")
+    return SnapshotRefused(run_id, "a run with this id is in this store; a snapshot can be loaded only once")
 
 
 def taken_session(run_id: str, session_id: str) -> SnapshotRefused:
     """Return the error for loading a run whose session has an unfinished run here."""
-    reason = f"its session {session_id!r} has another run in this store that has not ended; wait for that"
+    reason = f"its session {session_id!r} has another unfinished run in this store; wait until it has ended"
     return SnapshotRefused(run_id, reason)
 
 
 def taken_promise(run_id: str, promise_id: str) -> SnapshotRefused:
     """Return the error for loading a run one of whose promises exists here."""
-    return SnapshotRefused(
-        run_id, f"a promise of the id {promise_id!r}, which it waits for, is in this store"
-    )
+    return SnapshotRefused(run_id, f"it waits for promise {promise_id!r}, whose id is taken in this store")
 
 
 class SnapshotStore:

@@ -170,14 +170,14 @@ def _check_people(field: str, people: Iterable[str]) -> None:
 def check_limits(max_running: int | None, starts_per: Rate | None) -> None:
     """Raise InvalidValue for limits of a group that are not above 0, or higher than a store can count."""
     if max_running is not None and max_running < 1:
-        raise InvalidValue("max_running", f"{max_running} lets nothing run; pause the group instead")
+        raise InvalidValue("max_running", f"with {max_running} no run could start; pause the group instead")
     if max_running is not None and max_running > HIGHEST_LIMIT:
         raise InvalidValue("max_running", f"it is more than {HIGHEST_LIMIT}; leave it out for no limit")
     if starts_per is None:
         return
     if starts_per.count < 1:
         raise InvalidValue(
-            "starts_per.count", f"{starts_per.count} lets nothing start; pause the group instead"
+            "starts_per.count", f"with {starts_per.count} no run could start; pause the group instead"
         )
     if starts_per.count > HIGHEST_LIMIT:
         raise InvalidValue("starts_per.count", f"it is more than {HIGHEST_LIMIT}; leave it out for no limit")
@@ -194,14 +194,14 @@ def check_run(new: NewRun) -> None:
     check_names(workflow=new.workflow, group=new.group)
     check_size("concurrency_key", new.concurrency_key, LONGEST_REQUEST_BYTES)
     if (new.concurrency_key is None) != (new.concurrency_limit is None):
-        raise InvalidValue("concurrency_limit", "a concurrency key and a limit go together")
+        raise InvalidValue("concurrency_limit", "set a concurrency key and a limit together, or neither")
     if new.concurrency_limit is not None and new.concurrency_limit > HIGHEST_LIMIT:
         raise InvalidValue("concurrency_limit", f"it is more than {HIGHEST_LIMIT}; leave it out for no limit")
     if new.started_by is not None:
         check_user("started_by", new.started_by)
     check_optional_text("session_id", new.session_id)
     if new.traceparent is not None and not is_traceparent(new.traceparent):
-        raise InvalidValue("traceparent", f"{new.traceparent[:60]!r} is no trace context as W3C writes it")
+        raise InvalidValue("traceparent", f"{new.traceparent[:60]!r} is not a W3C trace context")
 
 
 def check_promise(new: NewPromise) -> None:
@@ -218,7 +218,7 @@ def check_promise(new: NewPromise) -> None:
     asked = (("assignees", new.assignees or None), ("act_at", new.act_at), ("callback", new.callback))
     for field, value in asked:
         if value is not None:
-            raise InvalidValue(field, f"promise {new.id!r} is no question, which alone has that")
+            raise InvalidValue(field, f"promise {new.id!r} is not a question, and only questions have this")
 
 
 def check_amendment(amendment: Amendment) -> None:
@@ -231,15 +231,15 @@ def check_amendment(amendment: Amendment) -> None:
     if settlement is not None and settlement.state is PromiseState.PENDING:
         raise InvalidValue("settlement.state", "a promise cannot be settled as pending")
     if settlement is not None and settlement.version is not None:
-        raise InvalidValue("settlement.version", "the amendment itself says for which version it was made")
+        raise InvalidValue("settlement.version", "set the amendment's version instead")
     if amendment.due_at is not None and not math.isfinite(amendment.due_at):
-        raise InvalidValue("due_at", f"{amendment.due_at} is no time")
+        raise InvalidValue("due_at", f"{amendment.due_at} is not a finite time")
     if amendment.due_at is not None and settlement is not None:
-        raise InvalidValue("due_at", "a question that is settled has no deadline any more")
+        raise InvalidValue("due_at", "a settled question has no deadline")
     if (amendment.rule or amendment.by_rule) and settlement is None:
-        raise InvalidValue("rule", "a rule is made with an answer, and used to give one")
+        raise InvalidValue("rule", "a rule can only be created or used together with a settlement")
     if amendment.rule is not None and amendment.by_rule is not None:
-        raise InvalidValue("rule", "what a rule approves makes no other rule")
+        raise InvalidValue("rule", "an approval by a rule cannot create another rule")
     if amendment.rule is not None:
         check_rule(amendment.rule)
     check_optional_text("by_rule", amendment.by_rule)
@@ -260,15 +260,13 @@ def check_rule(new: NewRule) -> None:
     for name in (*new.groups, *new.roles):
         check_part("rule.groups", name)
     if new.session_id is not None and (new.run_id is not None or not new.session_id):
-        raise InvalidValue(
-            "rule.session_id", "a rule is for a run, for a session that has a name, or for all"
-        )
+        raise InvalidValue("rule.session_id", "set the id of a run or of a session, or neither")
     if new.session_id is None and new.expires_at is None:
-        raise InvalidValue("rule.expires_at", "a rule that is for no session ends at some time")
+        raise InvalidValue("rule.expires_at", "a rule without a session needs an end")
     if new.expires_at is not None and not math.isfinite(new.expires_at):
-        raise InvalidValue("rule.expires_at", "it is no time")
+        raise InvalidValue("rule.expires_at", "it is not a finite time")
     if new.max_uses is not None and not 0 < new.max_uses < 2**31:
-        raise InvalidValue("rule.max_uses", f"{new.max_uses} is no number of times")
+        raise InvalidValue("rule.max_uses", f"{new.max_uses} is not between 1 and 2147483647")
     check_object("rule.arguments", new.arguments)
 
 
@@ -305,7 +303,7 @@ def check_report(report: Report) -> None:
     """Raise InvalidValue for a report without an end or a time of the next attempt, or that cannot be kept."""
     check_optional_text("error", report.error)
     if report.state is DeliveryState.PENDING and (report.due_at is None or not math.isfinite(report.due_at)):
-        raise InvalidValue("due_at", "say when to try again")
+        raise InvalidValue("due_at", "a pending delivery needs the time of its next attempt")
 
 
 def check_worker(worker: WorkerInfo) -> None:
@@ -336,7 +334,7 @@ def check_workflows(workflows: Sequence[WorkflowInfo]) -> None:
             if len(each.parameters.encode()) > _ENCRYPTED * LONGEST_SCHEMA:
                 raise InvalidValue("parameters", f"it is longer than {LONGEST_SCHEMA} bytes")
     if len({(each.group, each.name, each.version) for each in workflows}) < len(workflows):
-        raise InvalidValue("workflows", "one of them is there twice")
+        raise InvalidValue("workflows", "one of them is listed twice")
 
 
 def check_live(pieces: Sequence[LiveText]) -> None:
@@ -357,7 +355,7 @@ def check_token(new: NewToken) -> None:
     check_size("kind", new.kind.value, LONGEST_KIND)
     check_hash("hash", new.hash)
     if new.expires_at is not None and not math.isfinite(new.expires_at):
-        raise InvalidValue("expires_at", f"{new.expires_at} is no time; None is never")
+        raise InvalidValue("expires_at", f"{new.expires_at} is not a finite time; None means never")
     if new.data is not None:
         check_object("data", new.data)
 
@@ -377,7 +375,7 @@ def check_object(field: str, text: str) -> None:
     try:
         value: object = json.loads(text, parse_int=_int)
         if not isinstance(value, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not an object")
         if _is_deep(cast("dict[str, object]", value)):
             raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()

@@ -1,1 +1,1 @@
-"""The remote store: the contract over HTTP."""
+"""The remote store: the store contract over HTTP."""

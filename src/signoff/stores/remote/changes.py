@@ -1,4 +1,4 @@
-"""Hearing of commits from a server, over one stream of events for each namespace that is listened to."""
+"""Learns of commits from a server, over one event stream for each namespace that has listeners."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from signoff.wire.sse import read_events
 
 log = own_logger("signoff.store")
 
-SILENT_SECONDS: Final = 40.0  # a stream says something every 15 s, if only a comment
+SILENT_SECONDS: Final = 40.0  # a stream sends at least a comment every 15 s
 ANYTHING: Final = Change(runs=None)
 
 
 class Changes:
-    """Tells listeners of commits. After a gap it tells that anything may have changed.
+    """Notifies listeners of commits. After a gap they are notified that anything may have changed.
 
     Args:
-        thread: Where it works, and calls the listeners.
-        client: Connections to the server; belongs to the caller.
+        thread: The thread that it runs on, and calls the listeners on.
     """
 
     def __init__(self, thread: LoopThread, client: httpx.AsyncClient) -> None:
@@ -39,7 +38,7 @@ class Changes:
         self._streams: dict[str, asyncio.Task[None]] = {}  # belongs to the thread
 
     def listen(self, namespace: str, callback: Callable[[Change], None]) -> Callable[[], None]:
-        """Have ``callback`` called from now on; returns a function that ends it."""
+        """Call ``callback`` for every commit from now on; returns a function that stops it."""
         entry = object()
         with self._lock:
             self._listeners[namespace] = {**self._listeners.get(namespace, {}), entry: callback}
@@ -54,7 +53,7 @@ class Changes:
         return end
 
     async def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         streams = list(self._streams.values())
         self._listeners.clear()
         for stream in streams:
@@ -62,7 +61,7 @@ class Changes:
         await asyncio.gather(*streams, return_exceptions=True)
 
     def _follow_or_leave(self, namespace: str) -> None:
-        """Have a stream as long as somebody listens."""
+        """Keep a stream open as long as there are listeners."""
         stream = self._streams.get(namespace)
         if self._listeners.get(namespace):
             if stream is None or stream.done():
@@ -73,7 +72,7 @@ class Changes:
             del self._streams[namespace]
 
     async def _follow(self, namespace: str) -> None:
-        """Follow a namespace's stream, again from where it broke off."""
+        """Follow a namespace's stream, and resume it where it broke off."""
         last_id = ""
         failures = 0
         while True:
@@ -91,13 +90,13 @@ class Changes:
                         failures = 0
                         last_id = event.id or last_id
                         change = ANYTHING if event.name == "gap" else CHANGE.validate_json(event.data)
-                        self._tell(namespace, change)
+                        self._notify(namespace, change)
             except (httpx.HTTPError, ValueError) as error:
-                log.debug("no word of commits from %s: %s", self._client.base_url, error)
+                log.debug("the stream of commits from %s broke: %s", self._client.base_url, error)
             failures += 1
             await asyncio.sleep(pause_seconds(failures))
 
-    def _tell(self, namespace: str, change: Change) -> None:
+    def _notify(self, namespace: str, change: Change) -> None:
         for callback in self._listeners.get(namespace, {}).values():
             try:
                 callback(change)

@@ -9,12 +9,12 @@ from typing import Final
 
 from signoff.stores.shared.clock_changes import ClockWatch
 
-DRIFT: Final = 1e-4  # how far this machine's clock may run off the server's, per second
-STEP_SECONDS: Final = 1.0  # a server's clock that was set back further takes ours back with it
+DRIFT: Final = 1e-4  # how far this machine's clock may drift from the server's, per second
+STEP_SECONDS: Final = 1.0  # if the server's clock is set back further, this clock follows it
 
 
 class RemoteClock:
-    """Estimates the server's time from what its replies say, and lets it pass by this machine's monotonic clock.
+    """Estimates the server's time from its replies, and advances it by this machine's monotonic clock.
 
     It does not go back, unless the server's clock was set back. Until the first reply it is this machine's time.
     """
@@ -35,15 +35,15 @@ class RemoteClock:
         return self._last
 
     def on_jump(self, callback: Callable[[], None]) -> None:
-        """Do nothing: jumps of the server's clock are told by its store."""
+        """Do nothing: the server's store reports jumps of the server's clock."""
 
     def learn(self, server_now: float, sent_at: float, received_at: float) -> None:
-        """Take in what a reply says.
+        """Update the estimate from a reply.
 
         Args:
             server_now: The server's time when it replied.
-            sent_at: When the request left, by ``time.monotonic``.
-            received_at: When the reply came.
+            sent_at: When the request was sent, by ``time.monotonic``.
+            received_at: When the reply arrived.
         """
         offset = server_now - (sent_at + received_at) / 2
         error = (received_at - sent_at) / 2

@@ -1,4 +1,4 @@
-"""The server of a remote store: how it is reached, greeted and left, and on which terms it serves."""
+"""The server of a remote store: connecting, disconnecting, and the server's settings."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from signoff.wire.http import key_headers, new_client, server_url, shown_url
 
 log = own_logger("signoff.store")
 
-REPLY_SECONDS: Final = 15.0  # of silence, then a request is sent again
+REPLY_SECONDS: Final = 15.0  # without a reply, then a request is sent again
 
 
 class Connection:
-    """What a store has while it is open: a thread, HTTP connections, and what travels over them."""
+    """What a store has while it is open: a thread, HTTP connections, pending operations and change streams."""
 
     def __init__(self, url: str, base: httpx.URL, headers: Mapping[str, str], clock: RemoteClock) -> None:
         self.thread = LoopThread("signoff remote store")
@@ -36,7 +36,7 @@ class Connection:
         self.changes = Changes(self.thread, self.client)
 
     def close(self) -> None:
-        """Finish what was begun and hang up. Blocks."""
+        """Finish what was sent and disconnect. Blocks."""
         self.thread.stop(self._close())
 
     async def _close(self) -> None:
@@ -62,7 +62,7 @@ class RemoteServer:
         forks.in_child(self)
 
     def forked(self) -> None:
-        """Have the child connect anew."""
+        """Let the child process connect again."""
         forks.keep(self._connection)
         self._was_forked = self._connection is not None or self._was_forked
         self._connection = None
@@ -75,7 +75,7 @@ class RemoteServer:
         return self._connection
 
     async def open(self, namespace: str) -> None:
-        """Wait for the server and learn its terms."""
+        """Wait for the server and learn its time and lease length."""
         with self._opening:
             if self._connection is None:
                 self._was_greeted = False
@@ -104,7 +104,7 @@ class RemoteServer:
             try:
                 sent_at = time.monotonic()
                 response = await client.get(PATH, params={"namespace": namespace})
-                trouble = f"it answered {response.status_code} {response.reason_phrase}"
+                trouble = f"it responded with {response.status_code} {response.reason_phrase}"
                 if not response.is_server_error:
                     break
             except httpx.TransportError as error:
@@ -113,7 +113,7 @@ class RemoteServer:
             if time.monotonic() > give_up_at:
                 raise StoreUnavailable(self.url, trouble)
             if failures == TROUBLE_AFTER:
-                log.warning("server %s does not serve, still trying: %s", self.url, trouble)
+                log.warning("server %s is unavailable, still retrying: %s", self.url, trouble)
             await asyncio.sleep(pause_seconds(failures))
         if not response.is_success:
             raise refusal(self.url, response.status_code, response.content)

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, which outlives the loops of those who use it."""
+"""An event loop on a thread of its own, which outlives the event loops of its users."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs an event loop from its making until ``stop``.
-
+    """Runs an event loop until ``stop`` is called.
     Args:
         name: The thread's name.
 
@@ -28,16 +27,16 @@ class LoopThread:
         self._thread.start()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine there. Safe from any thread."""
+        """Run a coroutine on the loop. Safe from any thread."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def call(self, callback: Callable[..., object], *args: Any) -> None:
-        """Call a function there. Safe from any thread; once it is stopped, nothing happens."""
+        """Call a function on the loop. Safe from any thread; after ``stop`` it does nothing."""
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(callback, *args)
 
     def stop(self, last: Coroutine[Any, Any, None]) -> None:
-        """Do ``last`` there, and end the loop and the thread. Blocks."""
+        """Run ``last`` on the loop, then end the loop and the thread. Blocks."""
         try:
             self.begin(last).result()
         finally:

@@ -101,7 +101,7 @@ class Readers(Generic[C]):
         """Call a function on one of the threads.
 
         Raises:
-                StoreUnavailable: The threads are closed, or the system cannot start another thread.
+            StoreUnavailable: The threads are closed, or the system cannot start another thread.
         """
         threads = self._threads
         if threads is None:

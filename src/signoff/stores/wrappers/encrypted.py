@@ -114,8 +114,8 @@ _PAYLOADS: Final[Mapping[type, Mapping[str, _Part]]] = {
 }
 """The payloads of each record. All other fields are stored as they are."""
 
-_TELLING: Final = (CallKind.QUESTION, CallKind.PROGRESS)
-_TOLD: Final = {**_PAYLOADS[Entry], "name": _Part.TEXT}
+_NAMED_FOR_PEOPLE: Final = (CallKind.QUESTION, CallKind.PROGRESS)
+_NAMED_PAYLOADS: Final = {**_PAYLOADS[Entry], "name": _Part.TEXT}
 """The payloads of an entry whose name is a text for people."""
 
 S = TypeVar("S")
@@ -156,7 +156,7 @@ _SHOWING: Final = frozenset(
         "terminate",
     ]
 )
-"""Operations besides lists that show what cannot be decrypted as such, see ``showing``: what they did is done."""
+"""Operations besides lists that show what cannot be decrypted as ``showing`` does: their writes are already done."""
 
 _WHOLE: Final = "encrypted"
 _PARTS: Final = ("data", "value", "note")
@@ -187,8 +187,8 @@ def encrypted(store: Store, ciphers: Ciphers, *, refuses_plaintext: bool = False
 def showing(store: Store) -> Store:
     """Return the store as people read it: a payload that cannot be decrypted is a text that says so.
 
-    Lists always are as they are here: one row whose key was lost hides no other. Any other read raises MissingKey, so
-    that no run continues with a payload that it does not have.
+    Lists always do that: one row whose key is lost hides no other. Any other read raises MissingKey, so that no run
+    continues without its payload.
     """
     view: object = store
     while isinstance(view, View):
@@ -375,7 +375,7 @@ class _EncryptedStore(View):
             try:
                 readable.append(self._open(each, ""))
             except MissingKey as error:
-                log.error("%s is left out: %s", _named(each), error)
+                log.error("%s is skipped: %s", _named(each), error)
         return readable
 
     def _plain(self, text: str, bound_to: str, strict: bool) -> str:
@@ -425,8 +425,8 @@ def _is_reason(value: Any) -> bool:
 
 
 def _payloads_of(value: Any) -> Mapping[str, _Part] | None:
-    if isinstance(value, Entry) and value.call in _TELLING:
-        return _TOLD
+    if isinstance(value, Entry) and value.call in _NAMED_FOR_PEOPLE:
+        return _NAMED_PAYLOADS
     return _PAYLOADS.get(cast("type[object]", type(value)))
 
 

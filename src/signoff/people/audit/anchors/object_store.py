@@ -52,7 +52,7 @@ class ObjectAnchor:
         url: ``s3://bucket/prefix``, ``gs://bucket/prefix`` or ``az://container/prefix``.
 
     Raises:
-            InvalidValue: The URL or the environment's settings are invalid.
+        InvalidValue: The URL or the environment's settings are invalid.
     """
 
     def __init__(self, url: str) -> None:

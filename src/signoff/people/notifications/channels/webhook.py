@@ -70,9 +70,9 @@ class Signatures:
         """Return the headers of a request.
 
         Args:
-                id: Id by which the receiver recognizes a repeated delivery.
-                now: The time, in unix seconds.
-                body: JSON.
+            id: Id by which the receiver recognizes a repeated delivery.
+            now: The time, in unix seconds.
+            body: JSON.
         """
         at = datetime.fromtimestamp(now, UTC)
         return {
