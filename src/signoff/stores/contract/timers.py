@@ -15,10 +15,10 @@ class TimerStore:
     async def due(self, limit: int = 1000) -> float | None:
         """Fire due deadlines and timers, and free expired leases.
 
-        A run that was never begun ends when its deadline passes, as ``failed`` with ``RunTimeout``: nobody knows
-        whether a worker will ever come for it. So does one that is ready or paused, and not suspended, in a group that
-        no worker is registered for. Any other is left a message. A run whose lease was lost counts a
-        takeover; the count starts from one when its journal has grown since the last.
+        A run that never started ends at its deadline, as ``failed`` with ``RunTimeout``: it may never be claimed. So
+        does one that is ready or paused, and not suspended, in a group without registered workers. Any other gets a
+        message. A run whose lease expired counts a takeover; the count starts from one if its journal has grown since
+        the last.
 
         All of it is one transaction. If that fails, each item is processed by itself: an item that fails is set aside
         and retried with back-off (``stores/shared/set_aside_items.py``).
