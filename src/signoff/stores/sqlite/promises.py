@@ -76,8 +76,11 @@ RETURNING {PROMISE_COLUMNS}
 """
 
 OF_CALL = f"""
-SELECT {PROMISE_COLUMNS} FROM promises INDEXED BY promises_by_run
-WHERE namespace = ? AND run_id = ? AND n = ? AND state <> 'pending' ORDER BY number DESC LIMIT 1
+SELECT {PROMISE_COLUMNS} FROM promises
+WHERE number = (
+    SELECT max(number) FROM promises INDEXED BY promises_by_run
+    WHERE namespace = ? AND run_id = ? AND n = ? AND state <> 'pending'
+)
 """
 
 LISTING = Listing(Promise, PROMISE_COLUMNS, size_in_sqlite)
