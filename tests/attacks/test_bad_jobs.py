@@ -16,7 +16,7 @@ from signoff.engine.timers.schedules import new_set_aside as new_schedules_aside
 from signoff.people.audit import sealing
 from signoff.people.audit.sealing import Sealing, seal_events
 from signoff.people.audit.trail import verify
-from signoff.people.questions.changes import new_set_aside, serve_questions
+from signoff.people.questions.deadlines import new_set_aside, serve_questions
 from signoff.records import AuditKind, NewAuditEvent, NewSchedule, NewToken, TokenKind
 from signoff.stores.wrappers.encrypted import encrypted
 from tests.attacks.damage import DATABASES, damaged

@@ -19,8 +19,8 @@ from signoff.people.audit.sealing import seal_events
 from signoff.people.notifications.channels.channel import Channel
 from signoff.people.notifications.channels.webhook import WebhookSender
 from signoff.people.notifications.outbox import Dispatcher
-from signoff.people.questions.changes import AT_ONCE as QUESTIONS_AT_ONCE
-from signoff.people.questions.changes import serve_questions
+from signoff.people.questions.deadlines import AT_ONCE as QUESTIONS_AT_ONCE
+from signoff.people.questions.deadlines import serve_questions
 from signoff.people.questions.periodic_jobs import serve_due_questions
 from signoff.records import Amendment, AuditEvent, Due, NewRun, NewSchedule, Promise, Seal
 from signoff.records.deliveries import NewDelivery

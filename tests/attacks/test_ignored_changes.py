@@ -19,7 +19,7 @@ from signoff.people.audit.sealing import Sealing
 from signoff.people.notifications.channels.channel import Channel
 from signoff.people.notifications.notices import Notice
 from signoff.people.notifications.outbox import Dispatcher
-from signoff.people.questions.changes import new_set_aside, serve_questions
+from signoff.people.questions.deadlines import new_set_aside, serve_questions
 from signoff.records import Amendment, AuditKind, RunState
 from signoff.records.deliveries import DeliveryState
 from signoff.records.paging import DeliveryFilter

@@ -23,7 +23,8 @@ from signoff.people.notifications.channels.slack import SlackSender
 from signoff.people.notifications.channels.webhook import WebhookSender
 from signoff.people.notifications.delivered_links import BY
 from signoff.people.questions.answers import answer
-from signoff.people.questions.changes import delegate, serve_questions
+from signoff.people.questions.changes import delegate
+from signoff.people.questions.deadlines import serve_questions
 from signoff.people.questions.policies import Policy, Quorum
 from signoff.records import AuditKind, PromiseState, Token, TokenKind
 from signoff.records.deliveries import DeliveryState

@@ -16,7 +16,8 @@ from signoff.people.notifications.channels.mail import MailSender, MailServer
 from signoff.people.notifications.channels.slack import SlackSender
 from signoff.people.notifications.channels.webhook import WebhookSender
 from signoff.people.questions.callback_terms import Terms
-from signoff.people.questions.changes import claim, delegate, release, serve_questions
+from signoff.people.questions.changes import claim, delegate, release
+from signoff.people.questions.deadlines import serve_questions
 from signoff.people.questions.policies import Escalation, Policy
 from signoff.records import AuditKind, NewAuditEvent, NewPromise, PromiseKind, PromiseState
 from signoff.records.deliveries import DeliveryState

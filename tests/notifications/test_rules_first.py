@@ -11,7 +11,7 @@ from signoff.people.notifications.channels.mail import MailSender, MailServer
 from signoff.people.notifications.channels.slack import SlackSender
 from signoff.people.notifications.channels.webhook import WebhookSender
 from signoff.people.questions.answers import answer
-from signoff.people.questions.changes import serve_questions
+from signoff.people.questions.deadlines import serve_questions
 from signoff.people.questions.policies import Policy
 from signoff.records import AuditKind, PromiseState
 from signoff.records.deliveries import DeliveryState

@@ -24,7 +24,7 @@ from signoff import (
 )
 from signoff.errors import AlreadySettled, InvalidValue, RegistrationError
 from signoff.people.questions.answers import answer
-from signoff.people.questions.changes import serve_questions
+from signoff.people.questions.deadlines import serve_questions
 from signoff.people.questions.policies import Policy
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import QuestionState

@@ -34,11 +34,8 @@ from signoff.records import (
 from signoff.records.responders import Responder, check_names
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.store import Store
-from signoff.stores.shared.set_aside_items import SetAside
 
 log = own_logger("signoff.people")
-
-AT_ONCE = 100
 
 
 async def decide(
@@ -98,7 +95,7 @@ async def decide(
 async def bring_up_to_date(store: Store, question: Promise) -> Promise:
     """Apply what is due for a question, and return it as it is afterwards."""
     while question.state is PromiseState.PENDING:
-        overdue = await _overdue(store, QuestionState.of(question, store.clock.now()))
+        overdue = await overdue_amendment(store, QuestionState.of(question, store.clock.now()))
         if overdue is None:
             break
         question, _ = await store.amend(question.id, overdue)
@@ -113,7 +110,7 @@ async def _brought_up_if_readable(store: Store, question: Promise) -> Promise:
         return question
 
 
-async def _overdue(store: Store, state: QuestionState) -> Amendment | None:
+async def overdue_amendment(store: Store, state: QuestionState) -> Amendment | None:
     """Return what is due for a question, including the search for standing approvals when it was just asked."""
     overdue = state.overdue()
     if not state.awaits_rules or (overdue is not None and overdue.settlement is not None):
@@ -267,43 +264,6 @@ async def move_deadline(
         return await _change(store, question, lambda state: state.move_deadline(who, seconds, reason))
 
 
-async def serve_questions(store: Store, aside: SetAside | None = None) -> float | None:
-    """Apply what is due for questions, in every namespace. Any number of processes may do this at the same time.
-
-    Args:
-        store: The store.
-        aside: The questions that failed before; None: none.
-
-    Returns:
-        When something is due next, in unix seconds; None if nothing is. Questions that fail are set aside and tried
-        again later.
-    """
-    aside = new_set_aside() if aside is None else aside
-    return await aside.serve_due(
-        store, store.due_questions, lambda due: _serve(store.within(due.namespace), due.id), at_once=AT_ONCE
-    )
-
-
-def new_set_aside() -> SetAside:
-    """Return an empty record of questions that failed."""
-    return SetAside("question", log)
-
-
-async def _serve(store: Store, question_id: str) -> bool:
-    """Apply what is due for a question. Returns whether its due time has changed."""
-    try:
-        question = await store.get_promise(question_id)
-    except NotFound:
-        return True  # it was deleted meanwhile
-    if question.state is not PromiseState.PENDING:
-        return True
-    amendment = await _overdue(store, QuestionState.of(question, store.clock.now()))
-    if amendment is None:
-        return False  # the database's clock is ahead of our estimate
-    await store.amend(question.id, amendment)
-    return True
-
-
 async def _change(
     store: Store, question: Promise, make: Callable[[QuestionState], Amendment | None]
 ) -> Promise:
@@ -312,7 +272,7 @@ async def _change(
         if question.state is not PromiseState.PENDING:
             raise AlreadySettled(question.id, question.state.value, question.settled_by, question.settled_at)
         state = QuestionState.of(question, store.clock.now())
-        overdue = await _overdue(store, state)
+        overdue = await overdue_amendment(store, state)
         amendment = make(state) if overdue is None else overdue
         if amendment is None:
             return question

@@ -5,7 +5,7 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 from signoff.people.audit.sealing import Sealing
-from signoff.people.questions.changes import new_set_aside, serve_questions
+from signoff.people.questions.deadlines import new_set_aside, serve_questions
 from signoff.stores.contract.store import Store
 from signoff.stores.shared.set_aside_items import SetAside
 
