@@ -85,3 +85,16 @@ def test_the_architecture_page_names_files_that_exist() -> None:
     assert [
         name for name in sorted(named) if not (PACKAGE / name).exists() and not (DOCS.parent / name).exists()
     ] == []
+
+
+def test_no_test_module_imports_from_another() -> None:
+    root = Path(__file__).parent
+    found = [
+        f"{path.relative_to(root)} imports {name}"
+        for path in sorted(root.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "tests"
+        for name in (f"{node.module}.{each.name}" for each in node.names)
+        if any(part.startswith("test_") for part in name.split("."))
+    ]
+    assert found == []

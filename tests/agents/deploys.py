@@ -17,8 +17,8 @@ from signoff import AsyncClient, Context, Signoff
 from signoff.agents import Durable, in_workflow, pause, tool_options
 from signoff.records import Promise
 from signoff.stores.sqlite.store import SqliteStore
+from tests.agents.histories import check, is_accepted
 from tests.agents.scripts import Script, returns
-from tests.agents.test_histories import check, is_accepted
 from tests.places import NewStore
 from tests.support import until
 

@@ -17,8 +17,8 @@ from signoff.agents import Approve, Conversation, Durable, Finished, Paused
 from signoff.testing import MemoryStore, crash_everywhere
 from signoff.testing.environment import Environment
 from tests.agents.chats import ObedientModel, texts_of
+from tests.agents.recorded_steps import steps_of
 from tests.agents.scripts import calls, returns, says
-from tests.agents.test_durable import steps_of
 from tests.halves import sample
 from tests.support import in_asyncio, new_app, running
 

@@ -25,7 +25,7 @@ from signoff.people.questions.question import Question
 from signoff.records import Promise, PromiseKind, PromiseState, Run, RunState
 from signoff.stores.contract.store import Change
 from tests.agents.chats import Chats, returns_of, texts_of
-from tests.agents.test_histories import is_whole
+from tests.agents.histories import is_whole
 from tests.support import in_asyncio, opened, reaches
 
 

@@ -26,20 +26,15 @@ import signoff
 from signoff import Context, RetryPolicy, Signoff
 from signoff.agents import Durable, ToolCall, in_workflow, pause, tool_options
 from signoff.errors import NotSerializable, OutsideWorkflow
-from signoff.records import EntryKind
 from signoff.testing import MemoryStore, after_step, crash_everywhere, environment
 from signoff.testing.environment import Environment
+from tests.agents.recorded_steps import steps_of
 from tests.agents.scripts import Script, calls, returns, says
 from tests.support import in_asyncio
 
 
 def new_app() -> Signoff:
     return Signoff(MemoryStore())
-
-
-async def steps_of(env: Environment, run_id: str) -> list[str]:
-    entries = await env.client.backend.read_journal(run_id)
-    return [entry.name or "" for entry in entries if entry.kind is EntryKind.COMPLETED]
 
 
 @in_asyncio

@@ -24,10 +24,10 @@ from signoff.agents import Durable
 from signoff.agents.steps.truncated_responses import SAYING_WHY, SILENT
 from signoff.records import EntryKind
 from signoff.testing import MemoryStore, environment
+from tests.agents.histories import check
 from tests.agents.openai_server import Cut, Provider, Reply, provider
+from tests.agents.recorded_steps import steps_of
 from tests.agents.scripts import Script, returns
-from tests.agents.test_durable import steps_of
-from tests.agents.test_histories import check
 from tests.support import in_asyncio
 
 LOOK = [("look", {"order": "o-1"})]

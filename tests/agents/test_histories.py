@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic_ai import Agent
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -23,7 +22,6 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from signoff import RetryPolicy
 from signoff.agents import Approve, Budget, Conversation, Deny, Finished, Paused
@@ -31,55 +29,11 @@ from signoff.agents.conversations.interrupted_turns import Ending, closed
 from signoff.errors import InvalidValue
 from signoff.records import NewRun
 from tests.agents.chats import Chats, texts_of
+from tests.agents.histories import check, is_accepted
 from tests.halves import sample
 from tests.support import in_asyncio
 
 ONCE = RetryPolicy(max_attempts=1)
-
-
-def check(history: Sequence[ModelMessage]) -> None:
-    """Fail unless every provider takes a history: what strict ones ask for, without any repair."""
-    open_calls: list[str] = []
-    before: ModelMessage | None = None
-    for message in history:
-        if isinstance(message, ModelRequest):
-            assert message.parts, "an empty request"
-            returned = [part.tool_call_id for part in message.parts if isinstance(part, ToolReturnPart)]
-            assert sorted(returned) == sorted(open_calls), (
-                "each call has one return, right after its response"
-            )
-            assert not isinstance(before, ModelRequest), "two requests in a row"
-            open_calls = []
-        else:
-            assert isinstance(before, ModelRequest), "a response to nothing"
-            assert not open_calls
-            open_calls = [part.tool_call_id for part in message.parts if isinstance(part, ToolCallPart)]
-        before = message
-    assert not open_calls
-    assert before is None or isinstance(before, ModelResponse), "a turn ends with a response"
-
-
-async def is_accepted(history: Sequence[ModelMessage]) -> None:
-    """Have Pydantic AI go on with a history; it must send it as it is."""
-    sent: list[list[ModelMessage]] = []
-
-    async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        sent.append(list(messages))
-        return ModelResponse(parts=[TextPart("fine")])
-
-    result = await Agent(FunctionModel(model)).run("go on", message_history=history)
-    assert result.output == "fine"
-    assert texts_of(sent[0]) == [*texts_of(history), "go on"]
-    check([*sent[0], ModelResponse(parts=[TextPart("fine")])])
-
-
-async def is_whole(chat: Conversation) -> Sequence[ModelMessage]:
-    """Return a session's history, which strict providers take and Pydantic AI goes on with."""
-    history = await chat.messages()
-    assert history
-    check(history)
-    await is_accepted(history)
-    return history
 
 
 # Endings

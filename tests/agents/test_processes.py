@@ -18,7 +18,7 @@ from pydantic_ai import RunContext
 
 from signoff.agents import Approve, Finished, Paused, Reply
 from tests.agents.chats import Chats, returns_of
-from tests.agents.test_histories import is_whole
+from tests.agents.histories import is_whole
 from tests.halves import sample
 from tests.support import doomed_worker, in_asyncio, opened
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,115 +19,22 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
-    ModelResponse,
-    TextPart,
-    ToolCallPart,
 )
-from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
-from pydantic_ai.usage import RequestUsage
 
 from signoff import RunCancelled, Signoff
 from signoff.agents import Approve, Budget, Durable, Finished, Paused, Reply, in_workflow
 from signoff.agents.conversations import generations as progress
 from signoff.agents.conversations import turn_workflow
 from signoff.agents.conversations.generations import RESPONSES
-from signoff.client.async_client import AsyncClient
 from signoff.errors import InvalidValue
 from signoff.records import EntryKind, RunState
 from signoff.testing import MemoryStore, VirtualClock, crash_everywhere
 from signoff.testing.environment import Environment
 from tests.agents.chats import returns_of, texts_of
+from tests.agents.histories import check, is_accepted
 from tests.agents.scripts import Script, calls, says
-from tests.agents.test_histories import check, is_accepted
+from tests.agents.walks import CALLS, Walk, generations
 from tests.support import doomed_worker, in_asyncio, new_app, opened, running
-
-CALLS = 2 * RESPONSES + 1
-
-
-class Walk:
-    """An agent whose model takes one step after the other, then sends, which must be approved, then tells.
-
-    Attributes:
-        walked: The numbers of the steps taken.
-        asked: The messages of each request.
-        contexts: What the model's steps and the sending had as their context, and as the number of their request.
-    """
-
-    def __init__(
-        self,
-        app: Signoff,
-        *,
-        steps: int = CALLS,
-        budget: Budget | None = None,
-        more: Sequence[Any] = (),
-        sender: str = "send",
-        wrapped: type[WrapperAgent[Any, Any]] | None = None,
-    ) -> None:
-        self.app = app
-        self.steps = steps
-        self.walked: list[int] = []
-        self.sent = 0
-        self.asked: list[list[ModelMessage]] = []
-        self.contexts: list[tuple[Any, int, str | None, Any]] = []
-        self.failing: dict[int, int] = {}
-        self.said_with: dict[int, Callable[[], Awaitable[object]]] = {}
-        self.text = "step"
-        self.send_at = steps
-        self.agent = Agent(
-            FunctionModel(self._respond, stream_function=self._stream),
-            name="walker",
-            deps_type=dict[str, Any],
-            capabilities=[Durable(approvals=["send"]), *more],
-        )
-        self.agent.tool(retries=9)(self.step)
-        self.agent.tool(name=sender)(self.send)
-        app.register(self.agent if wrapped is None else wrapped(self.agent), budget=budget)
-
-    async def _respond(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        self.asked.append(list(messages))
-        if (meanwhile := self.said_with.get(len(self.asked))) is not None:
-            await meanwhile()
-        texts = [text for text in texts_of(messages) if text.startswith("go")]
-        begun = max(
-            number
-            for number, message in enumerate(messages)
-            if isinstance(message, ModelRequest) and texts[-1] in texts_of([message])
-        )
-        returned = returns_of(messages[begun:])
-        returned = [each for each in returned if each.outcome == "success"]
-        tools = [each.tool_name for each in returned]
-        done = 1 + max(
-            (int(str(each.content).split()[-1]) for each in returned if each.tool_name == "step"), default=-1
-        )
-        if "send" not in tools and done == self.send_at:
-            response = calls(("send", {}))
-        else:
-            response = says("walked") if done == self.steps else calls(("step", {"number": done}))
-        response.usage = RequestUsage(input_tokens=10, output_tokens=1)
-        return response
-
-    async def _stream(
-        self, messages: list[ModelMessage], info: AgentInfo
-    ) -> AsyncIterator[str | DeltaToolCalls]:
-        for part in (await self._respond(messages, info)).parts:
-            if isinstance(part, ToolCallPart):
-                yield {0: DeltaToolCall(part.tool_name, part.args_as_json_str())}
-            elif isinstance(part, TextPart):
-                yield part.content
-
-    async def step(self, ctx: RunContext[dict[str, Any]], number: int) -> str:
-        """Take a step."""
-        self.contexts.append((dict(ctx.deps), ctx.run_step, ctx.run_id, ctx.prompt))
-        if self.failing.get(number, 0) > ctx.retry:
-            raise ModelRetry(f"try {ctx.retry} of {number} is too few")
-        self.walked.append(number)
-        return f"{self.text} {number}"
-
-    async def send(self, ctx: RunContext[dict[str, Any]]) -> str:
-        """Send it."""
-        self.contexts.append((dict(ctx.deps), ctx.run_step, ctx.run_id, ctx.prompt))
-        self.sent += 1
-        return "sent"
 
 
 def told(messages: Sequence[ModelMessage]) -> list[str]:
@@ -137,12 +44,6 @@ def told(messages: Sequence[ModelMessage]) -> list[str]:
         for message in messages
         for part in message.parts
     ]
-
-
-async def generations(client: AsyncClient, run_id: str) -> int:
-    """Count a run's generations."""
-    entries = await client.backend.read_journal(run_id)
-    return sum(entry.kind in (EntryKind.STARTED, EntryKind.CONTINUED) for entry in entries)
 
 
 @in_asyncio

@@ -18,8 +18,8 @@ from signoff.agents import Durable
 from signoff.testing import MemoryStore, after_step, environment
 from tests.agents.mcp_server import desk
 from tests.agents.openai_server import Provider, provider, served
+from tests.agents.recorded_steps import steps_of
 from tests.agents.scripts import Script, calls, returns, says
-from tests.agents.test_durable import steps_of
 from tests.support import in_asyncio
 
 

@@ -13,8 +13,8 @@ from signoff.agents import Approve, Deny, Durable, Finished, Paused, agent_tool
 from signoff.errors import InvalidValue, RequestConflict, ResumeRefused, WrongAnswer
 from signoff.testing import MemoryStore, environment
 from tests.agents.chats import ObedientModel
+from tests.agents.paused_talks import WAYS, paused, talking
 from tests.agents.scripts import Script, calls, says
-from tests.agents.test_resume_tokens import WAYS, paused, talking
 from tests.support import in_asyncio
 
 

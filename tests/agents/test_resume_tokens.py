@@ -4,64 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic_ai.exceptions import CallDeferred
 
-from signoff import Alike, AlreadySettled, AsyncClient, NotAllowed, NotFound, Signoff, WrongAnswer
+from signoff import Alike, AlreadySettled, NotAllowed, NotFound, Signoff, WrongAnswer
 from signoff.agents import Approve, Conversation, Deny, Edit, Finished, Paused, Reply, ask, pause
 from signoff.errors import InvalidValue, NotSerializable, ResumeRefused
 from signoff.people.links import resume_tokens
 from signoff.people.questions.bulk_answers import GivenAnswer
-from signoff.records import AuditEvent, AuditKind
-from signoff.records.paging import AuditFilter
-from signoff.stores.contract.store import Store
-from signoff.stores.remote.store import RemoteStore
+from signoff.records import AuditKind
 from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import VirtualClock
 from tests.agents.chats import Chats
-from tests.halves import sample
+from tests.agents.paused_talks import WAYS, paused, talking
 from tests.places import NewStore
-from tests.server.conftest import serving
 from tests.support import in_asyncio
-
-WAYS = pytest.mark.parametrize("way", sample(["store", "server"]))
-
-
-class Talk:
-    """Conversations with the agent of a process: by its store, or by a server's address alone."""
-
-    def __init__(self, chats: Chats, client: AsyncClient) -> None:
-        self.chats = chats
-        self.client = client
-
-    def conversation(self, session_id: str, **options: Any) -> Conversation:
-        return Conversation(self.client, "support", session_id=session_id, **options)
-
-    async def trail(self, question_id: str) -> Sequence[AuditEvent]:
-        """What is on record of a question: in the store, since the server's audit trail needs a key."""
-        return (await self.chats.app.store.list_audit(AuditFilter(question_id=question_id))).items
-
-
-@asynccontextmanager
-async def talking(place: Path | Store, way: str, **options: Any) -> AsyncIterator[Talk]:
-    chats = Chats(place, **options)
-    if way == "store" or isinstance(place, RemoteStore):
-        async with chats.running() as opened:
-            yield Talk(chats, opened.client)
-        return
-    async with serving(chats.app) as server, AsyncClient(server.url) as client:
-        yield Talk(chats, client)
-
-
-async def paused(chat: Conversation, prompt: str) -> tuple[Paused, str]:
-    turn = await chat.run(prompt)
-    assert isinstance(turn, Paused)
-    return turn, turn.resume_token
 
 
 async def refusal(chat: Conversation, token: str, given: object = "approved") -> str:

@@ -22,7 +22,7 @@ from signoff import Context, current_context
 from signoff.agents import Approve, Durable, Finished, Paused, in_workflow
 from signoff.agents.conversations.generations import RESPONSES
 from tests.agents.scripts import Script, calls, returns, says
-from tests.agents.test_progress import CALLS, Walk, generations
+from tests.agents.walks import CALLS, Walk, generations
 from tests.support import in_asyncio, new_app, running
 
 Prepare = Callable[[RunContext[Any], ToolDefinition], Any]

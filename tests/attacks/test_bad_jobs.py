@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,22 +16,12 @@ from signoff.people.audit import sealing
 from signoff.people.audit.sealing import Sealing, seal_events
 from signoff.people.audit.trail import verify
 from signoff.people.questions.deadlines import new_set_aside, serve_questions
-from signoff.records import AuditKind, NewAuditEvent, NewSchedule, NewToken, TokenKind
+from signoff.records import AuditKind, NewAuditEvent, NewToken, TokenKind
 from signoff.stores.wrappers.encrypted import encrypted
+from tests.attacks.bad_jobs import NEW, ask, record
 from tests.attacks.damage import DATABASES, damaged
-from tests.stores.scene import GROUP, WORKFLOW, Scene, entry, question
+from tests.stores.scene import Scene, entry
 from tests.support import in_asyncio
-
-NEW = NewSchedule("s", WORKFLOW, GROUP, '{"args": []}', "* * * * *", "UTC", next_at=1_000_001.0)
-
-
-async def ask(scene: Scene, id: str = "q") -> None:
-    new = replace(question("r", id=id, act_at=1_000_001.0, data='{"text": "Pay?"}'), run_id=None, n=None)
-    await scene.store.create_promise(new)
-
-
-async def record(scene: Scene, id: str) -> None:
-    await scene.store.record([NewAuditEvent(id, AuditKind.COMMENTED, "q", None, "user:ana", '{"text":"hi"}')])
 
 
 @pytest.mark.parametrize("database", DATABASES)

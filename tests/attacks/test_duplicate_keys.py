@@ -14,11 +14,11 @@ from joserfc import jws
 
 from signoff.records import PromiseState
 from tests import worker_keys
-from tests.notifications.test_slack_answers import asked, stage
+from tests.notifications.slack_stage import asked, stage
 from tests.server.conftest import kind
 from tests.server.keyed import keyed
+from tests.server.oidc_world import World, world
 from tests.server.provider import RSA, Browser
-from tests.server.test_oidc import World, world
 from tests.support import OnThread, in_asyncio
 
 

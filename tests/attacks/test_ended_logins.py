@@ -15,8 +15,8 @@ from signoff.records import Token, TokenKind
 from signoff.records.paging import TokenFilter
 from signoff.server.auth.authenticators import RECHECK_SECONDS
 from tests.server.conftest import start
+from tests.server.oidc_world import World, world
 from tests.server.provider import PUBLIC, Browser
-from tests.server.test_oidc import World, world
 from tests.support import OnThread
 
 HOST = PUBLIC.removeprefix("https://")

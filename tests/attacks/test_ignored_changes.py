@@ -26,9 +26,9 @@ from signoff.records.paging import DeliveryFilter
 from signoff.stores.contract.store import Store
 from signoff.stores.contract.workers import FORGET_SECONDS
 from signoff.stores.postgres.store import PostgresStore
+from tests.attacks.bad_jobs import NEW, ask, record
+from tests.attacks.bad_timers import ITEMS, advance, failing
 from tests.attacks.damage import DATABASES, damaged
-from tests.attacks.test_bad_jobs import NEW, ask, record
-from tests.attacks.test_bad_timers import ITEMS, advance, failing
 from tests.stores.scene import Scene
 from tests.support import in_asyncio
 

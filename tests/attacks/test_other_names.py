@@ -12,8 +12,8 @@ from signoff.server import Role, create_server_app
 from signoff.testing import MemoryStore
 from tests.server.conftest import asked, path_of, start
 from tests.server.keyed import keyed
+from tests.server.namespace_bodies import BODIES
 from tests.server.proxied import PROXY, through
-from tests.server.test_namespaces import BODIES
 from tests.support import OnThread
 
 OTHERS: dict[str, Any] = {

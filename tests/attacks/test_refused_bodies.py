@@ -12,8 +12,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from signoff.server.limits import connections
 from signoff.server.process import uvicorn_server
-from tests.attacks.test_slow_bodies import head
-from tests.attacks.test_slow_heads import WHOLE, answer, answered, connected, is_closed
+from tests.attacks.raw_connections import WHOLE, answer, answered, connected, is_closed
+from tests.attacks.request_heads import head
 from tests.support import in_asyncio
 
 BODY = b"1" * 10

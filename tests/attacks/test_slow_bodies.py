@@ -13,18 +13,12 @@ from starlette.types import Receive, Scope, Send
 
 from signoff.server.limits import connections
 from tests import worker_keys
-from tests.attacks.test_slow_heads import WHOLE, answer, answered, connected, is_closed
+from tests.attacks.raw_connections import WHOLE, answer, answered, connected, is_closed
+from tests.attacks.request_heads import head
 from tests.server.conftest import app_in, serving
 from tests.support import in_asyncio
 
 LONG_SECONDS = 30.0
-
-
-def head(length: int, *, path: str = "/v1/runs", more: str = "") -> bytes:
-    return (
-        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {length}\r\n{more}\r\n"
-    ).encode()
 
 
 CHUNKED = (

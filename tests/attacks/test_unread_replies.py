@@ -15,8 +15,8 @@ from signoff.server.limits import unread_replies
 from signoff.server.limits.streams import MOST
 from signoff.server.process.uvicorn_server import Serving
 from tests.attacks.large_rows import LONG_RUN
+from tests.attacks.raw_connections import WHOLE, connected
 from tests.attacks.served import MOST_KIB, ROWS, Served
-from tests.attacks.test_slow_heads import WHOLE, connected
 from tests.support import PATIENCE_SECONDS, comes, in_asyncio
 
 pytestmark = pytest.mark.timeout(400)  # a store is filled with large rows first

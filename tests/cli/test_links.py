@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.commands import Running
 from tests.cli.conftest import Here
-from tests.cli.test_inbox import ask
+from tests.cli.questions import ask
 
 
 def test_links_are_made_listed_and_revoked(here: Here, open_shop: Path) -> None:

@@ -15,7 +15,7 @@ from signoff.people.links.callback_intake import Incoming, find_callback, receiv
 from signoff.people.questions.callback_terms import secret_in
 from signoff.stores.sqlite.store import SqliteStore
 from tests.crash import programs
-from tests.crash.test_kill import PATIENCE_SECONDS, die, executions
+from tests.crash.killed_runs import PATIENCE_SECONDS, die, executions
 from tests.support import in_asyncio
 
 EXPECTED = ["sent", "yes", "thanked"]

@@ -30,15 +30,8 @@ from tests.postgres.account import unprivileged
 from tests.postgres.databases import fresh_database
 from tests.postgres.installations import newest
 from tests.postgres.server import PostgresServer
+from tests.remote.bad_world import answer_everything, check_effects, check_results, comes, everything, pauses
 from tests.remote.processes import lines, slow_app
-from tests.remote.test_bad_world import (
-    answer_everything,
-    check_effects,
-    check_results,
-    comes,
-    everything,
-    pauses,
-)
 from tests.support import PATIENCE_SECONDS, in_asyncio
 
 RUNS = 280  # of each program as many

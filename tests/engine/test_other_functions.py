@@ -16,8 +16,8 @@ import pytest
 
 from signoff import Context
 from signoff.errors import NonDeterminism
-from tests.engine import test_captured_values
-from tests.engine.test_captured_values import pay, restarted
+from tests.engine import restarts
+from tests.engine.restarts import pay, restarted
 from tests.support import in_asyncio
 
 Call = tuple[Any, ...]
@@ -304,7 +304,7 @@ async def test_a_deploy_may_move_the_function_that_a_step_is_named_after(
         return run
 
     before = code(pay)
-    monkeypatch.delattr(test_captured_values, "pay")
+    monkeypatch.delattr(restarts, "pay")
     assert await restarted(before, code(by_mail)) == "paid o-1"
 
 

@@ -12,7 +12,7 @@ import pytest
 from signoff import AsyncClient, Context, Signoff
 from signoff.engine.worker import process
 from signoff.records import RunState
-from tests.flows.test_side_by_side import two_work
+from tests.flows.two_workers import two_work
 from tests.flows.worlds import WORLDS, store_of
 from tests.support import comes, in_asyncio, new_app, reaches, running
 

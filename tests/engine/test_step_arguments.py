@@ -10,7 +10,7 @@ import logging
 import threading
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,32 +23,8 @@ from signoff.engine.run.value_copies import copied
 from signoff.engine.steps import step_arguments
 from signoff.errors import BusyLoop, InvalidValue, NonDeterminism, NotSerializable, PayloadTooLarge
 from signoff.testing import MemoryStore, at_pause, environment
+from tests.engine.rebuilt_runs import Code, live_and_rebuilt
 from tests.support import in_asyncio
-
-Code = Callable[[Context], Awaitable[Any]]
-
-
-async def live_and_rebuilt(code: Code) -> list[Any]:
-    """Return what a run results in that was kept in memory, and in one that was rebuilt before it went on."""
-    app = Signoff(MemoryStore())
-
-    @app.workflow
-    async def flow(ctx: Context) -> Any:
-        return await code(ctx)
-
-    found: list[Any] = []
-    for crash in (False, True):
-        async with environment(app) as env:
-            if crash:
-                env.crash(at=at_pause())
-            run = await env.start(flow)
-            await env.idle()
-            await run.signal("go")
-            try:
-                found.append(await run.result())
-            except Exception as error:
-                found.append((type(error), str(error)[:60]))
-    return found
 
 
 @dataclass

@@ -17,8 +17,8 @@ from signoff import Context
 from signoff.codec.canonical_json import Unstable, stable_text
 from signoff.engine.run.value_copies import copied
 from signoff.errors import NonDeterminism
-from tests.engine.test_captured_values import restarted
-from tests.engine.test_step_arguments import live_and_rebuilt
+from tests.engine.rebuilt_runs import live_and_rebuilt
+from tests.engine.restarts import restarted
 from tests.support import in_asyncio
 
 PAIRS: dict[str, tuple[Any, Any]] = {

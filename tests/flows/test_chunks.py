@@ -18,6 +18,7 @@ from signoff.errors import InvalidValue, RegistrationError, RunFailed, SignoffEr
 from signoff.flows import ChunkFailed, ChunkHeld, Data, Executions, Flow, MissingResource
 from signoff.records import PromiseState, RunState
 from signoff.testing import MemoryStore, after_step, at_pause, environment
+from tests.flows.registered_flows import ended, new_flow, registered
 from tests.support import in_asyncio
 
 AT_ONCE = RetryPolicy(initial_seconds=0.0, max_attempts=3)
@@ -32,22 +33,6 @@ class Order(BaseModel):
 class Refund:
     order: Order
     cents: int
-
-
-def registered(flow: Flow, **options: Any) -> Signoff:
-    app = Signoff(MemoryStore())
-    app.register(flow, **options)
-    return app
-
-
-async def ended(flow: Flow, input: Any = None, **options: Any) -> Any:
-    """Run an execution to its end, in an environment; returns its state."""
-    async with environment(registered(flow, **options)) as env:
-        return await (await Executions(env.client, flow.name).start(input)).result()
-
-
-def new_flow(**options: Any) -> Flow:
-    return Flow("f", auto_close_timeout=0.0, **options)
 
 
 @in_asyncio

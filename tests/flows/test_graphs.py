@@ -16,7 +16,7 @@ from signoff.flows import ChunkFailed, Data, Executions, Flow
 from signoff.records import CallKind
 from signoff.testing import environment
 from tests.flows.places import cases
-from tests.flows.test_chunks import ended, new_flow, registered
+from tests.flows.registered_flows import ended, new_flow, registered
 from tests.support import in_asyncio, journal, new_app, running
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from signoff import AsyncClient, Context, Signoff
+from signoff import Context, Signoff
 from signoff.errors import RunFailed
 from signoff.flows import Data, Execution, Executions, Flow, FlowChanged, MissingResource
 from signoff.records import EntryKind, RunState
+from tests.flows.two_workers import two_work
 from tests.flows.worlds import WORLDS, store_of
 from tests.support import comes, in_asyncio, reaches, running
 
@@ -36,15 +37,6 @@ def app_of(store: Any, flow: Flow, **options: Any) -> Signoff:
     app = Signoff(store)
     app.register(flow, **options)
     return app
-
-
-async def two_work(client: AsyncClient) -> None:
-    """Wait until two workers know of each other."""
-
-    async def both() -> bool:
-        return len(await client.workers()) == 2
-
-    await comes(both)
 
 
 @pytest.mark.parametrize("kind", WORLDS)

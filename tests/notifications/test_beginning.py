@@ -22,8 +22,8 @@ from signoff.records import AuditKind
 from signoff.records.deliveries import NewDelivery
 from signoff.records.responders import Responder
 from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
+from tests.notifications.doors import hook, mail
 from tests.notifications.receivers import Web, mails, web
-from tests.notifications.test_outbox import hook, mail
 from tests.stores.scene import Scene, question, rule
 
 

@@ -28,19 +28,13 @@ from signoff.people.questions.answers import answer
 from signoff.records import AuditKind, NewPromise, Origin, OriginWay, PromiseKind
 from signoff.records.deliveries import DeliveryState
 from signoff.stores.wrappers.origin_stamping import origin_stamped
-from signoff.testing import MemoryStore, VirtualClock
 from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
 from tests.notifications.receivers import mails, web
-from tests.stores.scene import Scene
+from tests.notifications.scenes import new_scene
 from tests.support import in_asyncio
 
 OTHER_SECRET = "whsec_" + base64.b64encode(b"another secret of twenty-four bytes").decode()
 EVERYTHING = frozenset(AuditKind)
-
-
-def new_scene(now: float | None = None) -> Scene:
-    clock = VirtualClock(time.time() if now is None else now)
-    return Scene(MemoryStore(clock=clock), clock, VirtualClock())
 
 
 def mail_channel(port: int, **more: object) -> Channel:

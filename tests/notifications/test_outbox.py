@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from starlette.responses import Response
@@ -12,9 +11,7 @@ from starlette.responses import Response
 from examples.website_summary.processes import free_port
 from signoff.observability import events
 from signoff.people.notifications.channels.channel import CALLS, Channel, Retry
-from signoff.people.notifications.channels.mail import MailSender, MailServer
 from signoff.people.notifications.channels.slack import SlackSender
-from signoff.people.notifications.channels.webhook import WebhookSender
 from signoff.people.questions.callback_terms import Terms
 from signoff.people.questions.changes import claim, delegate, release
 from signoff.people.questions.deadlines import serve_questions
@@ -23,22 +20,10 @@ from signoff.records import AuditKind, NewAuditEvent, NewPromise, PromiseKind, P
 from signoff.records.deliveries import DeliveryState
 from signoff.records.paging import AuditFilter
 from signoff.records.responders import Responder
-from tests.notifications.asking import SECRET, approve, ask, carry_out, deliveries, dispatching
+from tests.notifications.asking import approve, ask, carry_out, deliveries, dispatching
+from tests.notifications.doors import EVERYTHING, hook, mail
 from tests.notifications.receivers import Web, mails, web
 from tests.stores.scene import Scene, rule
-
-EVERYTHING = frozenset(AuditKind)
-
-
-def hook(server: Web, name: str = "hook", **options: object) -> Channel:
-    channel = Channel(name, WebhookSender(server.url, [SECRET]), events=EVERYTHING)
-    return replace(channel, **options)  # type: ignore[arg-type]
-
-
-def mail(port: int, **options: object) -> Channel:
-    sender = MailSender(MailServer("127.0.0.1", port, "none"), "signoff@example.org")
-    channel = Channel("mail", sender, recipients={"user:ana": "ana@example.org"})
-    return replace(channel, **options)  # type: ignore[arg-type]
 
 
 def kinds(server: Web) -> list[str]:

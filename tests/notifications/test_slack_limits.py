@@ -13,8 +13,8 @@ from signoff.people.notifications.channels.slack_buttons import ClickReply, post
 from signoff.people.questions.actions import Action
 from tests.notifications.asking import ask, carry_out, dispatching
 from tests.notifications.receivers import web
+from tests.notifications.scenes import new_scene
 from tests.notifications.slack_limits import broken_limits, counted
-from tests.notifications.test_channels import new_scene
 from tests.support import in_asyncio
 
 LETTERS = {

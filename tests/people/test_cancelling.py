@@ -24,9 +24,9 @@ from signoff.people.questions.answers import answer
 from signoff.people.questions.changes import cancel, move_deadline, reassign
 from signoff.records import AuditKind, Promise, PromiseState, RunState
 from signoff.testing import MemoryStore, environment
-from tests.people.test_changes import ask as ask_in
-from tests.people.test_changes import kinds as kinds_in
-from tests.people.test_policies import asking, kinds, opened, result
+from tests.people.asked import ask as ask_in
+from tests.people.asked import kinds as kinds_in
+from tests.people.policy_runs import asking, kinds, opened, result
 from tests.stores.scene import Scene, question, rule
 from tests.support import in_asyncio, journal, rebuilt
 

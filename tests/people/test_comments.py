@@ -12,7 +12,7 @@ from signoff.people.questions.answer_checks import LONGEST_NOTE
 from signoff.people.questions.comments import comment
 from signoff.records import AuditKind
 from signoff.records.responders import Responder
-from tests.people.test_policies import asking, kinds, result
+from tests.people.policy_runs import asking, kinds, result
 from tests.stores.scene import Scene, question, rule
 from tests.support import in_asyncio
 

@@ -14,8 +14,8 @@ from signoff.errors import InvalidValue, NotFound, StoreUnavailable
 from signoff.people.questions.bulk_answers import MOST_ANSWERS, answer_each
 from signoff.server import Server
 from tests.server.conftest import app_in, kind, serving
+from tests.server.open_questions import open_question
 from tests.server.proxied import PROXY, refusals, through
-from tests.server.test_policies import open_question
 from tests.support import OnThread, asked, in_asyncio, running
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Iterator
 from typing import Any
 
-import jsonschema_rs
 import pytest
 
 from signoff.errors import SignoffError
@@ -30,25 +27,11 @@ from signoff.server.http.problems import STATUS, status_of
 from signoff.server.openapi.document import TAGS
 from signoff.server.openapi.examples import PROBLEMS, RECORDS
 from signoff.wire.records import from_problem, from_wire, to_problem, to_wire
-from tests.server.described import bodies, description, examples, operations
+from tests.server.described import bodies, examples, operations
 from tests.server.proxied import PROXY
+from tests.server.schema_checks import BEHIND_PROXY, LAPTOP, check
 
-LAPTOP = description()
-BEHIND_PROXY = description(PROXY)
 OPERATIONS = {f"{method} {path}": operation for method, path, operation in operations(LAPTOP)}
-
-
-def check(described: dict[str, Any], schema: dict[str, Any], value: Any) -> None:
-    """Raise ValidationError unless a value is what a schema of the description says."""
-    assert described is LAPTOP or described is BEHIND_PROXY
-    _validator(described is LAPTOP, json.dumps(schema)).validate(value)
-
-
-@functools.cache
-def _validator(is_laptop: bool, schema: str) -> jsonschema_rs.Draft202012Validator:
-    """Made once for each schema: the same few problems are replies of every operation."""
-    components = (LAPTOP if is_laptop else BEHIND_PROXY)["components"]
-    return jsonschema_rs.Draft202012Validator({**json.loads(schema), "components": components})
 
 
 def replies(operation: dict[str, Any]) -> Iterator[tuple[int, str, dict[str, Any]]]:

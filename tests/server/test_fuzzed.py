@@ -49,8 +49,8 @@ from tests.server.conftest import app_in, asked, serving, start
 from tests.server.described import operations
 from tests.server.fuzzing_notes import SNAPSHOT, resume_token_of
 from tests.server.proxied import PROXY, through
+from tests.stores.question_changes import amendment
 from tests.stores.scene import YES
-from tests.stores.test_question_rules import amendment
 from tests.support import OnThread, pauses, running
 
 EXAMPLES = int(os.environ.get("SIGNOFF_API_EXAMPLES", "3"))

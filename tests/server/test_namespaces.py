@@ -39,67 +39,14 @@ from signoff.stores.shared.one_by_one import ItemFailed
 from signoff.stores.shared.set_aside_items import SetAside
 from signoff.stores.tokens import new_token
 from tests.server.keyed import Keyed, keyed
+from tests.server.namespace_bodies import BODIES
+from tests.stores.question_changes import amendment
 from tests.stores.scene import YES, Scene, question
-from tests.stores.test_question_rules import amendment
 from tests.support import OnThread
 
 ROUTES = sorted(route for route in RIGHTS if route[1].startswith("/v1/"))
 """The others are of no namespace: the process, its documentation, and signing in."""
 
-BODIES: dict[str, dict[str, Any]] = {
-    "/v1/runs": {"workflow": "echo", "id": "{who}-new", "group": "{who}-group"},
-    "/v1/runs/{run_id}/cancel": {},
-    "/v1/runs/{run_id}/suspend": {},
-    "/v1/runs/{run_id}/resume": {},
-    "/v1/runs/{run_id}/terminate": {},
-    "/v1/runs/{run_id}/retry": {},
-    "/v1/runs/{run_id}/signals": {"name": "news", "value": 1},
-    "/v1/runs/{run_id}/save": {},
-    "/v1/snapshots": {"snapshot": {"schema": "signoff/snapshot/1"}},
-    "/v1/prune": {"older_than_seconds": 0, "limit": 1000},
-    "/v1/questions/{question_id}/answer": {"value": True},
-    "/v1/questions/{question_id}/view": {},
-    "/v1/questions/{question_id}/comments": {"text": "why?"},
-    "/v1/questions/{question_id}/claim": {},
-    "/v1/questions/{question_id}/release": {},
-    "/v1/questions/{question_id}/delegate": {"to": ["user:eve"]},
-    "/v1/questions/answers": {"answers": [{"question_id": "{who}-run.0", "value": True}]},
-    "/v1/questions/{question_id}/cancel": {},
-    "/v1/questions/{question_id}/reassign": {"to": ["user:eve"]},
-    "/v1/questions/{question_id}/deadline": {"timeout_seconds": 60},
-    "/v1/questions/{question_id}/links": {"user_id": "theirs"},
-    "/v1/links/{link_id}/revoke": {},
-    "/v1/runs/{run_id}/resume-tokens": {"session_id": "{who}-session", "questions": ["{who}-run.0"]},
-    "/v1/resume-tokens/read": {"session_id": "{who}-session", "resume_token": "{who}-resumes"},
-    "/v1/resume-tokens/check": {
-        "session_id": "{who}-session",
-        "resume_token": "{who}-resumes",
-        "answers": [{"question_id": "{who}-run.0", "value": True}],
-    },
-    "/v1/resume-tokens/answer": {
-        "session_id": "{who}-session",
-        "resume_token": "{who}-resumes",
-        "answers": [{"question_id": "{who}-run.0", "value": True}],
-    },
-    "/v1/rules/{rule_id}/revoke": {},
-    "/v1/deliveries/{delivery_id}/redeliver": {},
-    "/v1/slack/{channel}/actions": {},
-    "/v1/promises": {"id": "{who}-new"},
-    "/v1/promises/{promise_id}/resolve": {"value": 1},
-    "/v1/promises/{promise_id}/reject": {"value": 1},
-    "/v1/promises/{promise_id}/cancel": {},
-    "/v1/groups/{name}/pause": {},
-    "/v1/groups/{name}/resume": {},
-    "/v1/groups/{name}/limit": {"max_running": 1},
-    "/v1/schedules": {"id": "{who}-new", "workflow": "echo", "cron": "0 9 * * *", "group": "{who}-group"},
-    "/v1/schedules/{schedule_id}/pause": {},
-    "/v1/schedules/{schedule_id}/resume": {},
-    "/v1/schedules/{schedule_id}/delete": {},
-    "/v1/keys": {"name": "{who}-service", "roles": ["viewer"]},
-    "/v1/keys/{key_id}/rotate": {},
-    "/v1/keys/{key_id}/revoke": {},
-    "/v1/store": {"client": "s", "floor": 0, "operations": []},
-}
 INBOX = "/v1/questions/events"  # it has no end
 KEPT_FRESH = ("workers", "worker", "workflows")  # tables in which processes say that they live
 

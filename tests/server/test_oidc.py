@@ -20,36 +20,13 @@ from signoff.records import TokenKind
 from signoff.records.paging import TokenFilter
 from signoff.server import OpenIdConnect, Role, Server
 from signoff.server.auth.oidc_flow import own_path
-from signoff.testing import VirtualClock
-from tests.server.conftest import app_in, kind, serving, start
-from tests.server.provider import CLIENT, EC, NEXT, PUBLIC, RSA, SECRET, Browser, LocalProvider, query_of
+from tests.server.conftest import app_in, kind, start
+from tests.server.oidc_world import World, world
+from tests.server.provider import CLIENT, EC, NEXT, PUBLIC, RSA, SECRET, Browser, query_of
 from tests.support import OnThread
 
 SESSION = "__Host-signoff"
 BEGUN = "__Host-signoff-login"
-
-
-class World:
-    """A server, and the provider that signs people in for it."""
-
-    def __init__(self, server: Server, provider: LocalProvider, clock: VirtualClock, app: Any) -> None:
-        self.server = server
-        self.provider = provider
-        self.clock = clock
-        self.app = app
-
-    def browser(self) -> Browser:
-        return Browser(self.server)
-
-
-@asynccontextmanager
-async def world(folder: Path, **options: Any) -> AsyncIterator[World]:
-    clock = VirtualClock()
-    app = app_in(folder, clock=clock)
-    async with LocalProvider(clock).serving() as provider:
-        openid = replace(OpenIdConnect(provider.url, CLIENT, PUBLIC, SECRET), **options)
-        async with serving(app, openid=openid) as server:
-            yield World(server, provider, clock, app)
 
 
 @pytest.fixture(scope="module")

@@ -12,19 +12,12 @@ from signoff.people.audit.trail import GENESIS, hash_of
 from signoff.records import AuditEvent
 from signoff.wire.records import from_wire
 from tests.cli.commands import until
-from tests.server.conftest import asked, ended, fields, kind, start
+from tests.server.conftest import ended, fields, kind, start
+from tests.server.open_questions import open_question
 
 pytestmark = pytest.mark.usefixtures("open_trail")
 
 DO = ("answer", "claim", "release", "delegate")
-
-
-def open_question(http: httpx.Client, name: str, **policy: Any) -> str:
-    response = http.post(
-        "/v1/runs", json={"workflow": "approve", "id": name, "kwargs": policy, "started_by": "user:req"}
-    )
-    assert response.json()["started_by"] == "user:req"
-    return asked(http, name)
 
 
 def do(http: httpx.Client, verb: str, id: str, **body: Any) -> httpx.Response:

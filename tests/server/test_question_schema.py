@@ -15,7 +15,7 @@ from signoff.people.questions.question import Question
 from signoff.people.questions.question_schema import Asked, AskedPolicy
 from signoff.testing import MemoryStore
 from tests.server.described import description
-from tests.server.test_description import check
+from tests.server.schema_checks import check
 from tests.support import in_asyncio, reaches
 
 DESCRIBED = description()

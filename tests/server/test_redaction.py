@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from signoff.codec.exceptions import encode_error
 from signoff.errors import InvalidValue
 from signoff.people.audit.trail import verify
 from signoff.people.notifications.channels.channel import Channel
-from signoff.people.notifications.notices import Notice
 from signoff.people.questions.edits import edits_between
 from signoff.records import (
     AuditKind,
@@ -48,6 +46,7 @@ from signoff.stores.remote.store import RemoteStore
 from signoff.stores.sqlite.store import SqliteStore
 from tests import worker_keys
 from tests.server.conftest import asked, ended, events, fields, kind, path_of, serving, start
+from tests.server.told import Told
 from tests.support import OnThread, in_asyncio, new_app
 
 pytestmark = pytest.mark.usefixtures("open_trail")
@@ -123,24 +122,6 @@ async def again(ctx: Context, iban: str, left: int = 1) -> Any:
     if left:
         ctx.continue_as_new(iban, left - 1)
     return "done"
-
-
-@dataclass
-class Told:
-    """A channel's sender that keeps what it is given."""
-
-    notices: list[Notice] = field(default_factory=list[Notice])
-    is_shared: bool = True
-    is_record: bool = True
-
-    def address_of(self, assignee: str) -> str | None:
-        return None
-
-    async def send(self, notice: Notice) -> None:
-        self.notices.append(notice)
-
-    async def close(self) -> None:
-        pass
 
 
 class Place:

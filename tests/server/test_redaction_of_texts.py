@@ -30,7 +30,7 @@ from signoff.stores.sqlite.store import SqliteStore
 from tests.agents.chats import Chats
 from tests.examples.servers import until
 from tests.server.conftest import ended, events, kind, path_of, serving, start
-from tests.server.test_redaction import Told
+from tests.server.told import Told
 from tests.support import OnThread, in_asyncio, new_app
 
 pytestmark = pytest.mark.usefixtures("open_trail")

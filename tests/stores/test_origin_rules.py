@@ -26,8 +26,8 @@ from signoff.stores.wrappers.encrypted import encrypted
 from signoff.stores.wrappers.origin_stamping import origin_stamped
 from signoff.stores.wrappers.view import unwrapped
 from signoff.testing import MemoryStore
+from tests.stores.question_changes import amendment, ask, trail, voted
 from tests.stores.scene import YES, Scene, question, rule
-from tests.stores.test_question_rules import amendment, ask, trail, voted
 from tests.support import in_asyncio
 
 LINK = Origin(OriginWay.LINK, "l1", address="10.0.0.7")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import psycopg
@@ -17,28 +15,12 @@ from signoff.stores.contract.store import Change
 from signoff.stores.postgres import write_requests as operations
 from signoff.stores.postgres.store import PostgresStore
 from tests.postgres.databases import fresh_database
+from tests.stores.limits import STORES, WAITING, four_stores
 from tests.stores.scene import GROUP, SUCCESS, WORKFLOW
 from tests.support import in_asyncio
 
-STORES = 4
 RUNS = 40
-WAITING = """
-    SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
-    WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted
-"""
 RUNNING = RunFilter(states=frozenset({RunState.RUNNING}))
-
-
-@asynccontextmanager
-async def four_stores() -> AsyncIterator[list[PostgresStore]]:
-    """Stores of one database, each with its own connections, as four processes have them."""
-    async with AsyncExitStack() as stack:
-        url = stack.enter_context(fresh_database())
-        stores = [PostgresStore(url) for _ in range(STORES)]
-        for store in stores:
-            await store.open()
-            stack.push_async_callback(store.close)
-        yield stores
 
 
 class Crew:

@@ -16,8 +16,8 @@ from signoff.stores.contract.store import Change
 from signoff.stores.postgres import write_requests as operations
 from signoff.stores.postgres.store import PostgresStore
 from tests.postgres.databases import fresh_database
+from tests.stores.limits import WAITING, four_stores
 from tests.stores.scene import GROUP, SUCCESS, WORKFLOW
-from tests.stores.test_postgres_limits import WAITING, four_stores
 from tests.support import in_asyncio
 
 RUNS = 60

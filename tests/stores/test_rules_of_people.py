@@ -11,8 +11,8 @@ import pytest
 from signoff.errors import InvalidValue, NotFound
 from signoff.records import AuditKind, NewAuditEvent, NewRule, Promise, PromiseState, Rule, RunState
 from signoff.records.paging import RuleFilter
+from tests.stores.question_changes import amendment, ask, kinds
 from tests.stores.scene import YES, Scene, rule
-from tests.stores.test_question_rules import amendment, ask, kinds
 
 
 def new_rule(scene: Scene, id: str = "x", **more: Any) -> NewRule:

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.server.conftest import asked, ended, start
-from tests.studio.test_deciding import result, show
+from tests.studio.decisions import result, show
 
 SWITCH = "Approve all like this for a while"
 

@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, Page
 from signoff.server import Server
 from tests.server.conftest import asked, path_of, start
 from tests.studio.axe import serious
+from tests.studio.looks import LOOKS
 from tests.studio.pictures import take_picture
-from tests.studio.test_places import LOOKS
 
 ASKED = {
     "approval": ("mail", ["bob@example.org"]),

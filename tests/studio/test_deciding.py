@@ -14,46 +14,15 @@ from examples.website_summary.processes import free_port
 from signoff.server import Server
 from tests.server.conftest import app_in, asked, ended, path_of, serving, start
 from tests.server.proxied import PROXY, through
-from tests.studio.patience import UNDO_MILLISECONDS, install_clock
+from tests.studio.decisions import ORDER, put, question, result, show
+from tests.studio.patience import UNDO_MILLISECONDS
 from tests.support import OnThread
 
 HOUR = 3600
-ORDER = {
-    "type": "object",
-    "properties": {
-        "amount": {"type": "integer", "minimum": 1},
-        "code": {"type": "string", "pattern": "^[A-Z]{3}$"},
-    },
-    "required": ["amount"],
-}
-
-
-def put(http: httpx.Client, name: str, **asks: Any) -> str:
-    """Have something asked whose text is its run's id, and return the question's id."""
-    start(http, "put", name, name, kwargs={"input_type": "approval"} | asks)
-    return asked(http, name)
-
-
-def show(page: Page, id: str, text: str) -> None:
-    """Open a question, with a clock that goes on by itself until it is told to jump."""
-    install_clock(page)
-    page.goto(f"/inbox/{path_of(id)}")
-    expect(page.get_by_role("heading", name=text)).to_be_focused()
-
-
-def result(page: Page, http: httpx.Client, name: str) -> dict[str, Any]:
-    """What the run got, once the five seconds are over."""
-    expect(page.get_by_role("button", name="Undo")).to_be_visible()
-    page.clock.fast_forward(UNDO_MILLISECONDS)
-    return ended(http, name)["result"]
 
 
 def say(http: httpx.Client, id: str, what: str, **body: Any) -> None:
     http.post(f"/v1/questions/{path_of(id)}/{what}", json=body).raise_for_status()
-
-
-def question(http: httpx.Client, id: str) -> dict[str, Any]:
-    return http.get(f"/v1/questions/{path_of(id)}").json()
 
 
 def comments(http: httpx.Client, id: str) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 from playwright.sync_api import Locator, Page, expect
 
-from tests.studio.test_deciding import ORDER, put, result, show
+from tests.studio.decisions import ORDER, put, result, show
 
 
 def tab_to(page: Page, wanted: Locator) -> None:

@@ -6,8 +6,8 @@ import httpx
 from playwright.sync_api import Page, expect
 
 from tests.server.conftest import ended, path_of
+from tests.studio.decisions import put
 from tests.studio.patience import UNDO_MILLISECONDS, install_clock
-from tests.studio.test_deciding import put
 
 
 def test_what_a_group_is_asked_is_answered_by_who_says_that_they_are_in_it(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,16 +14,11 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 from signoff.server import Server
 from tests.halves import sample
 from tests.studio.axe import OF_COLOURS, serious
+from tests.studio.looks import LOOKS
 from tests.studio.patience import patient
 from tests.studio.pictures import take_picture
 from tests.studio.places import PLACES, furnished, routed, served_pages
 
-LOOKS: dict[str, dict[str, Any]] = {
-    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 800}},
-    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 800}},
-    "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}, "has_touch": True},
-    "dark phone": {"color_scheme": "dark", "viewport": {"width": 360, "height": 740}, "has_touch": True},
-}
 WINDOWS = sample(["light", "dark phone"])
 """The looks that pages come in; there they are looked at by day and by night."""
 ADMIN = {"X-Forwarded-User": "ana", "X-Forwarded-Roles": "admin"}
