@@ -41,6 +41,11 @@ async def _begun_deadline(scene: Scene, id: str = "r") -> None:
     await scene.paused(id, deadline_at=DUE)
 
 
+async def _is_not_paused(scene: Scene, id: str = "r") -> bool:
+    """Whether the run was notified, or ended: its worker is forgotten meanwhile."""
+    return await scene.state(id) is not RunState.PAUSED
+
+
 async def _lease(scene: Scene, id: str = "r") -> None:
     await scene.run(id)
 
@@ -79,7 +84,7 @@ ITEMS: dict[str, tuple[Make, Fired, str]] = {
     "promise": (_promise, _promise_fired, "promises"),
     "timer": (_timer, _is_ready, "runs"),
     "deadline": (_deadline, _has_failed, "runs"),
-    "deadline of a run that began": (_begun_deadline, _is_ready, "runs"),
+    "deadline of a run that began": (_begun_deadline, _is_not_paused, "runs"),
     "lease": (_lease, _is_ready, "runs"),
     "rate": (_rate, _opens, "groups"),
     "worker": (_worker, _is_forgotten, "workers"),
