@@ -454,7 +454,7 @@ async def test_no_retry_repeats_an_effect_that_happens_once(new_store: NewStore)
         run = await client.start(flow, id="r")
         with pytest.raises(ValueError, match="no stock"):
             await run.result(60)
-        with pytest.raises(InvalidState, match="effect='once' step 'refund', which cannot be taken back"):
+        with pytest.raises(InvalidState, match="effect='once' step 'refund', which cannot be undone"):
             await interventions.retry(app.store, "r")
         assert done.count("refund") == 1
 

@@ -53,6 +53,8 @@ def running_seconds() -> Mapping[str, float]:
     """Return how long the current call of each periodic job in this process has taken, by the job's name."""
     longest: dict[str, float] = {}
     for service in list(_at_work):
+        if not service.is_running:
+            continue
         for name, seconds in service.running_seconds.items():
             longest[name] = max(seconds, longest.get(name, 0.0))
     return longest
@@ -115,6 +117,11 @@ class TimerService:
             return None
         reason = "" if self._trouble is None else f": {self._trouble}"
         return f"deadlines have not fired for {self.lateness:.0f} s{reason}"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its event loop runs. A loop that was abandoned leaves its calls as they are."""
+        return self._loop.is_running()
 
     @property
     def running_seconds(self) -> Mapping[str, float]:

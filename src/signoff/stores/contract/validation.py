@@ -92,8 +92,6 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
                 check_request(value.request_id)
             case Amendment():
                 check_amendment(value)
-            case NewAuditEvent():
-                check_events([value])
             case NewRule():
                 check_rule(value)
             case NewSchedule():

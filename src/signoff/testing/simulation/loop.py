@@ -164,7 +164,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._task_factory = factory or self._make_task
 
     def is_running(self) -> bool:
-        return True
+        return not self._is_torn
 
     def is_closed(self) -> bool:
         return False
