@@ -20,9 +20,6 @@ interface ModelPart {
 
 const REQUEST = /^(.+):model(_stream)?$/;
 
-/** Ends the name of the step that has what came of a tool whose body is workflow code. */
-const RETURNED = ":returned";
-
 /**
  * Return the lines of a run's agents, in the order in which they came, then what they are about to say; none for a run
  * without agents.
@@ -50,8 +47,7 @@ function linesOf(item: Item, agents: ReadonlySet<string>): Line[] {
   if (item.kind === "question") return [{ kind: "question", seq: item.seq, item }];
   const [agent] = [...agents].filter((each) => item.name.startsWith(`${each}.`)).sort(byLength);
   if (agent === undefined || item.kind !== "step" || item.state === "open") return [];
-  const called = item.name.slice(agent.length + 1);
-  const tool = called.endsWith(RETURNED) ? called.slice(0, -RETURNED.length) : called;
+  const tool = item.name.slice(agent.length + 1);
   return tool.includes(":") ? [] : [resultOf(item, tool)];
 }
 
