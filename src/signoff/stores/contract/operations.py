@@ -1,7 +1,7 @@
 """Declares the operations of a store: one decorator on the contract's method, from which everything else is derived.
 
 The remote store, the wrappers, the memory store and the server's store API take names, arguments and results from
-``OPERATIONS``. A class that implements ``perform`` has every operation (``stores/contract/performed_store.py``).
+``OPERATIONS``. A subclass of ``Store`` that implements ``perform`` has every operation.
 """
 
 from __future__ import annotations
