@@ -213,7 +213,7 @@ async def test_a_run_that_failed_for_good_goes_on_from_where_it_failed(new_store
         assert [entry.seq for entry in entries] == list(range(len(entries)))
 
 
-SHORT = 3.0
+SHORT = 8.0
 """Seconds: a deadline that passes soon, and leaves a slow machine the time to do something before it."""
 
 
