@@ -213,7 +213,7 @@ async def test_a_run_that_failed_for_good_goes_on_from_where_it_failed(new_store
         assert [entry.seq for entry in entries] == list(range(len(entries)))
 
 
-SHORT = 8.0
+SHORT = 3.0
 """Seconds: a deadline that passes soon, and leaves a slow machine the time to do something before it."""
 
 
@@ -309,21 +309,35 @@ async def test_a_retry_asks_again_what_its_failure_closed_and_keeps_an_answer(ne
         assert (shipped, went, sorted(users)) == ("shipped", 1, ["user:ana", "user:bob"])
 
 
+@pytest.mark.parametrize("wait", ["signal", "question"])
 @in_asyncio
-async def test_a_retry_waits_anew_for_a_signal_that_timed_out(new_store: NewStore) -> None:
+async def test_what_is_waited_for_anew_has_a_deadline_from_the_retry(new_store: NewStore, wait: str) -> None:
     app = Signoff(new_store())
 
     @app.workflow
     async def flow(ctx: Context) -> Any:
-        return await ctx.wait_for_signal("go", timeout_seconds=SHORT, returns=int)
+        if wait == "signal":
+            return await ctx.wait_for_signal("go", timeout_seconds=SHORT, returns=bool)
+        return (await ctx.wait_for_user("Pay?", timeout_seconds=SHORT)).approved
 
     async with working(app) as client:
         run = await client.start(flow, id="r")
         with pytest.raises(SignalTimeout):
             await run.result(60)
         await interventions.retry(app.store, "r")
-        await run.signal("go", 7)
-        assert await run.result(60) == 7
+        deadline = await comes(lambda: deadline_after_retry(app))
+        [retried] = [each for each in await run.journal() if each.kind is EntryKind.RETRIED]
+        assert deadline == retried.at + SHORT
+    async with working(app) as client:  # another worker rebuilds the run, with the same deadline
+        await (run.signal("go", True) if wait == "signal" else answered(client, "r"))
+        assert await run.result(60) is True
+
+
+async def deadline_after_retry(app: Signoff) -> float | None:
+    """Return the deadline of the call that was opened last, once that was after a retry."""
+    journal = await app.store.read_journal("r")
+    opened = [each for each in journal if each.kind is EntryKind.OPENED]
+    return opened[-1].fact("due_at") if len(opened) > 1 else None
 
 
 @pytest.mark.parametrize("way", ["promise", "callback"])

@@ -206,7 +206,7 @@ class PromiseCall(Call[Any]):
         if self.chosen_id is not None:
             return self.chosen_id
         retried = self._execution.past.anew.get(self.n)  # the promise that the call had before is settled
-        return f"{self.run.id}.{self.n}" + ("" if retried is None else f"~{retried}")
+        return f"{self.run.id}.{self.n}" + ("" if retried is None else f"~{retried.seq}")
 
     def inputs_now(self) -> str | None:
         parts = dict[str, str]()

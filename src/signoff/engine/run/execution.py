@@ -319,6 +319,11 @@ class Execution:
             self._random = random.Random(f"{self.run.id}:{self._begin.n or 1}")
         return self._random
 
+    def opening_time(self, call: Call[Any]) -> float:
+        """Return the journal time from which a call's timeout counts: now, or its retry by an operator."""
+        retried = self.past.anew.get(call.n)
+        return self.loop.time() if retried is None else max(self.loop.time(), retried.at)
+
     def issue(self, call: Call[Any]) -> asyncio.Future[Any]:
         """Number a call and queue it for the driver.
 
@@ -627,7 +632,7 @@ class Execution:
             call.settle(kept)
             return
         if call.timeout is not None:
-            call.due_at = self.loop.time() + call.timeout
+            call.due_at = self.opening_time(call) + call.timeout
         self.signals.listen(call)
 
     def _diverge(

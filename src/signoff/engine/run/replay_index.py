@@ -33,8 +33,8 @@ class ReplayIndex:
     questions: dict[int, Entry] = field(default_factory=dict[int, Entry])  # their openings, settled or not
     ends: dict[int, list[tuple[float, Entry]]] = field(default_factory=dict[int, list[tuple[float, Entry]]])
     """The ends of attempts, each with the previous entry's time: the attempt's start, unless its entry has one."""
-    anew: dict[int, int] = field(default_factory=dict[int, int])
-    """The calls that an operator's retry opened anew, with the ``seq`` of the retry."""
+    anew: dict[int, Entry] = field(default_factory=dict[int, Entry])
+    """The calls that an operator's retry opened anew, with the entry of the retry."""
 
     def expect(self, entries: Iterable[Entry]) -> None:
         """Index a journal for replay: the code must issue each of its calls again."""
@@ -55,7 +55,7 @@ class ReplayIndex:
                             self.ends[n] = [(before.at, entry)]
             before = entry
             if entry.kind is EntryKind.RETRIED:
-                self.anew.update(dict.fromkeys(entry.fact(ANEW) or (), entry.seq))
+                self.anew.update(dict.fromkeys(entry.fact(ANEW) or (), entry))
         self.learn(entries)
 
     def note_end(self, before: float, entry: Entry) -> None:

@@ -157,7 +157,7 @@ class OpenCalls:
             self.remind(call.due_at, call.n)
         elif isinstance(call, PromiseCall):
             if not is_known:
-                new = call.new_promise(execution.loop.time())
+                new = call.new_promise(execution.opening_time(call))
                 details = call.facts(new)
                 opened = self._pending.record(EntryKind.OPENED, call, value=call.data, details=details)
                 execution.past.learn([opened])
