@@ -184,7 +184,7 @@ async def test_a_begun_body_that_is_no_longer_of_its_kind_has_changed(tmp_path: 
 
 
 class OwnToolset(AbstractToolset[None]):
-    """A toolset that somebody has written, with a tool that looks at something."""
+    """A toolset of a user's own, with a tool that reads something."""
 
     def __init__(self, done: list[str], takes: str, *, asks: bool = False) -> None:
         self._done = done

@@ -1,4 +1,4 @@
-"""Steps that wait for a run which only they keep from running, since they hold every slot that it could take."""
+"""Detects steps that wait for a run that cannot start, because such steps hold every slot that it could take."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from signoff.runtime.loggers import own_logger
 log = own_logger("signoff.worker")
 
 LOOK_SECONDS: Final = 2.0
-"""The time between two looks. A run is refused if two of them find the same: the first may come before a claim."""
+"""The time between two checks. Two must find the same, since the first may come before a claim."""
 WARN_SECONDS: Final = 30.0
 MOST_HELD: Final = 50
-"""The most held runs to look at. A worker that holds more is warned about, not refused."""
+"""The most held runs to check. If a worker holds more, a warning is logged and no wait is refused."""
 
 _waits: Counter[tuple[str, str]] = Counter()
-"""(waiting run, awaited run): how many steps of this process wait so."""
+"""The number of waiting steps of this process, by waiting run and awaited run."""
 
 
 class SlotBackend(Protocol):
@@ -82,7 +82,7 @@ async def _warn(backend: SlotBackend, step: CurrentStep, run_id: str, seconds: f
 
 
 class _Look:
-    """One look at who keeps a run from running.
+    """Checks whether waiting steps hold every slot that a run could take.
 
     Args:
         backend: The run's backend.

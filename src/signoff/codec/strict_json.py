@@ -68,7 +68,7 @@ def _is_finite(value: object) -> bool:
 
 _EXPONENT: Final = re.compile(r"[eE]\+?[0-9]{3}[0-9]*+(?:[,\]}\s]|$)")  # excludes hex digests in quotes
 _MANY_DIGITS: Final = re.compile(r"[0-9]{4}")
-"""Finds 200 digits in a row in a text of which every 50th character is left."""
+"""Finds 200 digits in a row, in a text reduced to every 50th character."""
 
 _LARGE: Final = re.compile(r"(?:^|[\[:,\s])-?+(?:[0-9]{200}|[0-9]++(?:\.[0-9]++)?[eE]\+?0*+[0-9]{3})")
 """A number that may be too large for a float. What precedes it excludes hex digests in quotes, such as ``"9e904"``."""

@@ -116,7 +116,7 @@ def _event(
 
 
 async def _closed(store: Store, outline: Sequence[Entry]) -> list[int]:
-    """Return the questions that nobody can answer any more, but for those whose id the code has passed on."""
+    """Return the closed questions that a retry asks anew: not callbacks, whose address the code has passed on."""
     closed: list[int] = []
     for n, id in retries.unanswered(outline).items():
         with suppress(NotFound):

@@ -1,8 +1,8 @@
-"""Validates in a process of its own what may take long: the validator holds Python's lock while it works.
+"""Validates costly values in a process of its own: the validator holds Python's global lock while it works.
 
 Ordinary answers take less than a millisecond, and are checked where they are. For all others the estimate of their cost
-(``validation_cost``) is no guarantee, so the process has hard limits of processor time and memory. The system ends it
-beyond them, and the value is refused.
+(``validation_cost``) is no guarantee, so the process has hard limits of processor time and memory. If a check exceeds
+them, the system ends the process, and the value is refused.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ atexit.register(_pool.close)
 
 
 def serve() -> None:
-    """Check what comes on the standard input, until that ends or nothing has come for a while."""
+    """Validate the requests on standard input, one per line, until it is closed or the process has been idle."""
     import jsonschema_rs  # noqa: F401  # pyright: ignore[reportUnusedImport]  # before memory is limited
 
     requests, replies = sys.stdin.buffer, sys.stdout.buffer
@@ -224,7 +224,7 @@ def serve() -> None:
 
 
 def _memory_bytes() -> tuple[int, int]:
-    """Return the address space and the memory of this process; zeros where the system does not say."""
+    """Return the address space and the memory of this process; zeros if the system does not report them."""
     try:
         size, resident = Path("/proc/self/statm").read_text().split()[:2]
     except OSError:
@@ -242,7 +242,7 @@ def _end_after(seconds: float) -> None:
 
 
 def _limit_cpu(seconds: float) -> None:
-    """End the process after so many seconds of processor time; 0: no more."""
+    """End the process once it has used this much processor time, in seconds; 0: remove the limit."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
