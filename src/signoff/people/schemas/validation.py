@@ -63,7 +63,7 @@ LONGEST_REMEMBERED: Final = 64 * 1024
 """Maximum length of a schema, as JSON, whose estimate is cached."""
 
 LIGHT_LENGTH: Final = 16 * 1024
-"""The most characters of JSON that the schema and the value of a light check have together."""
+"""The most characters of a light check's schema, as JSON, and bytes of its value, together."""
 
 LIGHT_CHECKS: Final = 5_000
 LIGHT_STATES: Final = 30_000
@@ -118,13 +118,12 @@ def problems(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
 def is_light(schema: Mapping[str, Any], value: Any = None) -> bool:
     """Whether a value is certainly checked in a few milliseconds, its problems included."""
     try:
-        if len(json.dumps(schema)) + len(json.dumps(value)) > LIGHT_LENGTH:
-            return False
         unfolded, weight = _unfolded_of(schema), Weight.of(value)
-    except (_Refused, RecursionError, ValueError):
+    except _Refused:
         return False
     return (
-        not unfolded.is_recursive
+        unfolded.length + weight.held <= LIGHT_LENGTH
+        and not unfolded.is_recursive
         and unfolded.pattern_states <= LIGHT_STATES
         and (
             (unfolded.checks_of(weight) <= LIGHT_CHECKS and unfolded.copied_of(weight) <= LIGHT_COPIED)
@@ -154,11 +153,14 @@ class _Refused(Exception):
 
 def _unfolded_of(schema: Mapping[str, Any]) -> Unfolded:
     """Estimate the cost of a schema. Raises _Refused: it refers to something outside, or costs too much."""
-    if Weight.of(schema).size > MOST_HELD:
-        raise _Refused(f"it holds more than {MOST_HELD:,} values")
     try:
         written = json.dumps(schema)
-        made = _remembered(written) if len(written) <= LONGEST_REMEMBERED else _unfolded(written)
+        if len(written) <= LONGEST_REMEMBERED:
+            made = _remembered(written)
+        elif Weight.of(schema).size <= MOST_HELD:
+            made = _unfolded(written)
+        else:
+            raise _Refused(f"it holds more than {MOST_HELD:,} values")
     except TooMuch as error:
         raise _Refused(str(error)) from None
     except (RecursionError, ValueError):
