@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from signoff.records import NewPromise, PromiseState, Rate, RunState, WorkerInfo
-from signoff.stores.shared.set_aside_items import running_jobs
+from signoff.stores.shared.failed_items import running_jobs
 from tests.attacks.damage import Damaged
 from tests.stores.scene import GROUP, Scene
 

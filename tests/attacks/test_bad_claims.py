@@ -19,7 +19,7 @@ from signoff.server import Role, Server
 from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.contract.store import Store
 from signoff.stores.remote.store import RemoteStore
-from signoff.stores.shared.set_aside_items import running_jobs
+from signoff.stores.shared.failed_items import running_jobs
 from tests.attacks.damage import DATABASES, Damaged, damaged
 from tests.stores.scene import GROUP, WORKFLOW, Scene
 from tests.support import in_asyncio

@@ -11,11 +11,11 @@ import pytest
 from signoff.codec.ciphers import Ciphers, EncryptionKey
 from signoff.engine.timers.retention import Retention
 from signoff.engine.timers.schedules import fire_due
-from signoff.engine.timers.schedules import new_set_aside as new_schedules_aside
+from signoff.engine.timers.schedules import new_failed_items as new_schedules_aside
 from signoff.people.audit import sealing
 from signoff.people.audit.sealing import Sealing, seal_events
 from signoff.people.audit.trail import verify
-from signoff.people.questions.deadlines import new_set_aside, serve_questions
+from signoff.people.questions.deadlines import new_failed_items, serve_questions
 from signoff.records import AuditKind, NewAuditEvent, NewToken, TokenKind
 from signoff.stores.wrappers.encrypted import encrypted
 from tests.attacks.bad_jobs import NEW, ask, record
@@ -39,7 +39,7 @@ async def test_a_question_and_a_schedule_whose_key_is_lost_keep_no_other_from_be
             await ask(scene)
         clock.advance(61)
         store = encrypted(raw, Ciphers([new]))
-        aside, questions = new_schedules_aside(), new_set_aside()
+        aside, questions = new_schedules_aside(), new_failed_items()
         for _ in range(3):
             await fire_due(store, aside)
             await serve_questions(store, questions)
@@ -71,7 +71,7 @@ async def test_rows_that_cannot_be_read_keep_no_other_from_being_served(tmp_path
             "UPDATE audit SET origin = '{' WHERE namespace = 'evil'"
         )
         scene.clock.advance(61)
-        questions, trail = new_set_aside(), Sealing()
+        questions, trail = new_failed_items(), Sealing()
         await serve_questions(scene.store, questions)
         assert (await scene.within("zoo").store.get_promise("q")).act_at != 1_000_001.0
         assert [item.namespace for item in questions.items] == ["evil"]
@@ -89,7 +89,7 @@ async def test_a_question_that_this_version_cannot_serve_is_set_aside_and_not_ch
         await ask(scene)
         damage.run("UPDATE promises SET data = '[1]', progress = '[2]'")
         scene.clock.advance(5)
-        aside = new_set_aside()
+        aside = new_failed_items()
         for _ in range(600):
             await serve_questions(scene.store, aside)
             scene.clock.advance(1)

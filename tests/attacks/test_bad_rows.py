@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from signoff.engine.timers.schedules import AT_ONCE, fire_due, new_set_aside
+from signoff.engine.timers.schedules import AT_ONCE, fire_due, new_failed_items
 from signoff.engine.timers.timers import TimerService
 from signoff.errors import StoreUnavailable
 from signoff.people.audit.sealing import seal_events
@@ -91,7 +91,7 @@ async def test_schedules_that_fail_keep_no_other_from_firing(scene: Scene) -> No
     for name in ("acme", "default"):
         await scene.within(name).store.put_schedule(NEW)
     scene.clock.advance(61)
-    store, aside = Poisoned(scene.store), new_set_aside()
+    store, aside = Poisoned(scene.store), new_failed_items()
     assert await fire_due(cast("Store", store), aside) is None
     for name in ("acme", "default"):
         assert len(await scene.within(name).listed()) == 1
@@ -134,7 +134,7 @@ async def test_an_outage_of_the_store_is_no_fault_of_a_schedule(tmp_path: Path) 
     async with memory_scene(tmp_path) as scene:
         await scene.within("evil").store.put_schedule(NEW)
         scene.clock.advance(61)
-        store, aside = Poisoned(scene.store), new_set_aside()
+        store, aside = Poisoned(scene.store), new_failed_items()
         store.is_down = True
         with pytest.raises(StoreUnavailable, match="it is down"):
             await fire_due(cast("Store", store), aside)

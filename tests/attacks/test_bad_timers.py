@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from signoff.engine.timers.schedules import fire_due
-from signoff.engine.timers.schedules import new_set_aside as new_schedules_aside
+from signoff.engine.timers.schedules import new_failed_items as new_schedules_aside
 from signoff.records import NewPromise
 from signoff.stores.contract.workers import FORGET_SECONDS
 from tests.attacks.bad_jobs import NEW
@@ -100,7 +100,7 @@ async def test_more_timers_than_are_tried_at_once_keep_no_other_from_firing(
     tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bad ones are due first, and fill more than a page; their number is not the number of tries."""
-    for module in ("shared.one_by_one", "sqlite.timers", "postgres.leases"):
+    for module in ("shared.failure_isolation", "sqlite.timers", "postgres.leases"):
         monkeypatch.setattr(f"signoff.stores.{module}.AT_ONCE", 10)
     async with damaged(database, tmp_path) as damage:
         scene = damage.scene
@@ -124,9 +124,9 @@ async def test_more_timers_than_are_tried_at_once_keep_no_other_from_firing(
 async def test_more_items_that_fail_than_a_process_remembers_make_no_job_spin(
     tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("shared.one_by_one", "sqlite.timers", "postgres.leases"):
+    for module in ("shared.failure_isolation", "sqlite.timers", "postgres.leases"):
         monkeypatch.setattr(f"signoff.stores.{module}.AT_ONCE", 10)
-    monkeypatch.setattr("signoff.stores.shared.set_aside_items.MOST", 30)
+    monkeypatch.setattr("signoff.stores.shared.failed_items.MOST", 30)
     async with damaged(database, tmp_path) as damage:
         scene = damage.scene
         evil = scene.within("evil").store

@@ -20,7 +20,7 @@ from signoff.people.schemas.promise_returns import data_of
 from signoff.people.schemas.validation import is_light, problems
 from signoff.people.schemas.validation_process import find_problems, find_schema_problem
 from signoff.records import NewPromise, PromiseKind, PromiseState, Settlement
-from signoff.server.store_api.worker_answers import check_settlement
+from signoff.server.store_api.worker_settlements import check_settlement
 from signoff.service.service import LocalBackend
 from signoff.stores.contract.store import Store
 from signoff.stores.sqlite.store import SqliteStore

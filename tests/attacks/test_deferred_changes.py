@@ -21,8 +21,8 @@ from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.contract.store import Store
 from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.remote.store import RemoteStore
-from signoff.stores.shared.one_by_one import AT_ONCE
-from signoff.stores.shared.set_aside_items import running_jobs
+from signoff.stores.shared.failed_items import running_jobs
+from signoff.stores.shared.failure_isolation import AT_ONCE
 from signoff.stores.sqlite.store import SqliteStore
 from tests.attacks.damage import DATABASES, Damaged, damaged
 from tests.stores.scene import GROUP, WORKFLOW, Scene, entry, promise, until
@@ -414,8 +414,8 @@ async def test_more_changes_that_fail_than_a_process_remembers_make_no_job_spin(
     tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that fail are left alone for a while by every process, and one that can be made waits for none of them."""
-    monkeypatch.setattr("signoff.stores.shared.set_aside_items.MOST", 50)
-    for module in ("shared.one_by_one", "sqlite.deferred_changes", "postgres.leases"):
+    monkeypatch.setattr("signoff.stores.shared.failed_items.MOST", 50)
+    for module in ("shared.failure_isolation", "sqlite.deferred_changes", "postgres.leases"):
         monkeypatch.setattr(f"signoff.stores.{module}.AT_ONCE", 10, raising=False)
     async with damaged(database, tmp_path) as damage:
         scene = damage.scene

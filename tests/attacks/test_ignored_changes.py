@@ -13,13 +13,13 @@ import pytest
 
 from signoff.engine.timers.retention import Retention
 from signoff.engine.timers.schedules import fire_due
-from signoff.engine.timers.schedules import new_set_aside as new_schedules_aside
+from signoff.engine.timers.schedules import new_failed_items as new_schedules_aside
 from signoff.errors import StoreUnavailable
 from signoff.people.audit.sealing import Sealing
 from signoff.people.notifications.channels.channel import Channel
 from signoff.people.notifications.notices import Notice
 from signoff.people.notifications.outbox import Dispatcher
-from signoff.people.questions.deadlines import new_set_aside, serve_questions
+from signoff.people.questions.deadlines import new_failed_items, serve_questions
 from signoff.records import Amendment, AuditKind, RunState
 from signoff.records.deliveries import DeliveryState
 from signoff.records.paging import DeliveryFilter
@@ -110,7 +110,7 @@ def _schedules(store: Any) -> Turn:
 
 
 def _questions(store: Any) -> Turn:
-    aside = new_set_aside()
+    aside = new_failed_items()
     return lambda: serve_questions(store, aside)
 
 

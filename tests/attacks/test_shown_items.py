@@ -20,8 +20,8 @@ from signoff.records import NewPromise
 from signoff.runtime.loggers import hiding_texts
 from signoff.server import Role, Server
 from signoff.server.auth.stored_keys import StoredKeys
+from signoff.stores.shared.failure_isolation import ItemFailed
 from signoff.stores.shared.failure_texts import LONGEST, text_of, text_of_postgres
-from signoff.stores.shared.one_by_one import ItemFailed
 from tests.attacks.damage import DATABASES, Damaged, damaged
 from tests.stores.scene import question
 from tests.support import in_asyncio

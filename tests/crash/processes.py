@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from signoff import AlreadySettled, Signoff
-from signoff.engine.worker import process
+from signoff.engine.worker import process_identity
 from signoff.engine.worker.worker import Worker
 from signoff.records import PromiseKind, PromiseState, Settlement, WorkerInfo
 from signoff.stores.postgres.store import PostgresStore
@@ -38,10 +38,12 @@ def settle(url: str, promise_id: str, value: str, begin_at: str, outcome: Path) 
 async def _work(app: Signoff, machine: str) -> None:
     await app.store.open()
     try:
-        me = replace(process.new_worker(app.group, "default"), host=machine)
+        me = replace(process_identity.new_worker(app.group, "default"), host=machine)
 
         def is_dead(other: WorkerInfo) -> bool:
-            return other.host == machine and process.is_dead(replace(other, host=process.this_host()))
+            return other.host == machine and process_identity.is_dead(
+                replace(other, host=process_identity.this_host())
+            )
 
         await Worker(app.store, app.registry, info=me, is_dead=is_dead, beat_seconds=BEAT_SECONDS).run()
     finally:

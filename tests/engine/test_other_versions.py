@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from signoff import AsyncClient, Context, Signoff
-from signoff.engine.worker import process
+from signoff.engine.worker import process_identity
 from signoff.records import RunState
 from tests.flows.two_workers import two_work
 from tests.flows.worlds import WORLDS, store_of
@@ -76,7 +76,7 @@ async def test_a_version_that_is_gone_is_driven_with_the_newest_at_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = await deployed(tmp_path)
-    later = replace(process.new_worker("default", "default"), process_started_at=time.time() + 3600)
+    later = replace(process_identity.new_worker("default", "default"), process_started_at=time.time() + 3600)
     async with running(app) as client:
         await app.store.enlist(later)  # it began when version 1 was not there any more
         await client.answer((await client.questions()).items[0].id, True)
@@ -93,7 +93,7 @@ async def test_workers_of_other_namespaces_take_no_run_over(
 ) -> None:
     app = await deployed(tmp_path)
     async with running(app) as client:
-        await app.store.within("elsewhere").enlist(process.new_worker("default", "elsewhere"))
+        await app.store.within("elsewhere").enlist(process_identity.new_worker("default", "elsewhere"))
         await client.answer((await client.questions()).items[0].id, True)
         await reaches(app, "r", RunState.FAILED)
     assert "released to another worker" not in caplog.text

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from signoff import AsyncClient, Context, RunState, Signoff
-from signoff.engine.worker.process import new_worker
+from signoff.engine.worker.process_identity import new_worker
 from signoff.records import WorkerInfo
 from signoff.stores.sqlite.store import SqliteStore
 from tests.support import in_asyncio, opened

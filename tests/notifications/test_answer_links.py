@@ -23,9 +23,9 @@ from signoff.people.notifications.channels.slack import SlackSender
 from signoff.people.notifications.channels.webhook import WebhookSender
 from signoff.people.notifications.delivered_links import BY
 from signoff.people.questions.answers import answer
-from signoff.people.questions.changes import delegate
 from signoff.people.questions.deadlines import serve_questions
 from signoff.people.questions.policies import Policy, Quorum
+from signoff.people.questions.question_operations import delegate
 from signoff.records import AuditKind, PromiseState, Token, TokenKind
 from signoff.records.deliveries import DeliveryState
 from signoff.records.paging import AuditFilter, TokenFilter

@@ -16,8 +16,8 @@ from signoff.people.notifications import outbox
 from signoff.people.notifications.channels.channel import Channel
 from signoff.people.notifications.channels.webhook import WebhookSender
 from signoff.people.notifications.outbox import Dispatcher
-from signoff.people.questions.changes import delegate
 from signoff.people.questions.question import Question
+from signoff.people.questions.question_operations import delegate
 from signoff.records import AuditKind
 from signoff.records.deliveries import NewDelivery
 from signoff.records.responders import Responder

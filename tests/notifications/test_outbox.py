@@ -13,9 +13,9 @@ from signoff.observability import events
 from signoff.people.notifications.channels.channel import CALLS, Channel, Retry
 from signoff.people.notifications.channels.slack import SlackSender
 from signoff.people.questions.callback_terms import Terms
-from signoff.people.questions.changes import claim, delegate, release
 from signoff.people.questions.deadlines import serve_questions
 from signoff.people.questions.policies import Escalation, Policy
+from signoff.people.questions.question_operations import claim, delegate, release
 from signoff.records import AuditKind, NewAuditEvent, NewPromise, PromiseKind, PromiseState
 from signoff.records.deliveries import DeliveryState
 from signoff.records.paging import AuditFilter

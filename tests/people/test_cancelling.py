@@ -21,7 +21,7 @@ from signoff import (
 )
 from signoff.errors import InvalidValue, NotAllowed, NotFound, RequestConflict
 from signoff.people.questions.answers import answer
-from signoff.people.questions.changes import cancel, move_deadline, reassign
+from signoff.people.questions.question_operations import cancel, move_deadline, reassign
 from signoff.records import AuditKind, Promise, PromiseState, RunState
 from signoff.testing import MemoryStore, environment
 from tests.people.asked import ask as ask_in

@@ -12,10 +12,10 @@ import pytest
 from signoff import Quorum
 from signoff.errors import AlreadySettled, InvalidValue, NotAllowed, NotFound, QuestionClaimed, QuestionTooNew
 from signoff.people.questions.answers import answer
-from signoff.people.questions.changes import claim, delegate
 from signoff.people.questions.deadlines import serve_questions
 from signoff.people.questions.policies import Escalation
 from signoff.people.questions.question import Question
+from signoff.people.questions.question_operations import claim, delegate
 from signoff.people.questions.question_state import QuestionState
 from signoff.records import (
     Amendment,

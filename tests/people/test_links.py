@@ -30,9 +30,9 @@ from signoff.people.links.answer_links import (
     revoke_link,
 )
 from signoff.people.questions.answers import answer
-from signoff.people.questions.changes import claim, delegate
 from signoff.people.questions.policies import Policy, Quorum
 from signoff.people.questions.question import Question
+from signoff.people.questions.question_operations import claim, delegate
 from signoff.records import NewPromise, NewToken, PromiseKind, PromiseState, Settlement, TokenKind
 from signoff.records.paging import AuditFilter
 from signoff.records.responders import Responder

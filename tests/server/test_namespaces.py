@@ -35,8 +35,8 @@ from signoff.server.auth.roles import RIGHTS
 from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.contract.leases import Outcome
 from signoff.stores.contract.store import Store
-from signoff.stores.shared.one_by_one import ItemFailed
-from signoff.stores.shared.set_aside_items import SetAside
+from signoff.stores.shared.failed_items import FailedItems
+from signoff.stores.shared.failure_isolation import ItemFailed
 from signoff.stores.tokens import new_token
 from tests.server.keyed import Keyed, keyed
 from tests.server.namespace_bodies import BODIES
@@ -191,7 +191,7 @@ def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         worker, _ = here.worker_key("boss", namespace=mine)
         ids = {who: _ids(who) for who in ("theirs", "nobody")}
         ids["theirs"] |= {**hidden, "namespace": theirs}
-        aside = SetAside("schedule", logging.getLogger("tests"))
+        aside = FailedItems("schedule", logging.getLogger("tests"))
         failed = (theirs, "confidential-schedule")
         aside.note(here.app.store.location, failed, ItemFailed("confidential"), here.clock.now())
         with pytest.MonkeyPatch.context() as patch:

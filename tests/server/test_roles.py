@@ -11,7 +11,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from signoff.server import Server, create_server_app
-from signoff.server.auth.refused_attempts import ATTEMPTS
+from signoff.server.auth.role_refusals import ATTEMPTS
 from signoff.server.auth.roles import RIGHTS, Role, rights_on
 from signoff.stores.sqlite.store import SqliteStore
 from tests.server.conftest import app_in, asked, kind, path_of, serving, start

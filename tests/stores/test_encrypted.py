@@ -38,7 +38,7 @@ from signoff.stores.contract.store import Store
 from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.sqlite.store import SqliteStore
 from signoff.stores.wrappers.encrypted import encrypted
-from signoff.stores.wrappers.view import unwrapped
+from signoff.stores.wrappers.store_wrapper import unwrapped
 from tests.postgres.databases import fresh_database
 from tests.support import in_asyncio, opens, reaches, running, until
 

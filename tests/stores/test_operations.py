@@ -13,13 +13,13 @@ from signoff.stores.contract.operations import OPERATIONS, Operation
 from signoff.stores.contract.store import Store
 from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.sqlite.store import SqliteStore
-from signoff.stores.wrappers.view import View, unwrapped
+from signoff.stores.wrappers.store_wrapper import StoreWrapper, unwrapped
 from signoff.testing.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
 
-class Recording(View):
+class Recording(StoreWrapper):
     """Notes each operation and its arguments."""
 
     def __init__(self, inner: Store) -> None:

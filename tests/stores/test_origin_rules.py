@@ -24,7 +24,7 @@ from signoff.records.origins import TIMER
 from signoff.records.paging import AuditFilter
 from signoff.stores.wrappers.encrypted import encrypted
 from signoff.stores.wrappers.origin_stamping import origin_stamped
-from signoff.stores.wrappers.view import unwrapped
+from signoff.stores.wrappers.store_wrapper import unwrapped
 from signoff.testing import MemoryStore
 from tests.stores.question_changes import amendment, ask, trail, voted
 from tests.stores.scene import YES, Scene, question, rule

@@ -52,8 +52,8 @@ from signoff.agents.steps.tools import KEY, Calling, asked_here, calling
 from signoff.agents.steps.truncated_responses import WholeAnswers
 from signoff.agents.steps.unawaited_tools import check_awaits
 from signoff.agents.steps.workflow_scope import InWorkflow, context_here
-from signoff.engine.steps.options import check_retry
 from signoff.engine.steps.retry import RetryPolicy
+from signoff.engine.steps.step_options import check_retry
 from signoff.errors import NotSerializable, OutsideWorkflow, RegistrationError
 from signoff.observability.current_run import current_attempt
 from signoff.people.questions.edits import is_same

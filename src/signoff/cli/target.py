@@ -26,7 +26,7 @@ from signoff.stores.contract.store import Store
 from signoff.stores.migrations import schema_of
 from signoff.stores.sqlite.schema import path_of
 from signoff.stores.sqlite.store import SqliteStore
-from signoff.stores.wrappers.view import unwrapped
+from signoff.stores.wrappers.store_wrapper import unwrapped
 
 DEFAULT_STORE = "sqlite:///signoff.db"
 DEFAULT_URL = "http://127.0.0.1:8000"

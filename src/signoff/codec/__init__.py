@@ -21,8 +21,8 @@ from signoff.codec.annotations import check_type, value_schema
 from signoff.codec.arguments import decode_arguments, encode_arguments, settled_arguments, settled_value
 from signoff.codec.exceptions import RemoteTraceback, decode_error, encode_error, round_trip_error
 from signoff.codec.parameter_schema import REST, description_of, parameters_schema
+from signoff.codec.placeholder_errors import absent_classes, are_imported
 from signoff.codec.signatures import return_annotation, settled_return_annotation
-from signoff.codec.stand_in_errors import absent_classes, are_imported
 from signoff.codec.time_zones import bare as bare_time
 from signoff.codec.type_hints import shape_of
 from signoff.codec.values import (

@@ -30,7 +30,7 @@ from pydantic_core import from_json, to_json
 
 from signoff.codec import models, scalars
 from signoff.codec.plain_data import to_plain
-from signoff.codec.refusals import MAX_DEPTH, SECRETS, Unfit, name_of
+from signoff.codec.unstorable_values import MAX_DEPTH, SECRETS, Unfit, name_of
 
 _ENCODE: Final[Callable[[Any], str]] = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 

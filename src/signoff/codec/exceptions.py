@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic_core import ValidationError, from_json, to_json
 
-from signoff.codec import error_attributes, stand_in_errors, validation_errors
+from signoff.codec import error_attributes, placeholder_errors, validation_errors
 from signoff.codec.error_attributes import Packer
 from signoff.codec.values import MAX_BYTES
 from signoff.errors import InvalidValue, StepFailed
@@ -26,7 +26,7 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _NEEDED = ("args", "members")
 """Parts without which an error cannot be rebuilt."""
 
-_NOT_ATTRIBUTES = ("__notes__", stand_in_errors.MESSAGE)
+_NOT_ATTRIBUTES = ("__notes__", placeholder_errors.MESSAGE)
 
 _LOST = (
     "not kept of this error, because it is too large or not plain data: {};"
@@ -69,7 +69,7 @@ def decode_error(text: str) -> Exception:
     """Rebuild an error from its record.
 
     It has its own class if the record is ``rebuildable`` and that class is an ``Exception`` in an imported module.
-    Otherwise it is a ``StepFailed``, or a stand-in that the same ``except`` clauses catch.
+    Otherwise it is a ``StepFailed``, or a placeholder that the same ``except`` clauses catch.
 
     Args:
         text: The text from ``encode_error``.
@@ -115,7 +115,7 @@ def _outline(error: BaseException) -> dict[str, Any]:
         **_PARTS,
         "dropped": list(_PARTS),
         "rebuildable": False,
-        **stand_in_errors.describe(error),
+        **placeholder_errors.describe(error),
         "traceback": "",
     }
 
@@ -145,7 +145,7 @@ def _record(packer: Packer, error: BaseException, level: int) -> dict[str, Any]:
         ],
     }
     # Decided once and recorded, so that every process decides alike.
-    if not lost_args and not lost_members and not stand_in_errors.is_partial(type(error)):
+    if not lost_args and not lost_members and not placeholder_errors.is_partial(type(error)):
         record["rebuildable"] = not lost_attributes or _has_same_message(error, record)
     return record
 
@@ -305,19 +305,19 @@ def _lost_attributes(record: dict[str, Any]) -> str:
 
 
 def _stand_in(record: dict[str, Any]) -> Exception | None:
-    """Make a stand-in for an error that cannot be rebuilt here, which the same ``except`` clauses catch."""
+    """Make a placeholder for an error that cannot be rebuilt here, which the same ``except`` clauses catch."""
     name = record["type"].replace(":", ".").removeprefix("builtins.")
     if record["rebuildable"] and error_attributes.find(record["type"]) is None:
-        kind = stand_in_errors.find(record["type"], record.get("bases", []), record.get("found", False))
+        kind = placeholder_errors.find(record["type"], record.get("bases", []), record.get("found", False))
     else:
-        kind = stand_in_errors.find_partial(record["type"], record.get("bases", []))
+        kind = placeholder_errors.find_partial(record["type"], record.get("bases", []))
     if kind is None:
         return None
     try:
         error = _assemble(kind, record)
     except Exception:  # its bases have changed
         return None
-    error.__dict__[stand_in_errors.MESSAGE] = record["message"]
+    error.__dict__[placeholder_errors.MESSAGE] = record["message"]
     if isinstance(error, StepFailed):
         error.__dict__.update(type_name=name, message=record["message"])
     return error

@@ -21,7 +21,7 @@ from pydantic import BaseModel, JsonValue, RootModel, TypeAdapter
 from pydantic_core import SchemaSerializer, from_json
 
 from signoff.codec import scalars, time_zones
-from signoff.codec.refusals import MAX_DEPTH, SECRETS, TOO_DEEP, Unfit, refuse
+from signoff.codec.unstorable_values import MAX_DEPTH, SECRETS, TOO_DEEP, Unfit, refuse
 
 _UNWRITTEN = object()
 """Takes the place of the written data, to find out why a serializer failed."""

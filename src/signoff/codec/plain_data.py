@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import JsonValue
 
 from signoff.codec import models, scalars
-from signoff.codec.refusals import MAX_DEPTH, SECRETS, TOO_DEEP, Unfit, refuse
+from signoff.codec.unstorable_values import MAX_DEPTH, SECRETS, TOO_DEEP, Unfit, refuse
 
 
 def to_plain(value: object, depth: int = 0) -> JsonValue:

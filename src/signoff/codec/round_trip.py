@@ -22,8 +22,8 @@ from uuid import UUID
 from pydantic import BaseModel, RootModel
 
 from signoff.codec import scalars, time_zones
-from signoff.codec.refusals import Unfit, name_of
 from signoff.codec.set_order import kind_of
+from signoff.codec.unstorable_values import Unfit, name_of
 
 
 @dataclass(slots=True)

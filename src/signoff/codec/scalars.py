@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from pydantic_core import to_json, to_jsonable_python
 
 from signoff.codec import time_zones
-from signoff.codec.refusals import Unfit, name_of
+from signoff.codec.unstorable_values import Unfit, name_of
 
 EXACT = frozenset({type(None), bool, int, str})
 """Types whose values are JSON data as they are. ``float`` is not one, because of NaN and the infinities."""

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, RootModel
 
-from signoff.codec.refusals import Unfit, name_of
+from signoff.codec.unstorable_values import Unfit, name_of
 
 Marks = dict["str | int", "Marks | str"]
 """Strings with a suffix, by their position in JSON data: a nested dict by key and index."""

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import typing_extensions
 
-from signoff.codec.refusals import name_of
+from signoff.codec.unstorable_values import name_of
 from signoff.runtime.loggers import own_logger
 
 log = own_logger("signoff.codec")

@@ -15,9 +15,9 @@ from signoff.codec import annotations, scalars, time_zones
 from signoff.codec.annotations import Reader
 from signoff.codec.ciphers import is_encrypted
 from signoff.codec.plain_data import check_text, is_plain, to_plain
-from signoff.codec.refusals import Unfit, name_of, segment
 from signoff.codec.round_trip import Comparison
 from signoff.codec.set_order import in_one_order, kind_of
+from signoff.codec.unstorable_values import Unfit, name_of, segment
 from signoff.errors import InvalidValue, NotSerializable, PayloadTooLarge, SignoffError
 from signoff.runtime.loggers import own_logger
 

@@ -12,7 +12,7 @@ from signoff.people.audit.anchors.anchoring import EVERY_SECONDS, heads_of
 from signoff.people.audit.anchors.config import ANCHORS, Anchors
 from signoff.people.audit.anchors.verification import disagreement, since_restart
 from signoff.stores.contract.store import Store
-from signoff.stores.wrappers.view import unwrapped
+from signoff.stores.wrappers.store_wrapper import unwrapped
 
 COMPARED: Final = 1000
 """How many of an anchor's newest checkpoints are compared. ``signoff audit verify`` compares all."""

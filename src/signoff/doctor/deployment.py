@@ -12,16 +12,16 @@ from typing import Any, Final
 import httpx
 
 from signoff.client.async_client import KEY_VARIABLE, AsyncClient
-from signoff.doctor import audit_trail, remote, sqlite, work
+from signoff.doctor import audit_trail, remote, sqlite, workload
 from signoff.doctor.findings import Finding, Level, attempt, examine, failure, ok
-from signoff.doctor.work import WORK_CHECKS, Known, Work
+from signoff.doctor.workload import WORK_CHECKS, Known, Workload
 from signoff.people.audit.anchors.config import anchors_of
 from signoff.stores.contract.store import Store
 from signoff.stores.migrations import Schema, conninfo_of, schema_of
 from signoff.stores.sqlite import inspection as sqlite_inspection
 from signoff.stores.sqlite.schema import connect_to_look
 from signoff.stores.sqlite.store import SqliteStore
-from signoff.stores.wrappers.view import unwrapped
+from signoff.stores.wrappers.store_wrapper import unwrapped
 from signoff.wire.http import is_loopback, server_url
 
 PATIENCE_SECONDS: Final = 5.0
@@ -128,15 +128,15 @@ def _schema(store: Store) -> Generator[Finding, None, Schema | None]:
 def _work_in(store: Store, namespaces: Callable[[], Sequence[str]], known: Known | None) -> Iterator[Finding]:
     """Examine the work in the store's namespace, and in all namespaces with work."""
 
-    async def look_everywhere() -> list[Work]:
+    async def look_everywhere() -> list[Workload]:
         names = dict.fromkeys((store.namespace, *namespaces()))
         await store.open()
         try:
             trails.extend(await audit_trail.look(store, anchors_of()))
             return [
-                await work.look(
+                await workload.look(
                     store.within(name),
-                    Work(name, store.clock.now(), known if name == store.namespace else None),
+                    Workload(name, store.clock.now(), known if name == store.namespace else None),
                 )
                 for name in names
             ]
@@ -148,7 +148,7 @@ def _work_in(store: Store, namespaces: Callable[[], Sequence[str]], known: Known
     yield from examine(trails, audit_trail.CHECKS)
 
 
-def _examine_work(look: Callable[[], Coroutine[None, None, list[Work]]]) -> Iterator[Finding]:
+def _examine_work(look: Callable[[], Coroutine[None, None, list[Workload]]]) -> Iterator[Finding]:
     found = yield from attempt("work", lambda: asyncio.run(look()), WORK_SECONDS)
     for each in found or ():
         yield from examine(each, WORK_CHECKS)
@@ -197,18 +197,18 @@ def _work_through(
 ) -> Iterator[Finding]:
     """Examine the work as a remote worker sees it or, without a key, as any client does."""
 
-    async def as_a_worker() -> list[Work]:
+    async def as_a_worker() -> list[Workload]:
         from signoff.stores.remote.store import RemoteStore
 
         store = RemoteStore(url, key=key, namespace=namespace, patience_seconds=PATIENCE_SECONDS)
         await store.open()
         try:
-            return [await work.look(store, Work(namespace, store.clock.now(), known))]
+            return [await workload.look(store, Workload(namespace, store.clock.now(), known))]
         finally:
             await store.close()
 
-    async def as_a_client() -> list[Work]:
+    async def as_a_client() -> list[Workload]:
         async with AsyncClient(url) as client:
-            return [await work.look(client.backend, Work(namespace, time.time(), known))]
+            return [await workload.look(client.backend, Workload(namespace, time.time(), known))]
 
     yield from _examine_work(as_a_worker if is_open else as_a_client)

@@ -9,7 +9,7 @@ from typing import Final
 import psycopg
 
 from signoff.doctor.findings import Check, Verdict, clock, failure, latency, ok, warning
-from signoff.doctor.work import LATE_SECONDS, time
+from signoff.doctor.workload import LATE_SECONDS, time
 from signoff.stores.postgres import inspection
 from signoff.stores.postgres.inspection import Connection
 from signoff.stores.postgres.schema import translate

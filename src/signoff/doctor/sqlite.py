@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from signoff.doctor.findings import Check, Verdict, failure, latency, ok, skipped, warning
-from signoff.doctor.work import LATE_SECONDS, time
+from signoff.doctor.workload import LATE_SECONDS, time
 from signoff.stores.sqlite import inspection
 from signoff.stores.sqlite.free_space import space_of
 from signoff.stores.sqlite.schema import connect, connect_to_look

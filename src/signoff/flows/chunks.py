@@ -16,7 +16,7 @@ from signoff import codec
 from signoff.codec.annotations import Unreadable, reader
 from signoff.engine.steps.attempt import current_step
 from signoff.engine.steps.loop_containment import let_begin
-from signoff.engine.steps.options import StepOptions
+from signoff.engine.steps.step_options import StepOptions
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.flows.data import Data, Left, Paused, Resume, Surroundings, Write
 from signoff.flows.errors import ChunkHeld, DuplicateInterrupt, NotAwaited, PauseIgnored, reason_of, shortened

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from signoff import codec
 from signoff.client.async_client import App, AsyncClient
 from signoff.engine.run.calls import check_name
-from signoff.engine.steps.options import Effect, StepOptions
 from signoff.engine.steps.retry import RetryPolicy
+from signoff.engine.steps.step_options import Effect, StepOptions
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.flows.builder import Point, Step, chunk_op, flow_op
 from signoff.flows.chunks import Chunk, input_type_of

@@ -16,7 +16,7 @@ from signoff.errors import InvalidValue, SignoffError
 from signoff.people.links import answer_links, resume_tokens
 from signoff.people.links.answer_links import NewLink
 from signoff.people.links.resume_tokens import Response, Resumption
-from signoff.people.questions import changes, comments, standing_approvals
+from signoff.people.questions import comments, question_operations, standing_approvals
 from signoff.people.questions.answer_checks import check_texts
 from signoff.people.questions.answers import answer, get_question
 from signoff.people.questions.bulk_answers import GivenAnswer, answer_each
@@ -68,14 +68,14 @@ from signoff.records.responders import Responder
 from signoff.records.start_options import check_delay, check_timeout, seconds_of
 from signoff.service import interventions
 from signoff.service.change_watcher import Watching
+from signoff.service.checked_operation import operation
 from signoff.service.follow_limit import LARGE_PAGE_BYTES, FollowRoom
-from signoff.service.operation import operation
 from signoff.service.snapshots import Snapshot, load, save
 from signoff.stores.contract.store import Store
 from signoff.stores.shared.listed_payloads import bytes_of, may_be_cut
 from signoff.stores.wrappers.encrypted import showing
 from signoff.stores.wrappers.origin_stamping import origin_stamped
-from signoff.stores.wrappers.view import unwrapped
+from signoff.stores.wrappers.store_wrapper import unwrapped
 
 _ENTRIES_AT_ONCE = 64
 
@@ -378,7 +378,7 @@ class LocalBackend:
 
     @operation
     async def view_question(self, question_id: str, responder: Responder) -> Promise:
-        return await changes.view(self._store, question_id, responder)
+        return await question_operations.view(self._store, question_id, responder)
 
     @operation
     async def comment_on_question(
@@ -388,36 +388,36 @@ class LocalBackend:
 
     @operation
     async def claim_question(self, question_id: str, responder: Responder) -> Promise:
-        return await changes.claim(self._store, question_id, responder)
+        return await question_operations.claim(self._store, question_id, responder)
 
     @operation
     async def release_question(self, question_id: str, responder: Responder) -> Promise:
-        return await changes.release(self._store, question_id, responder)
+        return await question_operations.release(self._store, question_id, responder)
 
     @operation
     async def delegate_question(
         self, question_id: str, responder: Responder, to: Sequence[str], note: str | None = None
     ) -> Promise:
-        return await changes.delegate(self._store, question_id, responder, to, note)
+        return await question_operations.delegate(self._store, question_id, responder, to, note)
 
     @operation
     async def cancel_question(
         self, question_id: str, *, by: str | None, reason: str | None, request_id: str | None
     ) -> Promise:
         check_free(request_id)
-        return await changes.cancel(self._store, question_id, by, reason, request_id)
+        return await question_operations.cancel(self._store, question_id, by, reason, request_id)
 
     @operation
     async def reassign_question(
         self, question_id: str, to: Sequence[str], *, by: str | None, reason: str | None
     ) -> Promise:
-        return await changes.reassign(self._store, question_id, to, by, reason)
+        return await question_operations.reassign(self._store, question_id, to, by, reason)
 
     @operation
     async def move_deadline(
         self, question_id: str, timeout_seconds: float, *, by: str | None, reason: str | None
     ) -> Promise:
-        return await changes.move_deadline(self._store, question_id, timeout_seconds, by, reason)
+        return await question_operations.move_deadline(self._store, question_id, timeout_seconds, by, reason)
 
     @operation
     async def get_session(self, session_id: str) -> Session:

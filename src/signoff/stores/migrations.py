@@ -9,7 +9,7 @@ from signoff.errors import InvalidValue
 from signoff.stores.contract.store import Store
 from signoff.stores.sqlite import schema as sqlite_schema
 from signoff.stores.sqlite.store import SqliteStore
-from signoff.stores.wrappers.view import unwrapped
+from signoff.stores.wrappers.store_wrapper import unwrapped
 
 
 @dataclass(frozen=True, slots=True)

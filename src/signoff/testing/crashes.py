@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from signoff.engine.run.step_call import StepCall
 from signoff.engine.steps.attempt import Attempt, run_attempt
 from signoff.engine.steps.threads import StepThreads
-from signoff.engine.worker.pace import Pace
+from signoff.engine.worker.compute_throttle import ComputeThrottle
 from signoff.stores.contract.leases import Outcome, Write
 from signoff.testing.memory_store import MemoryStore
 
@@ -135,12 +135,12 @@ class Mortal:
             await asyncio.Event().wait()  # until it is cancelled
 
     async def attempt(
-        self, call: StepCall, run_id: str, number: int, threads: StepThreads, pace: Pace
+        self, call: StepCall, run_id: str, number: int, threads: StepThreads, throttle: ComputeThrottle
     ) -> Attempt:
         """Run an attempt of a step, with the places before and after it."""
         place = Place("before", "step", run_id, call.name)
         await self.reach(place)
-        attempt = await run_attempt(call, run_id, number, threads, pace)
+        attempt = await run_attempt(call, run_id, number, threads, throttle)
         await self.reach(replace(place, when="after"))
         return attempt
 

@@ -9,12 +9,12 @@ from typing import Any, Final, Literal
 from signoff.stores.contract.leases import Write
 from signoff.stores.contract.operations import Operation
 from signoff.stores.contract.store import Store
-from signoff.stores.wrappers.view import View
+from signoff.stores.wrappers.store_wrapper import StoreWrapper
 
 _WRITES: Final = ("append", "pause", "complete")
 
 
-class DoomedStore(View):
+class DoomedStore(StoreWrapper):
     """A store that kills its process with SIGKILL at one entry of one run's journal.
 
     Pass it to a ``Signoff`` in a separate process, then start another process to check what is left.

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from signoff.app import Signoff
 from signoff.client.async_client import AsyncClient, AsyncHandle, Workflow
 from signoff.client.promises import AsyncPromises
-from signoff.engine.worker import process
+from signoff.engine.worker import process_identity
 from signoff.engine.worker.worker import Worker
 from signoff.engine.worker.worker_options import check_options
 from signoff.errors import SignoffError
@@ -343,7 +343,7 @@ class _Seat:
         """Start a worker."""
         self._again = lambda: self.begin(app, options)
         mortal = Mortal(self._environment.reaches, self._die)
-        info = process.new_worker(self._group, self._environment.store.namespace)
+        info = process_identity.new_worker(self._group, self._environment.store.namespace)
         self._worker = Worker(
             MortalStore.view(self._environment.store, mortal),
             app.registry,

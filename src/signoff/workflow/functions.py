@@ -13,8 +13,8 @@ from signoff.engine.run.execution import Execution
 from signoff.engine.run.unawaited_context_calls import Built
 from signoff.engine.run.user_code_lines import waiting_line
 from signoff.engine.steps.failed_attempt_log import log_failed_attempt
-from signoff.engine.steps.options import check_retry, exceptions_of
 from signoff.engine.steps.retry import NO_RETRY, RetryPolicy
+from signoff.engine.steps.step_options import check_retry, exceptions_of
 from signoff.errors import RegistrationError
 from signoff.records.start_options import check_seconds
 

@@ -29,9 +29,9 @@ from signoff.agents.approvals.call_state import Edited, held
 from signoff.agents.approvals.operator_questions import Choice, ask_operators
 from signoff.agents.approvals.recorded_edits import EDITED, Agreed, as_chosen, as_edited
 from signoff.agents.approvals.shown_arguments import ShownArguments
-from signoff.agents.approvals.stand_ins import change_in, manager_of_chosen, runs_inline
 from signoff.agents.approvals.tool_arguments import Arguments, plain
 from signoff.agents.approvals.tool_changes import Change, Known, ToolChanged, code_missing
+from signoff.agents.approvals.tool_stubs import change_in, manager_of_chosen, runs_inline
 from signoff.agents.approvals.transcript import story_of
 from signoff.agents.pausing import pause as pausing
 from signoff.agents.pausing.pause import Answered, ToolPaused

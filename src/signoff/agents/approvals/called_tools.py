@@ -11,8 +11,8 @@ from pydantic_ai.tool_manager import ToolManager
 
 from signoff.agents.approvals.argument_validation import Outcome, key_of, validate_once
 from signoff.agents.approvals.call_state import held
-from signoff.agents.approvals.stand_ins import stand_in, tools_now
 from signoff.agents.approvals.tool_changes import Known, known_of
+from signoff.agents.approvals.tool_stubs import stub_changed_tools, tools_now
 from signoff.workflow.current_context import current_context
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ async def known_tools(
 
 
 async def record_tools(durable: Durable[Any], ctx: RunContext[Any], calls: Sequence[ToolCallPart]) -> None:
-    """Journal the facts about the tools that are called, and put stand-ins in the place of those that have changed."""
+    """Journal the facts about the tools that are called, and put stubs in the place of those that have changed."""
     assert ctx.tool_manager is not None
     tools: ToolManager[Any] = ctx.tool_manager
     outcomes: dict[str, Sequence[Outcome]] = {}
@@ -55,4 +55,4 @@ async def record_tools(durable: Durable[Any], ctx: RunContext[Any], calls: Seque
         if sent is not None:
             repeated.setdefault(call.tool_name, {})[key_of(call.args)] = sent
     validate_once(tools, outcomes, repeated)
-    stand_in(tools, found, durable, ctx.run_step)
+    stub_changed_tools(tools, found, durable, ctx.run_step)

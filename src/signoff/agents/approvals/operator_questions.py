@@ -14,8 +14,8 @@ from pydantic_ai.toolsets import ToolsetTool
 from pydantic_ai.toolsets.external import TOOL_SCHEMA_VALIDATOR
 
 from signoff.agents.approvals.argument_validation import Outcome
-from signoff.agents.approvals.stand_ins import tools_now
 from signoff.agents.approvals.tool_changes import Change, Known, known_of
+from signoff.agents.approvals.tool_stubs import tools_now
 from signoff.errors import QuestionCancelled
 from signoff.people.schemas.foreign_schemas import checkable
 from signoff.people.schemas.shown_values import show

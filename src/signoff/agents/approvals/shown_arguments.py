@@ -11,8 +11,8 @@ from pydantic_ai.tool_manager import ToolManager
 
 from signoff.agents.approvals.argument_validation import key_of
 from signoff.agents.approvals.call_state import held
-from signoff.agents.approvals.stand_ins import change_in
 from signoff.agents.approvals.tool_arguments import Arguments, plain
+from signoff.agents.approvals.tool_stubs import change_in
 from signoff.agents.steps.deps import copies_of_deps
 from signoff.agents.steps.dynamic_toolsets import dynamic_toolset
 from signoff.agents.steps.in_workflow import step_name_of

@@ -11,7 +11,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from signoff import codec
 from signoff.agents.conversations.history import PROMPT, Histories, Prompt, read_prompt
-from signoff.agents.conversations.message_dedup import Taken, TakenMessages
+from signoff.agents.conversations.message_deduplication import Taken, TakenMessages
 from signoff.agents.conversations.outcomes import (
     QUEUED,
     Finished,
@@ -25,7 +25,7 @@ from signoff.agents.conversations.request_ids import KeptRequests
 from signoff.agents.conversations.resumed_answers import answers_to, question_of, turn_of
 from signoff.agents.conversations.session_turns import SessionTurns, WaitingTurn, fork_of
 from signoff.agents.conversations.turn_events import TurnEvent, place_of
-from signoff.agents.conversations.turn_rest import Rest, asked_by, rest_of
+from signoff.agents.conversations.turn_watcher import StoppedTurn, open_questions_of, wait_until_stopped
 from signoff.agents.conversations.turn_workflow import TurnRequest
 from signoff.agents.conversations.waiters import Waits
 from signoff.agents.steps.turn_record import STEER
@@ -165,7 +165,7 @@ class Conversation:
         """
         await self._open()
         run = await self._turns.last() if run_id is None else await self._turns.get(run_id)
-        return await self._outcome(await self._waited(run.id, rest_of(self._client, run.id)))
+        return await self._outcome(await self._waited(run.id, wait_until_stopped(self._client, run.id)))
 
     async def resume(
         self,
@@ -377,7 +377,7 @@ class Conversation:
         run = await self._turns.active()
         if run is None:
             return []
-        _, questions = await asked_by(self._client.backend, run)
+        _, questions = await open_questions_of(self._client.backend, run)
         return [Pending.of(each) for each in questions]
 
     @overload
@@ -428,8 +428,8 @@ class Conversation:
         async with self._listening():
             return await self._waits.begin(self._client.backend, run_id, coming)
 
-    async def _outcome(self, rest: Rest) -> Outcome:
-        run = rest.run
+    async def _outcome(self, stopped: StoppedTurn) -> Outcome:
+        run = stopped.run
         if run.state.is_final:
             result_of(run)  # raises its error
             parts = result_parts(run.result)
@@ -440,11 +440,11 @@ class Conversation:
             else:
                 added = ModelMessagesTypeAdapter.validate_python(messages)
             return Finished(parts.get("output"), added, parts.get("usage", {}), run.id)
-        pending = [Pending.of(question) for question in rest.questions]
+        pending = [Pending.of(question) for question in stopped.questions]
         token = await self._client.backend.create_resumption(
-            self.session_id, run.id, rest.questions, lifetime_seconds=self._token_seconds
+            self.session_id, run.id, stopped.questions, lifetime_seconds=self._token_seconds
         )
-        reason = pending[0].reason if rest.asking.id == run.id else QUEUED
+        reason = pending[0].reason if stopped.asking.id == run.id else QUEUED
         return Paused(reason, pending[0].payload, pending, token, run.id)
 
     async def _taken(self, id: str | None, waiting: WaitingTurn | None) -> Taken | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from signoff.agents.conversations.turn_rest import asked_by
+from signoff.agents.conversations.turn_watcher import open_questions_of
 from signoff.client.async_client import AsyncClient
 from signoff.errors import NotFound
 from signoff.records import EntryKind, Promise, PromiseKind, Run, RunState
@@ -118,7 +118,7 @@ class SessionTurns:
         run = await self.active()
         if run is None:
             return None
-        is_quiet, questions = await asked_by(self._client.backend, run)
+        is_quiet, questions = await open_questions_of(self._client.backend, run)
         if not is_quiet or not questions:
             return None
         seq, read = -1, self._client.backend.read_journal

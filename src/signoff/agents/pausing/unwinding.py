@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
-from signoff.engine.run.discard import discard
+from signoff.engine.run.discard_suspended_code import discard
 from signoff.engine.run.user_code_lines import calling_line, raising_line
 from signoff.errors import OutsideWorkflow, PauseSwallowed
 from signoff.runtime.loggers import own_logger

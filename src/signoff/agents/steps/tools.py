@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, TypedDict, cast
 
 from pydantic_ai.tools import ToolDefinition
 
-from signoff.engine.steps.options import Effect
 from signoff.engine.steps.retry import RetryPolicy
+from signoff.engine.steps.step_options import Effect
 from signoff.errors import RegistrationError
 
 SideEffects = Literal["none", "read", "write", "external", "stateful"]

@@ -11,7 +11,7 @@ from signoff.cli.target import DEFAULT_STORE, json_option, require_database
 from signoff.stores.address import is_postgres, store_at
 from signoff.stores.sqlite.free_space import give_back, rebuild
 from signoff.stores.sqlite.store import SqliteStore
-from signoff.stores.wrappers.view import unwrapped
+from signoff.stores.wrappers.store_wrapper import unwrapped
 
 
 @click.command()

@@ -14,7 +14,7 @@ from signoff.cli.load_app import load_app
 from signoff.cli.output import Output
 from signoff.cli.target import PATIENCE_SECONDS, Target, default_target, json_option, place_options
 from signoff.doctor.findings import Finding, Level, TookTooLong
-from signoff.doctor.work import Known
+from signoff.doctor.workload import Known
 from signoff.stores.address import store_at
 
 _STYLES = {Level.OK: "green", Level.SKIPPED: "cyan", Level.WARNING: "yellow", Level.FAILURE: "red"}

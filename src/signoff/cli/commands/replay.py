@@ -26,7 +26,7 @@ from signoff.engine.worker.leases import BUSY_SECONDS
 from signoff.records import Entry, Run, RunState
 from signoff.records.paging import RunFilter
 from signoff.stores.sqlite.store import SqliteStore
-from signoff.stores.wrappers.view import unwrapped
+from signoff.stores.wrappers.store_wrapper import unwrapped
 from signoff.wire.records import from_wire, to_wire
 
 _UNFINISHED = frozenset({RunState.READY, RunState.RUNNING, RunState.PAUSED, RunState.FAILED})

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from pydantic_core import to_json
 
 from signoff.codec.canonical_json import LEFT_OUT, Unstable, stable_text
-from signoff.codec.refusals import name_of
+from signoff.codec.unstorable_values import name_of
 from signoff.engine.run.unawaited_context_calls import Built
 from signoff.engine.steps.function_identity import FUNCTION, PART, function_text, swapped
 from signoff.errors import RegistrationError

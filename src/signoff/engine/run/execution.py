@@ -24,11 +24,11 @@ from signoff.engine.run import blocking_guard, fatal_exceptions
 from signoff.engine.run.call_inputs import KEY as INPUTS
 from signoff.engine.run.calls import Call, ProgressCall, SignalCall, TimerCall, check_name
 from signoff.engine.run.child_calls import DetachedCall
-from signoff.engine.run.discard import discard, forget
+from signoff.engine.run.discard_suspended_code import discard, forget
 from signoff.engine.run.event_loop import Stuck, WorkflowLoop, first_future_of
 from signoff.engine.run.loop_callbacks import TimerCallback
 from signoff.engine.run.memory_weight import PLAIN_BYTES, bytes_of, runs_weighed
-from signoff.engine.run.replay_check import ReplayCheck, diverged
+from signoff.engine.run.nondeterminism import ReplayCheck, diverged
 from signoff.engine.run.replay_index import ReplayIndex, inputs_in
 from signoff.engine.run.signals import Signals
 from signoff.engine.run.unawaited_context_calls import Built, report_left

@@ -27,10 +27,10 @@ from signoff.engine.steps.captured_values import (
 from signoff.engine.steps.function_identity import PART as FUNCTION_PART
 from signoff.engine.steps.function_identity import identity_of, is_setting, wraps
 from signoff.engine.steps.live_stream import LiveStream, LiveStreams
-from signoff.engine.steps.options import UNSAID, Effect, StepOptions
 from signoff.engine.steps.retry import RetryPolicy
 from signoff.engine.steps.step_arguments import StepArguments
 from signoff.engine.steps.step_function import StepFunction
+from signoff.engine.steps.step_options import UNSAID, Effect, StepOptions
 from signoff.engine.steps.threads import StepThreads
 from signoff.errors import (
     BeyondStep,
@@ -239,7 +239,7 @@ class StepCall(Call[Any]):
     ) -> Sequence[tuple[str, str]]:
         if self.step_options.compare is not UNSAID:
             return ()
-        if own(self.function):  # such as the stand-in for a removed tool
+        if own(self.function):  # such as the stub of a removed tool
             return ()
         function = identity_of(self.function)
         return [
@@ -253,7 +253,7 @@ class StepCall(Call[Any]):
     ) -> bool:
         compare = self.step_options.compare
         if own(self.function) and ("compare" in recorded) is (compare is None or compare is UNSAID):
-            # Signoff's own code, such as the stand-in for a removed tool, may know fewer of the inputs.
+            # Signoff's own code, such as the stub of a removed tool, may know fewer of the inputs.
             return True
         if compare is None:
             found = [each for each in found if each[0] not in _OF_FUNCTION]

@@ -22,7 +22,7 @@ from signoff.engine.steps.step_arguments import StepArguments
 from signoff.engine.steps.threads import StepThreads
 from signoff.engine.steps.time_limit import TimeLimit
 from signoff.engine.steps.wrong_calls import is_wrong_call
-from signoff.engine.worker.pace import Pace
+from signoff.engine.worker.compute_throttle import ComputeThrottle
 from signoff.errors import OutsideWorkflow, StepTimeout
 from signoff.observability import events
 from signoff.observability.events import (
@@ -157,7 +157,7 @@ def create_step_task(call: StepCall, running: Coroutine[Any, Any, T]) -> asyncio
 
 
 def run_attempt(
-    call: StepCall, run_id: str, number: int, threads: StepThreads, pace: Pace
+    call: StepCall, run_id: str, number: int, threads: StepThreads, throttle: ComputeThrottle
 ) -> Coroutine[Any, Any, Attempt]:
     """Run attempt ``number`` of a step.
 
@@ -165,8 +165,8 @@ def run_attempt(
     function then continues in its thread, and its result is dropped.
     """
     if events.subscribers:
-        return _run_announced(call, number, threads, pace)
-    return _run(call, number, threads, pace)
+        return _run_announced(call, number, threads, throttle)
+    return _run(call, number, threads, throttle)
 
 
 def _info(call: StepCall, number: int) -> AttemptInfo:
@@ -175,7 +175,9 @@ def _info(call: StepCall, number: int) -> AttemptInfo:
     )
 
 
-async def _run_announced(call: StepCall, number: int, threads: StepThreads, pace: Pace) -> Attempt:
+async def _run_announced(
+    call: StepCall, number: int, threads: StepThreads, throttle: ComputeThrottle
+) -> Attempt:
     """Run an attempt and announce it, in the context of the step's function."""
     current_attempt.set((call, number))
     info = _info(call, number)
@@ -183,7 +185,7 @@ async def _run_announced(call: StepCall, number: int, threads: StepThreads, pace
     began = time.perf_counter()
     attempt: Attempt | None = None
     try:
-        attempt = await _run(call, number, threads, pace)
+        attempt = await _run(call, number, threads, throttle)
         return attempt
     finally:
         seconds = max(0.0, time.perf_counter() - began - call.thread_wait)
@@ -196,7 +198,7 @@ async def _run_announced(call: StepCall, number: int, threads: StepThreads, pace
             events.announce(AttemptFailed(info, seconds, attempt.error, retried))
 
 
-async def _run(call: StepCall, number: int, threads: StepThreads, pace: Pace) -> Attempt:
+async def _run(call: StepCall, number: int, threads: StepThreads, throttle: ComputeThrottle) -> Attempt:
     current_attempt.set((call, number))  # in the context of the attempt's task, which starts here
     call.refused, call.threads = None, threads
     task = asyncio.current_task()
@@ -215,11 +217,11 @@ async def _run(call: StepCall, number: int, threads: StepThreads, pace: Pace) ->
         else:
             value = await _invoke(call, threads)
         # An outcome that a cancellation must not lose.
-        if pace.is_behind and call.step_options.effect != "once":
-            await pace.turn()
-        began = pace.time()
+        if throttle.is_behind and call.step_options.effect != "once":
+            await throttle.turn()
+        began = throttle.time()
         attempt = _attempt_with(call, number, value)
-        pace.computed(began)
+        throttle.computed(began)
         return attempt
     except asyncio.CancelledError as error:
         fatal: BaseException | None = getattr(call, "fatal", None)

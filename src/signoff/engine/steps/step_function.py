@@ -20,7 +20,7 @@ from pydantic_core import to_json
 from signoff import codec
 from signoff.engine.run.call_inputs import BRINGING, READABLE, argument_text, folded_object, own
 from signoff.engine.steps.function_identity import PART, identity_of
-from signoff.engine.steps.options import StepOptions
+from signoff.engine.steps.step_options import StepOptions
 
 _LARGEST: Final = 2**63
 """Larger integers are left to the codec, which limits them."""

@@ -10,7 +10,7 @@ from typing import Final
 from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.store import Store
-from signoff.stores.shared.set_aside_items import SetAside, raise_outage
+from signoff.stores.shared.failed_items import FailedItems, raise_outage
 
 log = own_logger("signoff.retention")
 
@@ -54,7 +54,7 @@ class Retention:
             )
         self._store = store
         self._seconds = days * DAY_SECONDS
-        self._aside = SetAside("retention", log)
+        self._aside = FailedItems("retention", log)
 
     async def run(self) -> None:
         """Check periodically until cancelled."""

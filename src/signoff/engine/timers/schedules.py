@@ -12,7 +12,7 @@ from signoff.observability.events import DeadlineServed
 from signoff.records import CatchUp, Due, NewRun, Schedule
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.store import Store
-from signoff.stores.shared.set_aside_items import SetAside
+from signoff.stores.shared.failed_items import FailedItems
 
 log = own_logger("signoff.schedules")
 
@@ -23,7 +23,7 @@ CATCH_UP_AT_MOST = 100
 """The maximum number of missed times to catch up on; the latest ones count."""
 
 
-async def fire_due(store: Store, aside: SetAside | None = None) -> float | None:
+async def fire_due(store: Store, aside: FailedItems | None = None) -> float | None:
     """Start the runs of all due schedules, in every namespace.
 
     Args:
@@ -34,13 +34,13 @@ async def fire_due(store: Store, aside: SetAside | None = None) -> float | None:
         When the next schedule is due, in Unix seconds. None if there is none, or if some failed: these are retried
         later, and other processes, which may know their time zones, can start them.
     """
-    aside = new_set_aside() if aside is None else aside
+    aside = new_failed_items() if aside is None else aside
     return await aside.serve_due(store, store.due_schedules, functools.partial(_fire, store), at_once=AT_ONCE)
 
 
-def new_set_aside() -> SetAside:
+def new_failed_items() -> FailedItems:
     """Create the record of failed schedules."""
-    return SetAside("schedule", log)
+    return FailedItems("schedule", log)
 
 
 async def _fire(store: Store, due: Due) -> bool:

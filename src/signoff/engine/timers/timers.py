@@ -7,12 +7,12 @@ import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from signoff.engine.timers.schedules import fire_due, new_set_aside
+from signoff.engine.timers.schedules import fire_due, new_failed_items
 from signoff.errors import StoreUnavailable
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.store import Change, Store
+from signoff.stores.shared.failed_items import may_pass, raise_outage
 from signoff.stores.shared.outages import is_absence
-from signoff.stores.shared.set_aside_items import may_pass, raise_outage
 
 log = own_logger("signoff.timers")
 
@@ -87,7 +87,7 @@ class TimerService:
     ) -> None:
         self._store = store
         self._lease_seconds = store.lease_seconds if lease_seconds is None else lease_seconds
-        self._schedules_aside = new_set_aside()
+        self._schedules_aside = new_failed_items()
         self._duties = (self._serve_timers, self._fire_schedules, *duties)
         self._deadlines = frozenset({self._serve_timers, self._fire_schedules})
         self._calls: dict[Duty, _Call] = {}

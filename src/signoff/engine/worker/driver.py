@@ -22,13 +22,13 @@ from signoff.engine.run.fatal_exceptions import as_failure, encode_failure, ends
 from signoff.engine.run.replay import replay
 from signoff.engine.run.step_call import StepCall
 from signoff.engine.steps.attempt import Attempt
+from signoff.engine.worker.compute_throttle import ComputeThrottle
 from signoff.engine.worker.fenced_writes import FencedWrites
+from signoff.engine.worker.journal_answers import MessageJournal
 from signoff.engine.worker.journal_attempts import journal_attempt
-from signoff.engine.worker.journal_messages import MessageJournal
 from signoff.engine.worker.journal_write import PendingWrite
 from signoff.engine.worker.memory_load import Load, RunLoad
 from signoff.engine.worker.open_calls import OpenCalls, OutcomeQuestions
-from signoff.engine.worker.pace import Pace
 from signoff.engine.worker.run_events import RunEvents
 from signoff.engine.worker.running_steps import RunningSteps
 from signoff.errors import (
@@ -67,7 +67,7 @@ class Host(OutcomeQuestions, Protocol):
     store: Store
     draining: bool
     load: Load
-    pace: Pace
+    throttle: ComputeThrottle
 
     @property
     def is_full(self) -> bool:
@@ -142,7 +142,7 @@ class Driver:
         self._open_calls = OpenCalls(self._pending, self.run, host)
         self._report = RunEvents(self.run)
         self.load = RunLoad(host.load, claim)
-        self._pace = host.pace
+        self._throttle = host.throttle
         self._steps = RunningSteps(self.run.id, self._pending, self._open_calls, self.load, host.attempt)
         self._messages = MessageJournal(self.run, self._pending, self._open_calls, self._report)
         self._writes = FencedWrites(self.run.id, self._store, self._pending, self._report, self.load)
@@ -176,17 +176,17 @@ class Driver:
         try:
             if self.execution is None:
                 await self.load.begin()
-                if self._pace.is_behind:
-                    await self._pace.turn()
+                if self._throttle.is_behind:
+                    await self._throttle.turn()
                 entries = await self._read()
                 await self.load.begin()
                 if await self._leaves_version(entries):
                     return
-                if self._pace.is_behind:  # the journals of many runs may have arrived in one turn
-                    await self._pace.turn()
-                began = self._pace.time()
+                if self._throttle.is_behind:  # the journals of many runs may have arrived in one turn
+                    await self._throttle.turn()
+                began = self._throttle.time()
                 self.execution = await self._rebuild(entries)
-                self._pace.computed(began)
+                self._throttle.computed(began)
             else:
                 self._open_calls.remind_of_all(self.execution)
             while await self._go_on(self.execution):
@@ -242,11 +242,11 @@ class Driver:
 
     async def _go_on(self, execution: Execution) -> bool:
         """Deliver events, write their entries, and act on the result. Returns whether the driver continues."""
-        if self._pace.is_behind:
-            await self._pace.turn(goes_on=True)
-        began = self._pace.time()
+        if self._throttle.is_behind:
+            await self._throttle.turn(goes_on=True)
+        began = self._throttle.time()
         self._absorb(execution)
-        self._pace.computed(began)
+        self._throttle.computed(began)
         if execution.failure is not None:
             await self._give_up(execution)
             return False

@@ -21,7 +21,8 @@ from signoff.engine.steps.loop_containment import contained
 from signoff.engine.steps.threads import StepThreads
 from signoff.engine.timers.retention import Retention
 from signoff.engine.timers.timers import LOOK_EVERY_SECONDS, Duty, TimerService
-from signoff.engine.worker import process
+from signoff.engine.worker import process_identity
+from signoff.engine.worker.compute_throttle import ComputeThrottle
 from signoff.engine.worker.driver import Driver
 from signoff.engine.worker.leases import (
     BEAT_SECONDS,
@@ -35,9 +36,8 @@ from signoff.engine.worker.live_text import Publisher
 from signoff.engine.worker.memory_load import Load
 from signoff.engine.worker.missing_code import OtherWorkers
 from signoff.engine.worker.open_calls import OutcomeQuestion
-from signoff.engine.worker.pace import Pace
 from signoff.engine.worker.paused_runs import PausedRuns
-from signoff.engine.worker.set_aside import set_aside
+from signoff.engine.worker.poison_runs import suspend_poison_run
 from signoff.engine.worker.workflow_announcer import Announcer
 from signoff.errors import MissingKey, StoreUnavailable
 from signoff.observability import events
@@ -137,10 +137,10 @@ class Worker:
         look_seconds: float = LOOK_EVERY_SECONDS,
         build: str | None = None,
         info: WorkerInfo | None = None,
-        is_dead: Callable[[WorkerInfo], bool] = process.is_dead,
+        is_dead: Callable[[WorkerInfo], bool] = process_identity.is_dead,
         keeper: Callable[..., Keeper] = LeaseKeeper,
         attempt: Callable[
-            [StepCall, str, int, StepThreads, Pace], Coroutine[Any, Any, Attempt]
+            [StepCall, str, int, StepThreads, ComputeThrottle], Coroutine[Any, Any, Attempt]
         ] = run_attempt,
         context: Callable[[], contextvars.Context | None] = lambda: None,
         max_takeovers: int = MAX_TAKEOVERS,
@@ -149,7 +149,7 @@ class Worker:
         self.store = store
         self._threads = StepThreads(threads)
         self.draining = False
-        self.info = info or process.new_worker(group, store.namespace, build)
+        self.info = info or process_identity.new_worker(group, store.namespace, build)
         self.program = programs.program
         self.outcome_question = programs.outcome_question
         self._programs = programs
@@ -178,7 +178,7 @@ class Worker:
         self._look_at_all = False
         self._may_claim = True
         self.load = Load(self._wake_to_claim)
-        self.pace: Pace  # while it works
+        self.throttle: ComputeThrottle  # while it works
         self._on_trial: set[Driver] = set()  # suspects without progress so far
         self._trial_until = 0.0
         self._others = OtherWorkers(store, self.info, self._claim_again)
@@ -196,7 +196,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._publisher.loop = self._loop
-        self.pace = Pace(self._loop)
+        self.throttle = ComputeThrottle(self._loop)
         watch_coroutines()
         await self.store.enlist(self.describe())
         self._leases = leases = Leases(self.store, self.describe, lambda: self._held, self._lose)
@@ -368,7 +368,7 @@ class Worker:
                 if is_encrypted(claim.run.arguments):  # the missing key is this worker's fault, not the run's
                     raise MissingKey(self.store.location, "this worker has no encryption keys")
                 if claim.run.takeovers >= self._max_takeovers:
-                    await set_aside(self.store, claim.run)
+                    await suspend_poison_run(self.store, claim.run)
                     self._may_claim = True  # claim the next one instead
                 else:
                     self._start(claim, began + self.store.lease_seconds)
@@ -468,7 +468,7 @@ class Worker:
     def attempt(self, call: StepCall, run_id: str, number: int) -> Coroutine[Any, Any, Attempt]:
         """Run an attempt of a step."""
         call.attempt, call.live_streams, call.thread_wait, call.worker = number, self._publisher, 0.0, self
-        return self._attempt(call, run_id, number, self._threads, self.pace)
+        return self._attempt(call, run_id, number, self._threads, self.throttle)
 
     # Leases
 

@@ -11,9 +11,9 @@ from signoff.records import AuditEvent, Seal
 from signoff.records.failed_items import Unreadable
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.store import Store
+from signoff.stores.shared.failed_items import FailedItems, raise_outage
+from signoff.stores.shared.failure_isolation import ItemFailed
 from signoff.stores.shared.listed_payloads import may_be_cut
-from signoff.stores.shared.one_by_one import ItemFailed
-from signoff.stores.shared.set_aside_items import SetAside, raise_outage
 
 log = own_logger("signoff.people")
 
@@ -29,8 +29,8 @@ class Sealing:
     """
 
     def __init__(self) -> None:
-        self._events = SetAside("audit event", log)
-        self._chains = SetAside("audit chain", log)
+        self._events = FailedItems("audit event", log)
+        self._chains = FailedItems("audit chain", log)
 
     async def seal(self, store: Store) -> float | None:
         """Seal events of all namespaces, up to a page.
@@ -108,7 +108,7 @@ class Sealing:
                 in_a_row = 0
 
     @staticmethod
-    def _note(store: Store, aside: SetAside, key: tuple[str, str], error: Exception) -> None:
+    def _note(store: Store, aside: FailedItems, key: tuple[str, str], error: Exception) -> None:
         aside.note(store.location, key, error, store.clock.now())
 
 

@@ -18,7 +18,7 @@ from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Promise, Promi
 from signoff.records.origins import facts_of
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.store import Store
-from signoff.stores.wrappers.view import unwrapped
+from signoff.stores.wrappers.store_wrapper import unwrapped
 
 log = own_logger("signoff.people")
 

@@ -17,7 +17,7 @@ from signoff.observability.events import DeliveryAttempted
 from signoff.people.notifications.channels.channel import CALLS, Channel, Undelivered
 from signoff.people.notifications.delivered_links import answer_url
 from signoff.people.notifications.notices import Notice, details_of, url_of
-from signoff.people.questions.changes import bring_up_to_date
+from signoff.people.questions.question_operations import bring_up_to_date
 from signoff.people.questions.question_state import QuestionState
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
 from signoff.records.deliveries import Delivery, DeliveryState, NewDelivery, Report
@@ -26,7 +26,7 @@ from signoff.redaction import Redaction, Redactor
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.store import Store
 from signoff.stores.contract.validation import check_deliveries
-from signoff.stores.shared.set_aside_items import SetAside, raise_outage
+from signoff.stores.shared.failed_items import FailedItems, raise_outage
 
 log = own_logger("signoff.notifications")
 
@@ -83,7 +83,7 @@ class Dispatcher:
         self._store = store
         self._lines = [_Line(channel) for channel in channels]
         self._redactor = Redactor(store, redaction or Redaction(()))
-        self._aside = SetAside("channel", log)
+        self._aside = FailedItems("channel", log)
         self._clean_at = 0.0
         self._is_closed = False
 

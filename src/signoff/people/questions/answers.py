@@ -18,10 +18,10 @@ from signoff.people.questions.answer_checks import (
     read_value,
     settlement_value,
 )
-from signoff.people.questions.changes import bring_up_to_date, decide
 from signoff.people.questions.edits import Edit
 from signoff.people.questions.policies import Policy
 from signoff.people.questions.question import Question
+from signoff.people.questions.question_operations import bring_up_to_date, decide
 from signoff.people.questions.question_state import TIMEOUT, QuestionState, Vote
 from signoff.people.questions.standing_approvals import Alike, new_rule, session_of
 from signoff.people.questions.submission import announcing, submitting

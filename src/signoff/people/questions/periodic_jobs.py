@@ -5,11 +5,11 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 from signoff.people.audit.sealing import Sealing
-from signoff.people.questions.deadlines import new_set_aside, serve_questions
+from signoff.people.questions.deadlines import new_failed_items, serve_questions
 from signoff.stores.contract.store import Store
-from signoff.stores.shared.set_aside_items import SetAside
+from signoff.stores.shared.failed_items import FailedItems
 
-_questions: WeakKeyDictionary[Store, SetAside] = WeakKeyDictionary()
+_questions: WeakKeyDictionary[Store, FailedItems] = WeakKeyDictionary()
 """The questions of each store that have failed in this process."""
 _sealing: WeakKeyDictionary[Store, Sealing] = WeakKeyDictionary()
 
@@ -18,7 +18,7 @@ async def serve_due_questions(store: Store) -> float | None:
     """Apply what is due for questions. Remembers failed questions between calls."""
     aside = _questions.get(store)
     if aside is None:
-        aside = _questions[store] = new_set_aside()
+        aside = _questions[store] = new_failed_items()
     return await serve_questions(store, aside)
 
 

@@ -14,7 +14,7 @@ from signoff.errors import AccessDenied, NotAuthenticated, SignoffError, TooMany
 from signoff.runtime.clock import Clock
 from signoff.server.auth.actors import UNAUTHENTICATED, Actor
 from signoff.server.auth.authenticators import RECHECK_SECONDS, Authenticators, Identity
-from signoff.server.auth.refused_attempts import keep_refusal
+from signoff.server.auth.role_refusals import keep_refusal
 from signoff.server.auth.roles import Rights, never_open, path_of, reach_of, rights_on
 from signoff.server.http.host_check import SAFE
 from signoff.server.http.problems import problem

@@ -24,9 +24,9 @@ from signoff.people.audit.anchors.anchoring import Anchoring
 from signoff.records import Group, WorkerInfo
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.store import Store
-from signoff.stores.shared import set_aside_items
+from signoff.stores.shared import failed_items
 from signoff.stores.sqlite.store import SqliteStore
-from signoff.stores.wrappers.view import unwrapped
+from signoff.stores.wrappers.store_wrapper import unwrapped
 
 log = own_logger("signoff.server")
 
@@ -187,7 +187,7 @@ def of_jobs() -> Sequence[Metric]:
         "signoff_set_aside_failures", "How often items of periodic jobs have failed.", labels=("job",)
     )
     held, failed = Counter[str](), Counter[str]()
-    for job in set_aside_items.running_jobs():
+    for job in failed_items.running_jobs():
         held[job.noun] += len(job)
         failed[job.noun] += job.failures
     for noun in sorted(held):

@@ -35,7 +35,7 @@ from signoff.server.store_api.remote_clients import Reply
 from signoff.stores.contract.leases import Claim
 from signoff.stores.contract.operations import OPERATIONS
 from signoff.stores.contract.wire import CHANGES_PATH, NOW_HEADER, PATH
-from signoff.stores.shared import set_aside_items
+from signoff.stores.shared import failed_items
 from signoff.stores.shared.listed_payloads import CLAIMED_BYTES, bytes_of
 from signoff.stores.wrappers.origin_stamping import origin_stamped, without_origin
 
@@ -65,7 +65,7 @@ BATCH_READ_ON_LOOP: Final = 5_000
 """If a request has more items, or more bytes than the largest value, a thread reads and checks all its operations."""
 
 MOST_ENTRIES: Final = 10_000
-MOST_DUE: Final = set_aside_items.MOST + 1000
+MOST_DUE: Final = failed_items.MOST + 1000
 CLAIMS_AT_ONCE: Final = 6
 
 # The protocol between remote stores and servers is private, so it is not in the OpenAPI document.

@@ -27,7 +27,7 @@ from signoff.records import (
 from signoff.records.paging import AuditFilter, Page, PromiseFilter, RunFilter, WorkflowFilter
 from signoff.server.auth.keyring import bearer_of
 from signoff.server.services import Services
-from signoff.server.store_api.worker_answers import check_settled
+from signoff.server.store_api.worker_settlements import check_settled
 from signoff.stores.contract.leases import Write
 from signoff.stores.contract.operations import OPERATIONS
 from signoff.stores.contract.outbox import OutboxStore

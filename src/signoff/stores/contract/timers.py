@@ -21,7 +21,7 @@ class TimerStore:
         the last.
 
         All of it is one transaction. If that fails, each item is processed by itself: an item that fails is set aside
-        and retried with back-off (``stores/shared/set_aside_items.py``).
+        and retried with back-off (``stores/shared/failed_items.py``).
 
         Workers without a recent heartbeat are removed from the register.
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from signoff.codec.refusals import MAX_DEPTH
 from signoff.codec.scalars import MAX_DIGITS
+from signoff.codec.unstorable_values import MAX_DEPTH
 from signoff.codec.values import MAX_BYTES
 from signoff.errors import InvalidValue
 from signoff.observability.trace_context import is_traceparent

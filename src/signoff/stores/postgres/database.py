@@ -35,8 +35,15 @@ from signoff.stores.postgres.schema import (
 from signoff.stores.postgres.writer import RETRY_LATER, RETRY_SOON, Writer
 from signoff.stores.shared.claims import Claims
 from signoff.stores.shared.deferred_changes import DeferredChanges, Made, Times
+from signoff.stores.shared.failure_isolation import (
+    ROW_UNCHANGED,
+    Done,
+    IsolatedBatches,
+    LeftUndone,
+    Skipped,
+    earliest,
+)
 from signoff.stores.shared.listeners import Listeners
-from signoff.stores.shared.one_by_one import ROW_UNCHANGED, Done, LeftUndone, OneByOne, Skipped, earliest
 from signoff.stores.shared.outages import OUTAGE_SECONDS, Outages, is_absence
 from signoff.stores.shared.reader_pool import Readers
 from signoff.stores.shared.touched_runs import TouchedRuns
@@ -97,8 +104,8 @@ class Database:
         self.trouble: str | None = None  # why readers are retrying at the moment
         self.write_check = WriteCheck(self.location, lambda: self.trouble)
         self.listeners = Listeners()
-        self.due_aside = OneByOne(leases.JOBS, log)
-        self.prune_aside = OneByOne([retention.JOB], log)
+        self.due_aside = IsolatedBatches(leases.JOBS, log)
+        self.prune_aside = IsolatedBatches([retention.JOB], log)
         self.claims = Claims(log)
         self.deferred = DeferredChanges(log)
         self.deferred_times: Times | None = None

@@ -23,11 +23,11 @@ from signoff.stores.shared.claims import JOB as CLAIM_JOB
 from signoff.stores.shared.claims import ClaimedEach
 from signoff.stores.shared.deferred_changes import JOB as DEFERRED_JOB
 from signoff.stores.shared.deferred_changes import Made, Times
+from signoff.stores.shared.failed_items import LONGEST_SECONDS, Key
+from signoff.stores.shared.failure_isolation import Done, Failure, ItemFailed, Skipped
 from signoff.stores.shared.failure_texts import text_of_postgres
 from signoff.stores.shared.heartbeats import log_unreleased
 from signoff.stores.shared.listed_payloads import PAGE_BYTES
-from signoff.stores.shared.one_by_one import Done, Failure, ItemFailed, Skipped
-from signoff.stores.shared.set_aside_items import LONGEST_SECONDS, Key
 from signoff.stores.shared.touched_runs import TouchedRuns
 
 ENLIST = f"""

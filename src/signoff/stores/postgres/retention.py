@@ -6,8 +6,8 @@ from typing import Final
 
 from signoff.stores.postgres.leases import AT_ONCE
 from signoff.stores.postgres.reads import Connection
+from signoff.stores.shared.failure_isolation import Done, Failure, ItemFailed, Skipped
 from signoff.stores.shared.failure_texts import text_of_postgres
-from signoff.stores.shared.one_by_one import Done, Failure, ItemFailed, Skipped
 from signoff.stores.shared.touched_runs import TouchedRuns
 
 JOB: Final = "ended run"

@@ -83,9 +83,9 @@ from signoff.stores.postgres import (
 from signoff.stores.postgres import workflows as registered
 from signoff.stores.postgres import write_requests as operations
 from signoff.stores.postgres.database import Database
+from signoff.stores.shared.failed_items import raise_outage
+from signoff.stores.shared.failure_isolation import Done, Skipped, earliest
 from signoff.stores.shared.heartbeats import extend_leases
-from signoff.stores.shared.one_by_one import Done, Skipped, earliest
-from signoff.stores.shared.set_aside_items import raise_outage
 from signoff.stores.shared.touched_runs import TouchedRuns
 
 P = ParamSpec("P")

@@ -16,8 +16,8 @@ from signoff.runtime import forks
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.wire import PATH
 from signoff.stores.remote.batches import TROUBLE_AFTER, Batches, pause_seconds, refusal
-from signoff.stores.remote.changes import Changes
 from signoff.stores.remote.clock import RemoteClock
+from signoff.stores.remote.commit_stream import CommitStream
 from signoff.stores.remote.loop_thread import LoopThread
 from signoff.wire.http import key_headers, new_client, server_url, shown_url
 
@@ -33,7 +33,7 @@ class Connection:
         self.thread = LoopThread("signoff remote store")
         self.client = new_client(base, answer_seconds=REPLY_SECONDS, headers=headers)
         self.batches = Batches(self.thread, self.client, url, clock)
-        self.changes = Changes(self.thread, self.client)
+        self.changes = CommitStream(self.thread, self.client)
 
     def close(self) -> None:
         """Finish what was sent and disconnect. Blocks."""

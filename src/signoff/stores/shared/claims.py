@@ -9,8 +9,8 @@ from typing import Final
 
 from signoff.stores.contract.leases import Claim
 from signoff.stores.contract.store import Store
-from signoff.stores.shared.one_by_one import Failure
-from signoff.stores.shared.set_aside_items import SetAside, raise_outage
+from signoff.stores.shared.failed_items import FailedItems, raise_outage
+from signoff.stores.shared.failure_isolation import Failure
 
 JOB: Final = "ready run"
 
@@ -39,7 +39,7 @@ class Claims:
 
     def __init__(self, log: logging.Logger | logging.LoggerAdapter[logging.Logger]) -> None:
         self._log = log
-        self._aside = SetAside(JOB, log)
+        self._aside = FailedItems(JOB, log)
 
     def failed(self, namespace: str) -> list[str]:
         """Return the ids of a namespace's runs that recently could not be claimed."""

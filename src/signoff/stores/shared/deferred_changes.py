@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from signoff.records.failed_items import SetAsideItem
 from signoff.stores.contract.store import Store
-from signoff.stores.shared.set_aside_items import LONGEST_SECONDS, SetAside
+from signoff.stores.shared.failed_items import LONGEST_SECONDS, FailedItems
 
 JOB: Final = "deferred change"
 
@@ -61,7 +61,7 @@ class DeferredChanges:
     """
 
     def __init__(self, log: logging.Logger | logging.LoggerAdapter[logging.Logger]) -> None:
-        self._aside = SetAside(JOB, log)
+        self._aside = FailedItems(JOB, log)
         self._list_at = 0.0  # on the monotonic clock
 
     def none_left(self, location: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.store import Store
-from signoff.stores.shared.set_aside_items import raise_outage
+from signoff.stores.shared.failed_items import raise_outage
 
 log = own_logger("signoff.store")
 

@@ -13,8 +13,8 @@ from signoff.records import Run
 from signoff.stores.contract.leases import Claim
 from signoff.stores.shared import suspect_runs
 from signoff.stores.shared.claims import JOB
+from signoff.stores.shared.failure_isolation import AT_ONCE, ROW_UNCHANGED, Failure, ItemFailed
 from signoff.stores.shared.listed_payloads import PAGE_BYTES, bytes_of
-from signoff.stores.shared.one_by_one import AT_ONCE, ROW_UNCHANGED, Failure, ItemFailed
 from signoff.stores.sqlite import concurrency_keys as keys
 from signoff.stores.sqlite import groups
 from signoff.stores.sqlite import transitions as states

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from signoff.stores.shared.one_by_one import AT_ONCE, ROW_UNCHANGED, ItemFailed
+from signoff.stores.shared.failure_isolation import AT_ONCE, ROW_UNCHANGED, ItemFailed
 from signoff.stores.sqlite.deferred_changes import make_or_defer
 from signoff.stores.sqlite.transaction import Transaction
 

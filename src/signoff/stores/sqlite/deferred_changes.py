@@ -10,9 +10,9 @@ from typing import Any, Final, cast
 
 from signoff.records.failed_items import SetAsideItem
 from signoff.stores.shared.deferred_changes import JOB, Kind, Made, Times
+from signoff.stores.shared.failed_items import LONGEST_SECONDS, pause_after
+from signoff.stores.shared.failure_isolation import AT_ONCE
 from signoff.stores.shared.failure_texts import text_of
-from signoff.stores.shared.one_by_one import AT_ONCE
-from signoff.stores.shared.set_aside_items import LONGEST_SECONDS, pause_after
 from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 

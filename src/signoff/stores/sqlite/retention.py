@@ -6,7 +6,7 @@ import json
 from functools import partial
 from typing import Final
 
-from signoff.stores.shared.one_by_one import AT_ONCE, Done, Failure, Skipped
+from signoff.stores.shared.failure_isolation import AT_ONCE, Done, Failure, Skipped
 from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 

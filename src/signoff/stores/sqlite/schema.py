@@ -23,7 +23,7 @@ from signoff.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from signoff.stores.shared.one_by_one import ROW_UNCHANGED, ItemFailed
+from signoff.stores.shared.failure_isolation import ROW_UNCHANGED, ItemFailed
 
 T = TypeVar("T")
 

@@ -73,10 +73,17 @@ from signoff.stores.contract.validation import (
 )
 from signoff.stores.shared.claims import Claims
 from signoff.stores.shared.deferred_changes import DeferredChanges
+from signoff.stores.shared.failure_isolation import (
+    ROW_UNCHANGED,
+    Done,
+    IsolatedBatches,
+    LeftUndone,
+    Skipped,
+    earliest,
+)
 from signoff.stores.shared.heartbeats import extend_leases
 from signoff.stores.shared.listed_payloads import bytes_of
 from signoff.stores.shared.listeners import Listeners
-from signoff.stores.shared.one_by_one import ROW_UNCHANGED, Done, LeftUndone, OneByOne, Skipped, earliest
 from signoff.stores.shared.outages import Outages
 from signoff.stores.shared.reader_pool import Gate, Readers
 from signoff.stores.shared.write_checks import WriteCheck
@@ -660,8 +667,8 @@ class _File:
         self._read_clock_at = 0.0
         self.location = f"sqlite:///{self.path}"
         self.listeners = Listeners()
-        self.due_aside = OneByOne(overdue.ITEMS, log)
-        self.prune_aside = OneByOne([retention.JOB], log)
+        self.due_aside = IsolatedBatches(overdue.ITEMS, log)
+        self.prune_aside = IsolatedBatches([retention.JOB], log)
         self.claims = Claims(log)
         self.deferred = DeferredChanges(log)
         self.outages = Outages()

@@ -14,7 +14,7 @@ from signoff.errors import NotFound
 from signoff.records import MessageKind
 from signoff.stores.contract.workers import FORGET_SECONDS
 from signoff.stores.shared.deferred_changes import Kind, Made
-from signoff.stores.shared.one_by_one import AT_ONCE, Done, Failure, Skipped
+from signoff.stores.shared.failure_isolation import AT_ONCE, Done, Failure, Skipped
 from signoff.stores.sqlite import concurrency_keys as keys
 from signoff.stores.sqlite import deferred_changes as deferred
 from signoff.stores.sqlite import groups, messages, promises, runs

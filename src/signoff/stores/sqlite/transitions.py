@@ -13,8 +13,8 @@ from typing import Any
 
 from signoff.records import NewRun, Run, RunState
 from signoff.stores.contract.validation import check_run
+from signoff.stores.shared.failure_isolation import ROW_UNCHANGED, ItemFailed
 from signoff.stores.shared.heartbeats import log_unreleased
-from signoff.stores.shared.one_by_one import ROW_UNCHANGED, ItemFailed
 from signoff.stores.sqlite import concurrency_keys as keys
 from signoff.stores.sqlite import groups, sessions
 from signoff.stores.sqlite import large_values as large

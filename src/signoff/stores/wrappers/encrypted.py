@@ -52,7 +52,7 @@ from signoff.stores.contract.snapshots import Saved, SavedRequest, SavedRun
 from signoff.stores.contract.store import Store
 from signoff.stores.contract.validation import check_events, check_live, check_rule, check_workflows
 from signoff.stores.shared.equality import canonical, difference, same_json
-from signoff.stores.wrappers.view import View
+from signoff.stores.wrappers.store_wrapper import StoreWrapper
 
 log = own_logger("signoff.stores")
 
@@ -191,7 +191,7 @@ def showing(store: Store) -> Store:
     continues without its payload.
     """
     view: object = store
-    while isinstance(view, View):
+    while isinstance(view, StoreWrapper):
         if isinstance(view, _EncryptedStore):
             return cast("Store", view.showing)
         view = view.inner
@@ -216,7 +216,7 @@ def withheld(record: S, reason: str) -> S:
     return _changed(record, parts, reason_for)
 
 
-class _EncryptedStore(View):
+class _EncryptedStore(StoreWrapper):
     """Encrypts the arguments of every operation, and decrypts the results."""
 
     def __init__(self, inner: Store, ciphers: Ciphers, refuses_plaintext: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from signoff.records import Amendment, NewAuditEvent, Origin, Settlement
 from signoff.stores.contract.operations import Operation
 from signoff.stores.contract.store import Store
-from signoff.stores.wrappers.view import View
+from signoff.stores.wrappers.store_wrapper import StoreWrapper
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def without_origin(value: T) -> T:
     return _with_origins(value, lambda _: None)
 
 
-class OriginStampedStore(View):
+class OriginStampedStore(StoreWrapper):
     """Stamps settlements and audit events with their origin.
 
     Args:

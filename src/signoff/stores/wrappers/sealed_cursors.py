@@ -16,7 +16,7 @@ from signoff.errors import InvalidValue
 from signoff.records.paging import Page
 from signoff.stores.contract.operations import Operation
 from signoff.stores.contract.store import Store
-from signoff.stores.wrappers.view import View
+from signoff.stores.wrappers.store_wrapper import StoreWrapper
 
 NUMBERED: Final = frozenset(
     {
@@ -65,7 +65,7 @@ def with_sealed_cursors(store: Store, keys: CursorKeys) -> Store:
     return cast("Store", CursorSealingStore(store, keys))
 
 
-class CursorSealingStore(View):
+class CursorSealingStore(StoreWrapper):
     """Seals the cursors of lists.
 
     Args:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from typing import Any, Protocol, TypeVar
 
-from signoff.engine.run.discard import discard
+from signoff.engine.run.discard_suspended_code import discard
 from signoff.engine.run.loop_callbacks import Callback, TimerCallback, run
 from signoff.runtime import private_names
 

@@ -12,9 +12,9 @@ from signoff.engine.run.step_call import StepCall
 from signoff.engine.steps.attempt import Attempt, run_attempt
 from signoff.engine.steps.threads import StepThreads
 from signoff.engine.timers.timers import Duty
+from signoff.engine.worker.compute_throttle import ComputeThrottle
 from signoff.engine.worker.driver import Driver
 from signoff.engine.worker.open_calls import OutcomeQuestion
-from signoff.engine.worker.pace import Pace
 from signoff.engine.worker.worker import Programs, Worker
 from signoff.errors import StoreUnavailable
 from signoff.records import Run, WorkerInfo, WorkflowInfo
@@ -229,10 +229,10 @@ def worker_of(programs: Programs, **options: Any) -> Main:
 
     async def main(process: Process) -> None:
         async def attempt(
-            call: StepCall, run_id: str, number: int, threads: StepThreads, pace: Pace
+            call: StepCall, run_id: str, number: int, threads: StepThreads, throttle: ComputeThrottle
         ) -> Attempt:
             process.world.observer.step_begins(run_id, call)
-            return await run_attempt(call, run_id, number, threads, pace)
+            return await run_attempt(call, run_id, number, threads, throttle)
 
         worker = process.worker = Worker(
             process.store,

@@ -23,7 +23,7 @@ SILENT_SECONDS: Final = 40.0  # a stream sends at least a comment every 15 s
 ANYTHING: Final = Change(runs=None)
 
 
-class Changes:
+class CommitStream:
     """Notifies listeners of commits. After a gap they are notified that anything may have changed.
 
     Args:

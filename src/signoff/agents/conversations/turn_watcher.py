@@ -1,4 +1,4 @@
-"""Waits until a turn has ended, or waits for the answers to its questions and its sub-agents'."""
+"""Watches a turn until it has ended, or waits for answers to its questions or its sub-agents' questions."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from signoff.records.paging import PromiseFilter, RunFilter
 
 SOONEST: Final = 0.01
 LATEST: Final = 1.0
-"""How long to wait for what no journal tells of, in seconds: that a run is quiet, what a child run does, or that no
-rule fits."""
+"""Seconds between polls of facts that no journal reports: a run is idle, a child run moves, or no rule fits."""
 
-UNTOLD: Final = 30.0
-"""After how many seconds to look, whatever was told."""
+RECHECK_SECONDS: Final = 30.0
+"""Seconds after which to look again without a notification."""
 
 _AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class StoppedTurn:
     """A turn that has ended, or waits for people.
 
     Attributes:
@@ -43,10 +42,10 @@ class Rest:
 @dataclass(frozen=True, slots=True)
 class _Moving:
     watched: str
-    is_told: bool
+    is_notified: bool
 
 
-async def rest_of(client: AsyncClient, run_id: str) -> Rest:
+async def wait_until_stopped(client: AsyncClient, run_id: str) -> StoppedTurn:
     """Wait until a turn has ended or waits for people.
 
     Raises:
@@ -54,36 +53,37 @@ async def rest_of(client: AsyncClient, run_id: str) -> Rest:
     """
     pause = SOONEST
     seen = await _look(client, run_id)
-    while not isinstance(seen, Rest):
+    while not isinstance(seen, StoppedTurn):
         watched = seen.watched
-        async with _told(client.backend, watched) as told:
+        async with _following(client.backend, watched) as wait_for_news:
             while isinstance(seen := await _look(client, run_id), _Moving) and seen.watched == watched:
-                has_news = await told(UNTOLD if seen.is_told else pause)
+                has_news = await wait_for_news(RECHECK_SECONDS if seen.is_notified else pause)
                 pause = SOONEST if has_news else min(2 * pause, LATEST)
     return seen
 
 
-async def _look(client: AsyncClient, run_id: str) -> Rest | _Moving:
+async def _look(client: AsyncClient, run_id: str) -> StoppedTurn | _Moving:
     run = await client.backend.get_run(run_id)
     if run.state.is_final:
-        return Rest(run, run)
+        return StoppedTurn(run, run)
     asking = run
     if run.awaits_turn and run.session_id is not None:
         active = (await client.sessions.get(run.session_id)).active_run_id
         if active is None or active == run_id:
-            return _Moving(run_id, is_told=False)
+            return _Moving(run_id, is_notified=False)
         asking = await client.backend.get_run(active)
-    quiet, questions = await asked_by(client.backend, asking)
+    quiet, questions = await open_questions_of(client.backend, asking)
     if quiet and questions:
-        return Rest(run, asking, questions)
-    is_told = asking is run and not questions and quiet is not None
-    return _Moving(asking.id, is_told)
+        return StoppedTurn(run, asking, questions)
+    is_notified = asking is run and not questions and quiet is not None
+    return _Moving(asking.id, is_notified)
 
 
-async def asked_by(backend: Backend, run: Run) -> tuple[bool | None, Sequence[Promise]]:
-    """Return whether nothing moves in a run and those below it, and what they ask of people.
+async def open_questions_of(backend: Backend, run: Run) -> tuple[bool | None, Sequence[Promise]]:
+    """Return whether a run and its children are idle, and their open questions to people.
 
-    None: only what the run's own journal does not tell of moves: children, or rules that may answer what is asked.
+    None instead of a bool: only changes that the run's own journal does not report are possible, of children or by
+    rules that may answer a question.
     """
     found = await _all_questions(backend, run.id)
     questions = [each for each in found if not _may_be_answered_any_moment(each)]
@@ -95,7 +95,7 @@ async def asked_by(backend: Backend, run: Run) -> tuple[bool | None, Sequence[Pr
         page = await backend.list_runs(RunFilter(parent_id=run.id), after=after, limit=_AT_ONCE)
         for child in page.items:
             if not child.state.is_final:
-                below, asked = await asked_by(backend, child)
+                below, asked = await open_questions_of(backend, child)
                 questions = [*questions, *asked]
                 quiet = quiet if below else None
         after = page.next
@@ -121,7 +121,7 @@ async def _all_questions(backend: Backend, run_id: str) -> list[Promise]:
 
 
 @asynccontextmanager
-async def _told(backend: Backend, run_id: str) -> AsyncGenerator[Callable[[float], Awaitable[bool]]]:
+async def _following(backend: Backend, run_id: str) -> AsyncGenerator[Callable[[float], Awaitable[bool]]]:
     """Provide a function that waits until a run's journal has grown, or for some seconds."""
     news = asyncio.Event()
 
@@ -132,7 +132,7 @@ async def _told(backend: Backend, run_id: str) -> AsyncGenerator[Callable[[float
         finally:
             news.set()
 
-    async def told(seconds: float) -> bool:
+    async def wait_for_news(seconds: float) -> bool:
         if following.done() and not news.is_set():
             following.result()
             await asyncio.sleep(min(seconds, SOONEST))
@@ -146,7 +146,7 @@ async def _told(backend: Backend, run_id: str) -> AsyncGenerator[Callable[[float
 
     following = asyncio.create_task(follow())
     try:
-        yield told
+        yield wait_for_news
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)

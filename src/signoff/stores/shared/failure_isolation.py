@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 from signoff.errors import StoreError
 from signoff.stores.contract.store import Store
-from signoff.stores.shared.set_aside_items import FULL_SECONDS, Key, SetAside, raise_outage
+from signoff.stores.shared.failed_items import FULL_SECONDS, FailedItems, Key, raise_outage
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class Done(Generic[T]):
     busy: Sequence[tuple[str, Key]] = ()
 
 
-class OneByOne:
+class IsolatedBatches:
     """Processes batches, and remembers the items that have failed.
 
     Args:
@@ -73,7 +73,7 @@ class OneByOne:
         self, jobs: Iterable[str], log: logging.Logger | logging.LoggerAdapter[logging.Logger]
     ) -> None:
         self._log = log
-        self._asides = {job: SetAside(job, log) for job in jobs}
+        self._asides = {job: FailedItems(job, log) for job in jobs}
         self._busy: dict[tuple[str, Key], float] = {}  # until when each is skipped
 
     async def do(

@@ -13,7 +13,7 @@ from signoff.server.http.request_bodies import ExactRoute
 from signoff.server.http.responses import After, Limit, reply_items
 from signoff.server.openapi.declared_responses import gives_page
 from signoff.server.services import ServicesOf
-from signoff.stores.shared.set_aside_items import items_of
+from signoff.stores.shared.failed_items import items_of
 
 router = APIRouter(prefix="/v1/set-aside", tags=["health"], route_class=ExactRoute)
 

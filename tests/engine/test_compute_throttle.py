@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel, field_serializer
 
 from signoff import Context
-from signoff.engine.worker.pace import LONG_SECONDS, MOST_IN_A_TURN, TURN_SECONDS, Pace
+from signoff.engine.worker.compute_throttle import LONG_SECONDS, MOST_IN_A_TURN, TURN_SECONDS, ComputeThrottle
 from tests.support import doomed_worker, in_asyncio, new_app, opened
 
 RUNS = 12
@@ -34,13 +34,15 @@ class Clock(asyncio.SelectorEventLoop):
         super()._run_once()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
 
-async def _computes(pace: Pace, loop: Clock, seconds: float, log: list[int], goes_on: bool = False) -> None:
-    if pace.is_behind:
-        await pace.turn(goes_on=goes_on)
-    began = pace.time()
+async def _computes(
+    throttle: ComputeThrottle, loop: Clock, seconds: float, log: list[int], goes_on: bool = False
+) -> None:
+    if throttle.is_behind:
+        await throttle.turn(goes_on=goes_on)
+    began = throttle.time()
     loop.now += seconds
     log.append(loop.turns)
-    pace.computed(began)
+    throttle.computed(began)
 
 
 @contextmanager
@@ -58,8 +60,8 @@ def _played(seconds: list[float]) -> list[int]:
         log = list[int]()
 
         async def play() -> None:
-            pace = Pace(loop)
-            await asyncio.gather(*(_computes(pace, loop, each, log) for each in seconds))
+            throttle = ComputeThrottle(loop)
+            await asyncio.gather(*(_computes(throttle, loop, each, log) for each in seconds))
 
         loop.run_until_complete(play())
         return log
@@ -87,11 +89,11 @@ def test_what_was_quick_before_does_not_let_more_go_on_that_take_long() -> None:
         log = list[int]()
 
         async def play() -> None:
-            pace = Pace(loop)
+            throttle = ComputeThrottle(loop)
             for seconds in (LONG_SECONDS, LONG_SECONDS, LONG_SECONDS):
-                await _computes(pace, loop, seconds, [])
+                await _computes(throttle, loop, seconds, [])
                 await asyncio.sleep(0)
-            await asyncio.gather(*(_computes(pace, loop, LONG, log) for _ in range(20)))
+            await asyncio.gather(*(_computes(throttle, loop, LONG, log) for _ in range(20)))
 
         loop.run_until_complete(play())
         assert len(set(log)) == 20
@@ -102,14 +104,14 @@ def test_nothing_waits_for_others_that_compute_again_and_again() -> None:
         begun, ended = list[int](), list[int]()
 
         async def play() -> None:
-            pace = Pace(loop)
+            throttle = ComputeThrottle(loop)
 
             async def hogs() -> None:
                 while len(begun) < 10:
-                    await _computes(pace, loop, LONG, ended, goes_on=True)
+                    await _computes(throttle, loop, LONG, ended, goes_on=True)
                     await asyncio.sleep(0)
 
-            others = [_computes(pace, loop, LONG, begun) for _ in range(10)]
+            others = [_computes(throttle, loop, LONG, begun) for _ in range(10)]
             await asyncio.gather(*(hogs() for _ in range(5)), *others)
 
         loop.run_until_complete(asyncio.wait_for(play(), None))
@@ -121,13 +123,13 @@ def test_one_that_is_cancelled_while_it_waits_holds_up_no_other() -> None:
         log = list[int]()
 
         async def play() -> None:
-            pace = Pace(loop)
-            tasks = [asyncio.create_task(_computes(pace, loop, LONG, log)) for _ in range(10)]
+            throttle = ComputeThrottle(loop)
+            tasks = [asyncio.create_task(_computes(throttle, loop, LONG, log)) for _ in range(10)]
             await asyncio.sleep(0)
             for task in tasks[1:9]:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await _computes(pace, loop, 0.0, log)
+            await _computes(throttle, loop, 0.0, log)
 
         loop.run_until_complete(play())
         assert len(log) == 3

@@ -14,16 +14,16 @@ import pytest
 from signoff import Signoff
 from signoff.errors import InvalidValue, NotAllowed, NotFound, WrongAnswer
 from signoff.people.questions.answers import answer
-from signoff.people.questions.changes import bring_up_to_date, cancel
 from signoff.people.questions.edits import edits_between
 from signoff.people.questions.question import Action, Question
+from signoff.people.questions.question_operations import bring_up_to_date, cancel
 from signoff.people.questions.question_state import TIMEOUT
 from signoff.people.questions.standing_approvals import Alike
 from signoff.records import Amendment, AuditKind, NewPromise, PromiseKind, PromiseState, Settlement
 from signoff.records.paging import AuditFilter, RuleFilter
 from signoff.server import Server
 from signoff.server.auth.stored_keys import StoredKeys
-from signoff.server.store_api.worker_answers import check_settlement
+from signoff.server.store_api.worker_settlements import check_settlement
 from signoff.stores.contract.store import Store
 from signoff.stores.contract.tokens import CALLBACK
 from signoff.stores.remote.store import RemoteStore

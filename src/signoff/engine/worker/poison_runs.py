@@ -1,4 +1,4 @@
-"""Suspends runs that keep losing their workers, for an operator to look at."""
+"""Suspends poison runs: runs that keep losing their workers. An operator looks at them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from signoff.stores.contract.store import Store
 log = own_logger("signoff.worker")
 
 
-async def set_aside(store: Store, run: Run) -> None:
+async def suspend_poison_run(store: Store, run: Run) -> None:
     """Suspend a run that blocks or kills one worker after the other, until an operator resumes or terminates it.
 
     Args:

@@ -35,11 +35,11 @@ def pause_after(failures: int) -> float:
 
 
 _lock = threading.Lock()
-_at_work: WeakSet[SetAside] = WeakSet()
+_at_work: WeakSet[FailedItems] = WeakSet()
 """The instances of this process, for its metrics."""
 
 
-class SetAside:
+class FailedItems:
     """Remembers the failed items of a job, and when to retry each.
 
     Args:
@@ -213,7 +213,7 @@ class SetAside:
         return known is not None and now < known.next_at <= now + LONGEST_SECONDS
 
 
-def running_jobs() -> list[SetAside]:
+def running_jobs() -> list[FailedItems]:
     """Return the instances of this process's periodic jobs."""
     with _lock:
         return list(_at_work)

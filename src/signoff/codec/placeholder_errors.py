@@ -1,4 +1,4 @@
-"""Stand-ins for error classes that are not imported in this process.
+"""Placeholders for error classes that are not imported in this process.
 
 Suppose that a step imports a library lazily and raises one of its errors, and that another process, which never
 imported the library, replays the run. There the error gets a class of the same name with the nearest imported bases,
@@ -20,7 +20,7 @@ from signoff.codec import error_attributes
 from signoff.errors import StepFailed
 
 MESSAGE: Final = "_signoff_message"
-"""The attribute of a stand-in's instance with the original error's message."""
+"""The attribute of a placeholder's instance with the original error's message."""
 
 _FOUND: Final = "_signoff_found"
 
@@ -53,7 +53,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def find(path: str, bases: Iterable[str], found: bool) -> type[Exception] | None:
-    """Return the stand-in for a class that is not imported.
+    """Return the placeholder for a class that is not imported.
 
     Args:
         path: The class, as ``module:qualname``.
@@ -61,7 +61,7 @@ def find(path: str, bases: Iterable[str], found: bool) -> type[Exception] | None
         found: From ``describe``. An error whose class no process finds was a ``StepFailed`` at once, and stays one.
 
     Returns:
-        The stand-in; None if only ``StepFailed`` applies.
+        The placeholder; None if only ``StepFailed`` applies.
     """
     nearest = _nearest(bases)
     if not nearest or (not found and nearest == (Exception,)):
@@ -72,7 +72,7 @@ def find(path: str, bases: Iterable[str], found: bool) -> type[Exception] | None
 
 
 def find_partial(path: str, bases: Iterable[str]) -> type[Exception] | None:
-    """Return the stand-in for the class of an error that cannot be rebuilt.
+    """Return the placeholder for the class of an error that cannot be rebuilt.
 
     Args:
         path: The error's class, as ``module:qualname``.
@@ -91,7 +91,7 @@ def find_partial(path: str, bases: Iterable[str]) -> type[Exception] | None:
 
 
 def absent_classes(error: BaseException) -> list[str]:
-    """Return the paths of the classes for which an error, or a member of a group, is a stand-in."""
+    """Return the paths of the classes for which an error, or a member of a group, is a placeholder."""
     found = [error_attributes.path_of(type(error))] if vars(type(error)).get(_FOUND) else []
     if isinstance(error, BaseExceptionGroup):
         for member in cast("BaseExceptionGroup[BaseException]", error).exceptions:
@@ -158,7 +158,7 @@ def _made(
 
 
 def _find_by_now(path: str) -> type[Exception] | None:
-    """Return the real class if it has been imported since its stand-in was made."""
+    """Return the real class if it has been imported since its placeholder was made."""
     kind = error_attributes.find(path)
     return kind if isinstance(kind, type) and issubclass(kind, Exception) else None
 

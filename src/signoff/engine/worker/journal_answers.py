@@ -1,6 +1,6 @@
-"""Journals the messages to a run and delivers them to its code.
+"""Journals answers and the other messages to a run, and delivers them to its code.
 
-Messages are answers, settled promises, results of child runs, signals, cancellations, suspensions and deadlines.
+Other messages are settled promises, results of child runs, signals, cancellations, suspensions and deadlines.
 """
 
 from __future__ import annotations

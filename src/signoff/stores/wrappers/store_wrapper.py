@@ -12,7 +12,7 @@ from signoff.stores.contract.store import Change, Store
 S = TypeVar("S", bound=object)
 
 
-class View(Store):
+class StoreWrapper(Store):
     """Store wrapper that passes every operation on. Subclasses change arguments or results in ``perform``.
 
     Args:
@@ -30,7 +30,7 @@ class View(Store):
     def over(self, inner: Store) -> Self:
         """Return the same wrapper around another store."""
         view = copy(self)
-        View.__init__(view, inner)
+        StoreWrapper.__init__(view, inner)
         return view
 
     def within(self, namespace: str) -> Self:
@@ -67,4 +67,4 @@ class View(Store):
 
 def unwrapped(store: S) -> S | Store:
     """Return the store that all wrappers are around."""
-    return unwrapped(store.inner) if isinstance(store, View) else store
+    return unwrapped(store.inner) if isinstance(store, StoreWrapper) else store

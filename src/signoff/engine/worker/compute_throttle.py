@@ -18,7 +18,7 @@ MOST_IN_A_TURN: Final = 8
 """How many waiting runs continue in one turn of the loop, if those before were quick."""
 
 
-class Pace:
+class ComputeThrottle:
     """Makes runs wait for later turns of the loop after long computations.
 
     There are two queues: one for runs with events to process, including ended steps, and one for runs that begin. So

@@ -53,7 +53,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """A snapshot of a namespace. ``closed`` names the checks for which a worker key gives no access."""
 
     namespace: str
@@ -80,7 +80,7 @@ class Work:
         return [worker for worker in self.workers if self.now - (worker.seen_at or 0.0) <= SILENT_SECONDS]
 
 
-async def look(source: Source, work: Work) -> Work:
+async def look(source: Source, work: Workload) -> Workload:
     """Fill in the snapshot from a source."""
     closed: set[str] = set()
 
@@ -119,7 +119,7 @@ async def look(source: Source, work: Work) -> Work:
     )
 
 
-def workers(work: Work) -> Iterable[Verdict]:
+def workers(work: Workload) -> Iterable[Verdict]:
     silent = [worker for worker in work.workers if worker not in work.live]
     for worker in silent:
         ago = work.now - (worker.seen_at or 0.0)
@@ -136,7 +136,7 @@ def workers(work: Work) -> Iterable[Verdict]:
         )
 
 
-def claims(work: Work) -> Iterable[Verdict]:
+def claims(work: Workload) -> Iterable[Verdict]:
     served = {worker.group for worker in work.live}
     waiting = [group for group in work.groups if group.ready]
     is_well = True
@@ -166,7 +166,7 @@ def claims(work: Work) -> Iterable[Verdict]:
         yield ok(f"every group with ready runs{work.place} has a worker")
 
 
-def failed(work: Work) -> Iterable[Verdict]:
+def failed(work: Workload) -> Iterable[Verdict]:
     kept = [run for run in work.failed if run.retryable]
     if not kept:
         yield ok(f"no run{work.place} waits for a fix of its code")
@@ -177,7 +177,7 @@ def failed(work: Work) -> Iterable[Verdict]:
     )
 
 
-def suspended(work: Work) -> Iterable[Verdict]:
+def suspended(work: Workload) -> Iterable[Verdict]:
     lost = [run for run in work.suspended if run.suspended_by is None and run.takeovers > 0]
     others = [run for run in work.suspended if run not in lost]
     if lost:
@@ -194,7 +194,7 @@ def suspended(work: Work) -> Iterable[Verdict]:
         yield ok(f"no run{work.place} waits for an operator")
 
 
-def threads(work: Work) -> Iterable[Verdict]:
+def threads(work: Workload) -> Iterable[Verdict]:
     full = [worker for worker in work.live if worker.threads_waiting > 0]
     for worker in full:
         yield warning(
@@ -206,7 +206,7 @@ def threads(work: Work) -> Iterable[Verdict]:
         yield ok(f"no step{work.place} waits for a thread")
 
 
-def schedules(work: Work) -> Iterable[Verdict]:
+def schedules(work: Workload) -> Iterable[Verdict]:
     late = [each for each in work.schedules if not each.is_paused and each.next_at < work.now - LATE_SECONDS]
     for schedule in late[:NAMED]:
         yield failure(
@@ -218,7 +218,7 @@ def schedules(work: Work) -> Iterable[Verdict]:
         yield ok(f"none{work.place} is late{first}")
 
 
-def deliveries(work: Work) -> Iterable[Verdict]:
+def deliveries(work: Workload) -> Iterable[Verdict]:
     late = [
         each for each in work.pending if each.due_at is not None and each.due_at < work.now - SENT_SECONDS
     ]
@@ -248,16 +248,16 @@ def _ids(runs: Sequence[Run]) -> str:
     return ", ".join(run.id for run in runs[:NAMED]) + (", ..." if len(runs) > NAMED else "")
 
 
-def unless_closed(name: str, check: Check[Work]) -> Check[Work]:
+def unless_closed(name: str, check: Check[Workload]) -> Check[Workload]:
     """Return a check that is skipped if the worker key gives no access."""
 
-    def checked(work: Work) -> Iterable[Verdict]:
+    def checked(work: Workload) -> Iterable[Verdict]:
         return [skipped("this worker key gives no access to it")] if name in work.closed else check(work)
 
     return checked
 
 
-WORK_CHECKS: Mapping[str, Check[Work]] = {
+WORK_CHECKS: Mapping[str, Check[Workload]] = {
     name: unless_closed(name, check)
     for name, check in {
         "workers": workers,

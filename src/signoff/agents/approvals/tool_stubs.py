@@ -1,4 +1,4 @@
-"""Stand-ins for changed tools: they return recorded results, so that a replay does not need the old code.
+"""Stubs of changed tools: they return recorded results, so that a replay does not need the old code.
 
 One rule holds for a tool that has changed since the model called it. A call that has not begun asks an operator. A body
 that has begun needs its code: the run stops, and can be retried once that code is deployed.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from signoff.agents.durable import Durable
 
 
-def stand_in(
+def stub_changed_tools(
     tools: ToolManager[Any], known: Mapping[str, Known], durable: Durable[Any], step: int | None = None
 ) -> None:
     """Replace each tool that has changed since the model called it.
@@ -50,17 +50,17 @@ def stand_in(
     for name, each in known.items():
         change = change_between(each, now.get(name))
         if change is not None:
-            found[name] = _StandIn(durable, each, change, now.get(name)).as_tool(name, tools)
+            found[name] = _ToolStub(durable, each, change, now.get(name)).as_tool(name, tools)
     if found:
         run_step = -1 if tools.ctx is None else tools.ctx.run_step
-        tools.toolset = _WithStandIns(_toolset_now(tools), found, run_step if step is None else step)
+        tools.toolset = _StubbedToolset(_toolset_now(tools), found, run_step if step is None else step)
         tools.tools = {**now, **found}
 
 
 def tools_now(tools: ToolManager[Any]) -> dict[str, ToolsetTool[Any]]:
-    """Return the tools of this code, including those behind a stand-in."""
+    """Return the tools of this code, including those behind a stub."""
     found = {
-        name: tool.toolset.now if isinstance(tool.toolset, _StandIn) else tool
+        name: tool.toolset.now if isinstance(tool.toolset, _ToolStub) else tool
         for name, tool in (tools.tools or {}).items()
     }
     return {name: tool for name, tool in found.items() if tool is not None}
@@ -71,7 +71,7 @@ def change_in(tools: ToolManager[Any], name: str) -> Change | None:
     tool = (tools.tools or {}).get(name)
     if tool is None:
         return "gone"
-    return tool.toolset.change if isinstance(tool.toolset, _StandIn) else None
+    return tool.toolset.change if isinstance(tool.toolset, _ToolStub) else None
 
 
 def runs_inline(tools: ToolManager[Any], name: str) -> bool:
@@ -79,13 +79,13 @@ def runs_inline(tools: ToolManager[Any], name: str) -> bool:
     tool = (tools.tools or {}).get(name)
     if tool is None:
         return False
-    return tool.toolset.is_inline if isinstance(tool.toolset, _StandIn) else is_inline(tool, name)
+    return tool.toolset.is_inline if isinstance(tool.toolset, _ToolStub) else is_inline(tool, name)
 
 
 def manager_of_chosen(
     tools: ToolManager[Any], name: str, known: Known, durable: Durable[Any]
 ) -> ToolManager[Any]:
-    """Return a manager for a tool that an operator has chosen. It has a stand-in if that tool has changed since.
+    """Return a manager for a tool that an operator has chosen. It has a stub if that tool has changed since.
 
     Args:
         tools: The tools of this step of the agent.
@@ -94,17 +94,17 @@ def manager_of_chosen(
         durable: The agent's capability.
     """
     manager = replace(tools, toolset=_toolset_now(tools), tools=tools_now(tools))
-    stand_in(manager, {name: known}, durable)
+    stub_changed_tools(manager, {name: known}, durable)
     return manager
 
 
 def _toolset_now(tools: ToolManager[Any]) -> AbstractToolset[Any]:
-    return tools.toolset.wrapped if isinstance(tools.toolset, _WithStandIns) else tools.toolset
+    return tools.toolset.wrapped if isinstance(tools.toolset, _StubbedToolset) else tools.toolset
 
 
 @dataclass
-class _WithStandIns(WrapperToolset[Any]):
-    """The tools of one step of the agent, with the stand-ins."""
+class _StubbedToolset(WrapperToolset[Any]):
+    """The tools of one step of the agent, with the stubs."""
 
     found: dict[str, ToolsetTool[Any]]
     step: int
@@ -121,13 +121,13 @@ class _WithStandIns(WrapperToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        stands_in = self.found.get(name)
-        if stands_in is None:
+        stub = self.found.get(name)
+        if stub is None:
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
-        return await stands_in.toolset.call_tool(name, tool_args, ctx, stands_in)
+        return await stub.toolset.call_tool(name, tool_args, ctx, stub)
 
 
-class _StandIn(AbstractToolset[Any]):
+class _ToolStub(AbstractToolset[Any]):
     """Returns the recorded result of a call whose tool has changed, or reports that the call did not run.
 
     Attributes:

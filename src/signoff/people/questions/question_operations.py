@@ -1,4 +1,7 @@
-"""Applies changes to questions, made by people or due by time. Safe for concurrent callers on any store."""
+"""Operations on questions: decide, view, claim, release, delegate, cancel, reassign, move the deadline.
+
+They first apply changes that are due by time. They are safe for concurrent callers on any store.
+"""
 
 from __future__ import annotations
 
