@@ -35,7 +35,13 @@ from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResu
 from pydantic_ai.toolsets import AbstractToolset, DynamicToolset
 
 from signoff.agents.approvals.approval_gate import ASSIGNEES, Gate
-from signoff.agents.approvals.approval_policy import Policy, check_policy, may_ask, names_in
+from signoff.agents.approvals.approval_policy import (
+    Policy,
+    check_asks_nobody,
+    check_policy,
+    may_ask,
+    names_in,
+)
 from signoff.agents.approvals.approval_predicates import asking_on_failure
 from signoff.agents.approvals.approved_toolset import AsApproved, Running, running_call
 from signoff.agents.approvals.call_state import GIVEN_MODEL, held, hold, let_go
@@ -48,14 +54,13 @@ from signoff.agents.steps.dynamic_toolsets import facts_of, witness
 from signoff.agents.steps.live_model_text import speaking
 from signoff.agents.steps.plain_tools import in_step_threads
 from signoff.agents.steps.step_backend import RETRY, Config, StepBackend, config_of
-from signoff.agents.steps.tools import KEY, Calling, asked_here, calling
+from signoff.agents.steps.tools import KEY, Calling, asked_here, calling, check_may_run
 from signoff.agents.steps.truncated_responses import WholeAnswers
 from signoff.agents.steps.unawaited_tools import check_awaits
 from signoff.agents.steps.workflow_scope import InWorkflow, context_here
 from signoff.engine.steps.retry import RetryPolicy
 from signoff.engine.steps.step_options import check_retry
-from signoff.errors import NotSerializable, OutsideWorkflow, RegistrationError
-from signoff.observability.current_run import current_attempt
+from signoff.errors import NotSerializable, RegistrationError
 from signoff.people.questions.edits import is_same
 from signoff.records.responders import check_names
 from signoff.records.start_options import check_flag, check_seconds
@@ -262,7 +267,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             OutsideWorkflow: The agent has ``approvals``, and nobody can be asked here.
         """
         if not self.in_durable_context:
-            self._check_asks_nobody()
+            check_asks_nobody(self.approvals, self.name)
             with (
                 without_pauses(f"agent {self.name!r} outside of workflow code. {INSTEAD}"),
                 in_step_threads(),
@@ -276,18 +281,6 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
                 return await super().wrap_run(ctx, handler=handler)
         finally:
             let_go(token)
-
-    def _check_asks_nobody(self) -> None:
-        """Refuse to run an agent with ``approvals`` where nobody can be asked: its tools would run without approval."""
-        if not self.approvals:
-            return
-        attempt = current_attempt.get(None)
-        here = "outside of any workflow" if attempt is None else f"inside step {attempt[0].name!r}"
-        raise OutsideWorkflow(
-            f"agent {self.name!r}",
-            why=f"its approvals= may ask people, and nobody can be asked {here}. Run it in workflow code: in a "
-            "workflow, in a tool made with @in_workflow, or as a run of its own (agent_tool, ctx.rfc)",
-        )
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
         """Return the toolset whose tools run as steps, with the approved arguments.
@@ -407,8 +400,11 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         tool_def: ToolDefinition,
         args: str | dict[str, Any],
     ) -> str | dict[str, Any]:
-        """Note whether hooks have changed an edit."""
-        edit = held().edits.get(call.tool_call_id) if context_here() is not None else None
+        """Note the tools of the call, and whether hooks have changed an edit."""
+        if context_here() is None:
+            return args
+        held().managers[call.tool_call_id] = ctx.tool_manager
+        edit = held().edits.get(call.tool_call_id)
         if edit is not None and not is_same(plain(args), edit.sent):
             edit.is_changed = True
         return args
@@ -453,7 +449,9 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Ask the people who must agree, then run the tool."""
         if not self.in_durable_context:
             if may_ask(self.approvals, call.tool_name):
-                self._check_asks_nobody()
+                check_asks_nobody(self.approvals, self.name)
+            if not ctx.tool_call_approved:
+                check_may_run(tool_def)
             return await handler(args)
         gate = Gate.of(self, ctx)
 
@@ -489,6 +487,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Ask about the calls of a response together: behind a barrier, or deferred by validators."""
         if not self.in_durable_context:
             return None
+        for call in requests.approvals + requests.calls:
+            ctx = replace(ctx, tool_manager=held().managers.get(call.tool_call_id, ctx.tool_manager))
         await known_tools(self, ctx, requests.approvals)
         return await Gate.of(self, ctx).resolve(requests)
 

@@ -298,7 +298,7 @@ class Gate:
         args: dict[str, Any],
         decision: Decision,
     ) -> Any:
-        if self._durable.barrier and not self._ends_with_output():  # `resolve` asks about all of them
+        if self._has_barrier(call):  # `resolve` asks about all of them
             held().validated[call.tool_call_id] = args
             raise ApprovalRequired(metadata={"decision": decision})
         agreed = await self._agree(call, definition, await self.arguments.seen(call, args), decision)
@@ -314,18 +314,20 @@ class Gate:
         )
         return as_edited(await self._tools.execute_tool_call(validated), agreed.edit)
 
-    def _ends_with_output(self) -> bool:
-        """Whether the response also gives the agent's output: Pydantic AI then drops deferred calls."""
+    def _has_barrier(self, call: ToolCallPart) -> bool:
+        """Whether the call, of a response without an output, waits until all of its response are answered."""
         responses = (each for each in reversed(self._ctx.messages) if isinstance(each, ModelResponse))
         parts = next((each.parts for each in responses), ())
-        names = {part.tool_name for part in parts if isinstance(part, ToolCallPart)}
-        tools = self._tools.tools or {}
-        return any(name in tools and tools[name].tool_def.kind == "output" for name in names)
+        called = {part.tool_call_id: part.tool_name for part in parts if isinstance(part, ToolCallPart)}
+        if not self._durable.barrier or call.tool_call_id not in called:
+            return False  # or another tool has made it
+        tools = self._tools.tools or {}  # beside an output, Pydantic AI drops deferred calls
+        return not any(name in tools and tools[name].tool_def.kind == "output" for name in called.values())
 
     async def _ask_for_result(
         self, call: ToolCallPart, definition: ToolDefinition, args: dict[str, Any], decision: Decision
     ) -> Any:
-        if self._durable.barrier and not self._ends_with_output():
+        if self._has_barrier(call):
             held().validated[call.tool_call_id] = args
             raise CallDeferred(metadata={"decision": decision})
         return await self._result_from_outside(
@@ -410,8 +412,8 @@ class Gate:
         answer = await self._questions(call, definition).ask_for_result(arguments, decision)
         return answer if isinstance(answer, ToolDenied) else cast("dict[str, Any]", answer.value)["result"]
 
-    def _questions(self, call: ToolCallPart, definition: ToolDefinition) -> CallQuestions:
-        return CallQuestions(self._context, self._durable.name, call, definition, self._about(call))
+    def _questions(self, call: ToolCallPart, tool: ToolDefinition) -> CallQuestions:
+        return CallQuestions(self._context, self._durable.name, call, tool, self._about(call))
 
     def shown(self, call: ToolCallPart, args: dict[str, Any]) -> dict[str, Any]:
         """Return the metadata of the question about an interrupted call."""

@@ -11,7 +11,8 @@ from typing import Any, Final, Literal, TypedDict, cast
 from signoff import codec
 from signoff.agents.steps.deps import copies_of_deps
 from signoff.engine.run.fatal_exceptions import as_failure, ends_task
-from signoff.errors import InvalidValue, RegistrationError
+from signoff.errors import InvalidValue, OutsideWorkflow, RegistrationError
+from signoff.observability.current_run import current_attempt, refused
 from signoff.people.questions.business_hours import BusinessHours
 from signoff.people.questions.policies import UNSET, Escalation, Quorum
 from signoff.people.questions.policy_options import (
@@ -323,3 +324,20 @@ def may_ask(policy: Policy | None, tool: str) -> bool:
     if policy is None:
         return False
     return callable(policy) or tool in cast("Collection[str]", policy)
+
+
+def check_asks_nobody(policy: Policy | None, agent: str) -> None:
+    """Check that an agent has no policy where nobody can be asked: its tools would run without approval.
+
+    Raises:
+        OutsideWorkflow: It has one. A step then fails, even if its code catches this.
+    """
+    if not policy:
+        return
+    attempt = current_attempt.get(None)
+    here = "outside of any workflow" if attempt is None else f"inside step {attempt[0].name!r}"
+    why = (
+        f"its approvals= may ask people, and nobody can be asked {here}. Run it in workflow code: in a workflow, in a "
+        "tool made with @in_workflow, or as a run of its own (agent_tool, ctx.rfc)"
+    )
+    raise refused(OutsideWorkflow(f"agent {agent!r}", why=why))

@@ -17,7 +17,7 @@ from signoff.agents.approvals.call_state import held
 from signoff.agents.approvals.tool_changes import Known
 from signoff.agents.steps.dynamic_toolsets import dynamic_toolset, expecting
 from signoff.agents.steps.in_workflow import is_inline
-from signoff.agents.steps.plain_tools import timed
+from signoff.agents.steps.plain_tools import for_step, with_own_copies
 
 if TYPE_CHECKING:
     from signoff.agents.approvals.approval_gate import Gate
@@ -60,6 +60,13 @@ class AsApproved(WrapperToolset[AgentDepsT]):
     arguments, so the call needs another decision.
     """
 
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        """Return the tools. Validators that run as steps get copies of the arguments."""
+        tools = await super().get_tools(ctx)
+        return {
+            name: tool if is_inline(tool, name) else with_own_copies(tool) for name, tool in tools.items()
+        }
+
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
     ) -> Any:
@@ -70,7 +77,7 @@ class AsApproved(WrapperToolset[AgentDepsT]):
         """
         running = _running.get()
         if not is_inline(tool, name):
-            tool = timed(tool)
+            tool = for_step(tool)
         if running is not None and running.call.tool_call_id in held().decided:
             tool_args = await running.gate.check_unchanged(
                 running.call, running.definition, tool_args, running.known

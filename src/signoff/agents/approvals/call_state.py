@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic_ai.models import Model
+from pydantic_ai.tool_manager import ToolManager
 
 from signoff.agents.approvals.approval_policy import Decision
 from signoff.agents.approvals.tool_arguments import Arguments
@@ -28,6 +29,7 @@ class Held:
         edits: The edits that are being validated.
         models: The model objects that workflow code has passed, by id.
         dynamic: The arguments of dynamic toolsets' tools, by call id and validated input.
+        managers: The tools among which a call's tool was found: a tool may call others through a manager of its own.
     """
 
     known: dict[str, Known] = field(default_factory=dict[str, Known])
@@ -39,6 +41,7 @@ class Held:
     edits: dict[str, Edited] = field(default_factory=dict[str, "Edited"])
     dynamic: dict[tuple[str, str], Arguments] = field(default_factory=dict[tuple[str, str], "Arguments"])
     models: dict[str, Model] = field(default_factory=dict[str, Model])
+    managers: dict[str, ToolManager[Any] | None] = field(default_factory=dict[str, "ToolManager[Any] | None"])
 
     def key_of(self, model: Model) -> str:
         """Return the id of a model object, the same at every replay."""

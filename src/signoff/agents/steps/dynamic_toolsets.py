@@ -18,7 +18,7 @@ from pydantic_ai import RunContext
 from pydantic_ai.toolsets import AbstractToolset, DynamicToolset, ToolsetTool, WrapperToolset
 
 from signoff.agents.approvals.tool_arguments import Arguments
-from signoff.agents.steps.plain_tools import timed
+from signoff.agents.steps.plain_tools import for_step
 from signoff.agents.steps.unawaited_tools import check_awaits
 from signoff.errors import NotAsApproved
 from signoff.observability.current_run import current_attempt
@@ -125,7 +125,7 @@ class _Witness(WrapperToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        expected, tool = _expected.get(), timed(tool)
+        expected, tool = _expected.get(), for_step(tool)
         if expected is None:
             return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         found = Arguments.of(tool, name, expected.sent, tool_args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,9 +13,14 @@ from pydantic_ai import Agent, ModelRetry, RunContext
 from pydantic_ai.toolsets import FunctionToolset, ToolsetTool
 from pydantic_ai.toolsets.function import FunctionToolsetTool
 
+from signoff.engine.run.value_copies import copied
+from signoff.engine.steps.detached_functions import is_equal
 from signoff.engine.steps.step_executor import step_executor
 from signoff.engine.steps.time_limit import TimeLimit
 from signoff.observability.current_run import current_attempt
+from signoff.runtime.loggers import own_logger
+
+log = own_logger("signoff.agents")
 
 
 @contextmanager
@@ -28,28 +34,58 @@ def in_step_threads() -> Generator[None]:
         yield
 
 
-def timed(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
-    """Return a tool whose ``timeout=`` does not count a wait for a thread. Pydantic AI's own counts it."""
+def for_step(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
+    """Return a tool for calls that run as steps.
+
+    Each attempt gets its own copies of the arguments, so that a body that changes them in place does not change what
+    another attempt, or the body after a pause, runs with. A wait for a thread does not count for ``timeout=``; in
+    Pydantic AI it does.
+    """
     if not isinstance(tool, FunctionToolsetTool):
         return tool
-    seconds = tool.tool_def.timeout
+    call, seconds = tool.call_func, tool.tool_def.timeout
     if seconds is None and isinstance(tool.toolset, FunctionToolset):
         seconds = tool.toolset.timeout
-    if seconds is None or math.isinf(seconds):
-        return tool
-    call, limit_seconds = tool.call_func, seconds
+    limit_seconds = None if seconds is None or math.isinf(seconds) else seconds
 
-    async def call_in_time(args: dict[str, Any], ctx: RunContext[Any]) -> Any:
+    async def attempt(args: dict[str, Any], ctx: RunContext[Any]) -> Any:
+        own: dict[str, Any] = copied(args, {})
+        if limit_seconds is None:
+            return await call(own, ctx)
         limit = TimeLimit(limit_seconds)
         try:
             async with limit:
-                return await call(args, ctx)
+                return await call(own, ctx)
         except TimeoutError:
             if limit.has_expired:
                 raise ModelRetry(f"Timed out after {limit_seconds} seconds.") from None
             raise
 
     async def call_func(args: dict[str, Any], ctx: RunContext[Any]) -> Any:
-        return await (call if current_attempt.get(None) is None else call_in_time)(args, ctx)
+        return await (call if current_attempt.get(None) is None else attempt)(args, ctx)
 
-    return replace(tool, call_func=call_func, tool_def=replace(tool.tool_def, timeout=math.inf))
+    definition = tool.tool_def if limit_seconds is None else replace(tool.tool_def, timeout=math.inf)
+    return replace(tool, call_func=call_func, tool_def=definition)
+
+
+def with_own_copies(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
+    """Return a tool whose ``args_validator`` gets copies of the arguments: it runs as a step, so a replay skips it."""
+    check = tool.args_validator_func
+    if check is None:
+        return tool
+
+    async def check_copies(ctx: RunContext[Any], **args: Any) -> None:
+        own: dict[str, Any] = copied(args, {})
+        made = check(ctx, **own)
+        if inspect.isawaitable(made):
+            await made
+        changed = [name for name, value in args.items() if not is_equal(value, own[name])]
+        if changed:
+            log.warning(
+                "the args_validator of tool %r changed %s in place. The change is lost: it works on copies, since a "
+                "replay does not run it again. Use a validator of the argument's type to convert values",
+                tool.tool_def.name,
+                ", ".join(map(repr, changed)),
+            )
+
+    return replace(tool, args_validator_func=check_copies)

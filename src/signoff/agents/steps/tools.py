@@ -12,7 +12,8 @@ from pydantic_ai.tools import ToolDefinition
 
 from signoff.engine.steps.retry import RetryPolicy
 from signoff.engine.steps.step_options import Effect
-from signoff.errors import RegistrationError
+from signoff.errors import OutsideWorkflow, RegistrationError
+from signoff.observability.current_run import refused
 
 SideEffects = Literal["none", "read", "write", "external", "stateful"]
 
@@ -144,3 +145,17 @@ def is_external(definition: ToolDefinition) -> bool:
     """Whether a tool runs elsewhere, and its result is asked for."""
     marked = cast("Mapping[str, Any]", definition.metadata or {}).get(NEEDS_APPROVAL)
     return definition.kind == "external" or marked == "external"
+
+
+def check_may_run(definition: ToolDefinition) -> None:
+    """Check that people need not answer a call that a plain tool makes of another tool, inside its own step.
+
+    Raises:
+        OutsideWorkflow: Pydantic AI would defer the call.
+    """
+    if NEEDS_APPROVAL in (definition.metadata or {}):
+        why = (
+            "people answer its calls, and nobody can be asked inside the step of the tool that calls it. Make that "
+            "tool workflow code: @in_workflow"
+        )
+        raise refused(OutsideWorkflow(f"tool {definition.name!r}", why=why))
