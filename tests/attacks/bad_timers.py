@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from signoff.records import NewPromise, PromiseState, Rate, RunState, WorkerInfo
+from signoff.stores.contract.timers import GRACE_SECONDS
 from signoff.stores.shared.failed_items import running_jobs
 from tests.attacks.damage import Damaged
-from tests.stores.scene import GROUP, Scene
+from tests.stores.scene import GROUP, Scene, entry
 
 DUE = 1_000_008.0
 
@@ -37,12 +38,19 @@ async def _has_failed(scene: Scene, id: str = "r") -> bool:
 
 
 async def _begun_deadline(scene: Scene, id: str = "r") -> None:
-    await _worker(scene, "holder")  # in a group without workers the deadline ends the run
     await scene.paused(id, deadline_at=DUE)
 
 
+async def _grace(scene: Scene, id: str = "r") -> None:
+    run = await scene.run(id, deadline_at=scene.clock.now())
+    await scene.append(run, entry(0))
+    await scene.store.release("w")
+    await scene.store.due()
+    scene.clock.advance(GRACE_SECONDS - 30)
+
+
 async def _is_not_paused(scene: Scene, id: str = "r") -> bool:
-    """Whether the run was notified, or ended: its worker is forgotten meanwhile."""
+    """Whether the run was notified, or ended: no worker claims it."""
     return await scene.state(id) is not RunState.PAUSED
 
 
@@ -85,6 +93,7 @@ ITEMS: dict[str, tuple[Make, Fired, str]] = {
     "timer": (_timer, _is_ready, "runs"),
     "deadline": (_deadline, _has_failed, "runs"),
     "deadline of a run that began": (_begun_deadline, _is_not_paused, "runs"),
+    "grace": (_grace, _has_failed, "runs"),
     "lease": (_lease, _is_ready, "runs"),
     "rate": (_rate, _opens, "groups"),
     "worker": (_worker, _is_forgotten, "workers"),

@@ -1,4 +1,4 @@
-"""A run's deadline holds, in every store, whatever keeps the run from beginning."""
+"""A run's deadline holds, in every store, whatever keeps the run from a worker."""
 
 from __future__ import annotations
 
@@ -80,3 +80,28 @@ async def test_a_run_that_never_begins_fails_at_its_deadline(new_store: NewStore
             with pytest.raises(RunTimeout):
                 await (await client.get(id)).result(60)
         let_go.set()
+
+
+@in_asyncio
+async def test_a_deadline_in_a_deployment_loses_no_clean_up(new_store: NewStore) -> None:
+    """For a moment the group has no worker: the old ones have left it, and the new ones have not joined."""
+    app, done = Signoff(new_store()), list[str]()
+
+    @app.workflow
+    async def pays(ctx: Context) -> None:
+        await ctx.step("charge", done.append, "charge")
+        try:
+            await ctx.wait_for_user("Ship?")
+        finally:
+            await ctx.step("refund", done.append, "refund")
+
+    async with running(app) as client:
+        async with app.worker(group="shop"):
+            run = await client.start(pays, id="r", group="shop", timeout_seconds=2 * SECONDS)
+            await reaches(app, "r", RunState.PAUSED)
+        await reaches(app, "r", RunState.READY, RunState.FAILED)
+        await asyncio.sleep(SECONDS)
+        async with app.worker(group="shop"):
+            with pytest.raises(RunTimeout):
+                await run.result(60)
+    assert done == ["charge", "refund"]

@@ -27,7 +27,7 @@ from tests.support import in_asyncio
 
 SOURCE = resources.files("signoff.stores") / "schema" / "postgres"
 
-DIGEST = (2, "79c12fc97056815b1c42c415b0ce1a7420bf4814d5a058e64ad70f2ea76a4001")
+DIGEST = (3, "f0e4ada9f1bc9730dac6726d6bfd12903974ebdac326e0cd2026d22843998a99")
 """The version of the functions, and the digest of its source."""
 
 ADDED = """

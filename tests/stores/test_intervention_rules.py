@@ -26,6 +26,7 @@ from signoff.records import (
 from signoff.records.paging import AuditFilter
 from signoff.stores.contract.leases import Write
 from signoff.stores.contract.retries import Retry, plan, without_dropped
+from signoff.stores.contract.timers import GRACE_SECONDS
 from tests.stores.scene import FAILURE, KEPT_FAILURE, Scene, entry, promise, question, rule
 
 
@@ -302,21 +303,22 @@ async def test_the_deadline_of_a_run_that_was_never_begun_ends_it(scene: Scene, 
 
 
 @rule
-async def test_a_run_that_has_begun_is_told_of_its_deadline(scene: Scene) -> None:
+@pytest.mark.parametrize("has_worker", [True, False])
+async def test_a_run_that_has_begun_is_notified_of_its_deadline(scene: Scene, has_worker: bool) -> None:
     run = await scene.run(deadline_at=scene.clock.now() + 10)
     await scene.append(run, entry(0))
     await scene.store.release("w")
-    await scene.store.enlist(WorkerInfo("other", "host", 1, 0.0, "default"))
+    if has_worker:
+        await scene.store.enlist(WorkerInfo("other", "host", 1, 0.0, "default"))
     scene.clock.advance(11)
-    await scene.store.due()
+    next_at = await scene.store.due()
+    assert next_at == (scene.clock.now() + 60 if has_worker else 1_000_010 + GRACE_SECONDS)
     assert await scene.state() is RunState.READY
     assert [message.kind for message in await scene.messages()] == [MessageKind.DEADLINE]
 
 
-@rule
-@pytest.mark.parametrize("waits", ["ready", "paused"])
-async def test_the_deadline_ends_a_begun_run_of_a_group_without_workers(scene: Scene, waits: str) -> None:
-    """Nobody may ever come for it: its parent would wait for ever."""
+async def unclaimed(scene: Scene, waits: str) -> None:
+    """A child with open calls, whose deadline is in 10 s, and that no worker claims."""
     parent = await scene.run("parent")
     child = NewRun(
         "r", "refund", "gpu", "{}", parent_id="parent", parent_n=3, deadline_at=scene.clock.now() + 10
@@ -332,8 +334,27 @@ async def test_the_deadline_ends_a_begun_run_of_a_group_without_workers(scene: S
     if waits == "paused":
         assert await scene.pause(claim.run)
     await scene.store.release("x", dead=True)
-    await scene.store.enlist(WorkerInfo("elsewhere", "host", 1, 0.0, "default"))
-    scene.clock.advance(11)
+    if waits == "paused group":
+        await scene.store.pause_group("gpu")
+    elif waits == "full group":
+        await scene.store.limit_group("gpu", max_running=1)
+        await scene.start("first", group="gpu", priority=1)
+        assert [claim.run.id for claim in await scene.claim(group="gpu", worker="y")] == ["first"]
+    if waits != "paused":
+        await scene.store.enlist(WorkerInfo("y", "host", 1, 0.0, "gpu"))
+
+
+@rule
+@pytest.mark.parametrize("waits", ["ready", "paused", "paused group", "full group"])
+async def test_a_begun_run_that_nobody_claims_ends_after_its_grace(scene: Scene, waits: str) -> None:
+    """Nobody may ever come for it: its parent would wait for ever."""
+    await unclaimed(scene, waits)
+    scene.clock.advance(10)
+    await scene.store.due()
+    scene.clock.advance(GRACE_SECONDS - 1)
+    await scene.store.due()
+    assert await scene.state("r") is RunState.READY
+    scene.clock.advance(1)
     await scene.store.due()
     run = await scene.store.get_run("r")
     assert (run.state, run.worker_id) == (RunState.FAILED, None)
@@ -348,12 +369,84 @@ async def test_the_deadline_ends_a_begun_run_of_a_group_without_workers(scene: S
 
 
 @rule
+async def test_a_worker_that_cleans_up_is_not_ended_by_the_grace(scene: Scene) -> None:
+    run = await scene.run(deadline_at=scene.clock.now() + 10)
+    await scene.append(run, entry(0))
+    await scene.store.release("w")
+    scene.clock.advance(11)
+    await scene.store.due()
+    [claim] = await scene.claim(worker="late")
+    scene.clock.advance(10 * GRACE_SECONDS)
+    await scene.store.due()
+    assert await scene.state() is RunState.RUNNING
+    # It asks in its clean-up code, and pauses: nobody else has to claim it.
+    assert await scene.pause(claim.run, opens=[question("r", 1)], taken=[each.id for each in claim.messages])
+    scene.clock.advance(10 * GRACE_SECONDS)
+    await scene.store.due()
+    assert await scene.state() is RunState.PAUSED
+    await scene.settle("r.1")
+    await scene.store.due()
+    assert await scene.state() is RunState.READY
+    scene.clock.advance(GRACE_SECONDS)
+    await scene.store.due()
+    assert await scene.state() is RunState.FAILED
+
+
+@rule
+async def test_the_grace_counts_from_the_loss_of_the_last_worker(scene: Scene) -> None:
+    run = await scene.run(deadline_at=scene.clock.now() + 10)
+    await scene.append(run, entry(0))
+    scene.clock.advance(GRACE_SECONDS)
+    await scene.store.due()
+    scene.lease_clock.advance(1_000)
+    await scene.store.due()
+    assert await scene.state() is RunState.READY
+    scene.clock.advance(GRACE_SECONDS - 1)
+    await scene.store.due()
+    assert await scene.state() is RunState.READY
+    scene.clock.advance(1)
+    await scene.store.due()
+    assert await scene.state() is RunState.FAILED
+
+
+@rule
+async def test_a_deadline_noticed_late_leaves_its_whole_grace(scene: Scene) -> None:
+    """No process was up: workers and servers start at the same moment."""
+    run = await scene.run(deadline_at=scene.clock.now() + 10)
+    await scene.append(run, entry(0))
+    await scene.store.release("w")
+    scene.clock.advance(100_000)
+    assert await scene.store.due() == scene.clock.now() + GRACE_SECONDS
+    assert [message.kind for message in await scene.messages()] == [MessageKind.DEADLINE]
+    scene.clock.advance(GRACE_SECONDS)
+    await scene.store.due()
+    assert await scene.state() is RunState.FAILED
+
+
+@rule
+async def test_a_retried_run_has_neither_its_old_deadline_nor_a_grace(scene: Scene) -> None:
+    await unclaimed(scene, "ready")
+    scene.clock.advance(GRACE_SECONDS)
+    await scene.store.due()
+    scene.clock.advance(GRACE_SECONDS)
+    await scene.store.due()
+    run = await scene.store.get_run("r")
+    assert run.state is RunState.FAILED
+    await scene.store.retry("r", how=Retry(run.epoch, 1, 0, ()))
+    scene.clock.advance(100 * GRACE_SECONDS)
+    await scene.store.due()
+    assert await scene.state("r") is RunState.READY
+
+
+@rule
 async def test_the_deadline_of_a_suspended_run_waits_for_its_operator(scene: Scene) -> None:
     run = await scene.run(deadline_at=scene.clock.now() + 10)
     await scene.append(run, entry(0))
     await scene.store.release("w")
     await scene.store.suspend("r", event())
     scene.clock.advance(11)
+    await scene.store.due()
+    scene.clock.advance(10 * GRACE_SECONDS)
     await scene.store.due()
     assert await scene.state() is RunState.PAUSED
     assert [message.kind for message in await scene.messages()] == [MessageKind.DEADLINE]

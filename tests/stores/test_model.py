@@ -249,7 +249,7 @@ class SideBySide(RuleBasedStateMachine):
 
     # Time
 
-    @rule(seconds=st.sampled_from((1.0, 5.0, 30.0)), of_leases=st.booleans())
+    @rule(seconds=st.sampled_from((1.0, 5.0, 30.0, 300.0)), of_leases=st.booleans())
     def time_passes(self, seconds: float, of_leases: bool) -> None:
         (self.scene.lease_clock if of_leases else self.scene.clock).advance(seconds)
 

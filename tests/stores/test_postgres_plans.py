@@ -57,12 +57,12 @@ MOST_ROWS = 60  # that one operation may look at, where each has a few runs of i
 # A third of the questions is anybody's to answer, and half of what is recorded of them is sealed.
 LIE = """
 INSERT INTO signoff.runs (id, namespace, workflow, group_name, state, created_at, ready_at, ended_at, wake_at,
-    deadline_at, retryable, epoch, wakes, worker_id, claim_token, lease_until, slots, concurrency_key,
+    deadline_at, deadline_passed, retryable, epoch, wakes, worker_id, claim_token, lease_until, slots, concurrency_key,
     concurrency_limit, blocked, parent_id, parent_n, arguments, arguments_digest, takeovers)
 SELECT kind || n, 'default', CASE kind WHEN 'ready' THEN 'other' WHEN 'suspect' THEN 'lost' ELSE 'refund' END,
     'default', state, n, n,
     CASE WHEN kind IN ('done', 'failed') THEN 1e9 + n END, CASE kind WHEN 'paused' THEN 4e9 + n END,
-    CASE kind WHEN 'paused' THEN 4e9 END, kind = 'failed', 1, 1,
+    CASE WHEN kind IN ('paused', 'ready') THEN 4e9 END, kind = 'ready', kind = 'failed', 1, 1,
     CASE kind WHEN 'running' THEN 'another' END, 'token' || n, CASE kind WHEN 'running' THEN 4e9 END,
     CASE WHEN kind IN ('running', 'blocked') THEN 'slots' || n %% 1000 END, 'key' || n %% 1000, 1, kind = 'blocked',
     CASE kind WHEN 'done' THEN 'paused' || n %% 50 END, n, '{"args": []}', '',

@@ -5,7 +5,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from signoff.stores.contract.operations import writes
+
+GRACE_SECONDS: Final = 300.0
+"""Seconds for which a begun run past its deadline waits for a worker to run its clean-up code."""
 
 
 class TimerStore:
@@ -15,10 +20,12 @@ class TimerStore:
     async def due(self, limit: int = 1000) -> float | None:
         """Fire due deadlines and timers, and free expired leases.
 
-        A run that never started ends at its deadline, as ``failed`` with ``RunTimeout``: it may never be claimed. So
-        does one that is ready or paused, and not suspended, in a group without registered workers. Any other gets a
-        message. A run whose lease expired counts a takeover; the count starts from one if its journal has grown since
-        the last.
+        A run that never started ends at its deadline, as ``failed`` with ``RunTimeout``: it may never be claimed. Any
+        other gets a message, for its code to clean up. If no worker claims it then, it ends the same way: once it has
+        been ready for ``GRACE_SECONDS`` since its deadline. These count anew if its lease expires or it pauses
+        meanwhile, and if more than half of them had passed before a process noticed the deadline.
+
+        A run whose lease expired counts a takeover; the count starts from one if its journal has grown since the last.
 
         All of it is one transaction. If that fails, each item is processed by itself: an item that fails is set aside
         and retried with back-off (``stores/shared/failed_items.py``).

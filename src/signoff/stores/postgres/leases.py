@@ -75,7 +75,7 @@ MAKE_DEFERRED = "SELECT signoff.make_deferred_each(%s, %s, %s)"
 AT_ONCE: Final = 50
 """Items per transaction when each has a savepoint: more than 64 subtransactions slow down all other transactions."""
 
-JOBS: Final = ("promise", "timer", "deadline", "lease", "rate", "worker")
+JOBS: Final = ("promise", "timer", "deadline", "grace", "lease", "rate", "worker")
 """The jobs whose items ``due`` processes."""
 
 TIMED_OUT = json.dumps(

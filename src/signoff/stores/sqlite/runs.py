@@ -26,6 +26,7 @@ from signoff.records.names import check_optional_text
 from signoff.records.paging import LAST_NUMBER, Page, RunFilter, page_number
 from signoff.stores.contract import retries
 from signoff.stores.contract.leases import Outcome
+from signoff.stores.contract.timers import GRACE_SECONDS
 from signoff.stores.contract.validation import check_events
 from signoff.stores.shared.equality import OTHER_ACTIVE, difference
 from signoff.stores.shared.listed_payloads import Listing, read_page
@@ -89,6 +90,12 @@ RETURNING namespace, id
 """
 
 PASS_DEADLINE = "UPDATE runs SET deadline_passed = 1 WHERE namespace = ? AND id = ?"
+
+UNCLAIMED = """
+SELECT namespace, id FROM runs INDEXED BY runs_unclaimed
+WHERE deadline_at IS NOT NULL AND deadline_passed = 1 AND state = 'ready' AND max(deadline_at, ready_at) <= ?
+ORDER BY max(deadline_at, ready_at) LIMIT ?
+"""
 
 ENDED = """
 SELECT id FROM runs INDEXED BY runs_by_id
@@ -315,7 +322,7 @@ def _recorded(tx: Transaction, namespace: str, run: Run | None, event: NewAuditE
 
 
 def pass_deadlines(tx: Transaction, limit: int) -> int:
-    """Notify runs of their passed deadline, in all namespaces. End those that never started or have no workers.
+    """Notify runs of their passed deadline, in all namespaces. End those that never started.
 
     Returns:
         The number of runs notified or ended.
@@ -333,12 +340,35 @@ def pass_deadline(tx: Transaction, namespace: str, run_id: str) -> None:
 
 
 def _deadline_passed(tx: Transaction, namespace: str, run_id: str) -> None:
-    run = states.expire(tx, namespace, run_id, encode_error(RunTimeout(run_id)))
-    if run is None:
+    if not _expire(tx, namespace, run_id, is_new=True):
+        states.wait_anew(tx, namespace, run_id, tx.now - GRACE_SECONDS / 2)
         messages.leave(tx, namespace, run_id, MessageKind.DEADLINE)
-    else:
+
+
+def end_unclaimed(tx: Transaction, limit: int) -> int:
+    """End runs, in all namespaces, that no worker claimed in the grace period after their deadline.
+
+    Returns:
+        The number of runs ended.
+    """
+    rows = tx.db.execute(UNCLAIMED, (tx.now - GRACE_SECONDS, limit)).fetchall()
+    for namespace, run_id in rows:
+        end_unclaimed_run(tx, namespace, run_id)
+    return len(rows)
+
+
+def end_unclaimed_run(tx: Transaction, namespace: str, run_id: str) -> None:
+    """End one run that no worker claimed in the grace period after its deadline."""
+    _expire(tx, namespace, run_id, is_new=False)
+
+
+def _expire(tx: Transaction, namespace: str, run_id: str, is_new: bool) -> bool:
+    """End a run past its deadline; see ``transitions.expire``. Returns whether it has ended."""
+    run = states.expire(tx, namespace, run_id, encode_error(RunTimeout(run_id)), is_new)
+    if run is not None:
         _close(tx, namespace, run, EntryKind.FAILED)
         _clean_up(tx, namespace, run_id)
+    return run is not None
 
 
 def get_run(db: sqlite3.Connection, namespace: str, run_id: str) -> Run:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from signoff.errors import NotFound
 from signoff.records import MessageKind
+from signoff.stores.contract.timers import GRACE_SECONDS
 from signoff.stores.contract.workers import FORGET_SECONDS
 from signoff.stores.shared.deferred_changes import Kind, Made
 from signoff.stores.shared.failure_isolation import AT_ONCE, Done, Failure, Skipped
@@ -26,8 +27,8 @@ FORGET_SILENT = "DELETE FROM workers WHERE seen_at <= ?"
 
 FORGET = "DELETE FROM workers WHERE id = ?"
 
-# When the next promise, timer, run deadline and rate-limited start are due; the oldest heartbeat of a worker; and when
-# the next lease expires.
+# When the next promise, timer, run deadline and rate-limited start are due; when the first grace period began; the
+# oldest heartbeat of a worker; and when the next lease expires.
 NEXT_DUE = """
 SELECT
     (SELECT min(due_at) FROM promises INDEXED BY promises_due WHERE state = 'pending' AND due_at IS NOT NULL),
@@ -35,6 +36,8 @@ SELECT
     (SELECT min(deadline_at) FROM runs INDEXED BY runs_deadlines
         WHERE deadline_at IS NOT NULL AND deadline_passed = 0 AND ended_at IS NULL),
     (SELECT min(opens_at) FROM groups INDEXED BY groups_opening WHERE opens_at IS NOT NULL),
+    (SELECT min(max(deadline_at, ready_at)) FROM runs INDEXED BY runs_unclaimed
+        WHERE deadline_at IS NOT NULL AND deadline_passed = 1 AND state = 'ready'),
     (SELECT min(seen_at) FROM workers),
     (SELECT min(lease_until) FROM runs INDEXED BY runs_leases WHERE state = 'running')
 """
@@ -50,7 +53,7 @@ class Job:
         source: Their table.
         index: The index that finds due items.
         where: The condition for rows that wait for a time.
-        at: The column of that time.
+        at: The column of that time, or an expression of the index.
         id: The column of their id.
         number: The column of the row number.
     """
@@ -96,6 +99,12 @@ JOBS: Final = {
         "deadline_at IS NOT NULL AND deadline_passed = 0 AND ended_at IS NULL",
         "deadline_at",
     ),
+    "grace": Job(
+        "runs",
+        "runs_unclaimed",
+        "deadline_at IS NOT NULL AND deadline_passed = 1 AND state = 'ready'",
+        "max(deadline_at, ready_at)",
+    ),
     "lease": Job("runs", "runs_leases", "state = 'running'", "lease_until"),
     "rate": Job("groups", "groups_opening", "opens_at IS NOT NULL", "opens_at", id="name", number="NULL"),
     "worker": Job("workers", "workers_seen", "true", "seen_at", number="NULL"),
@@ -111,6 +120,7 @@ DO: Final[dict[str, _Do]] = {
     "promise": lambda tx, namespace, id, _: promises.time_out(tx, namespace, id),
     "timer": lambda tx, _, id, number: states.wake_timer(tx, number),
     "deadline": lambda tx, namespace, id, _: runs.pass_deadline(tx, namespace, id),
+    "grace": lambda tx, namespace, id, _: runs.end_unclaimed_run(tx, namespace, id),
     "lease": lambda tx, _, id, number: states.free(tx, number),
     "rate": lambda tx, namespace, name, _: groups.open_one(tx, namespace, name),
     "worker": lambda tx, _, id, number: tx.db.execute(FORGET, (id,)),
@@ -173,6 +183,7 @@ def due(
         "promise": promises.time_out_due(tx, limit),
         "timer": states.wake_timers(tx, limit),
         "deadline": runs.pass_deadlines(tx, limit),
+        "grace": runs.end_unclaimed(tx, limit),
     }
     lease_until = until["lease"]
     if lease_until is not None:
@@ -199,7 +210,8 @@ def _until(tx: Transaction, held: Hold | None) -> dict[str, float | None]:
     """Return, by job, the time up to which items are due, on the business or the lease clock; None if none are."""
     lease_until = tx.lease_now if held is None else held.but_until
     times: dict[str, float | None] = dict.fromkeys(JOBS, tx.now)
-    return times | {"lease": lease_until, "worker": tx.lease_now - FORGET_SECONDS}
+    ends = {"grace": tx.now - GRACE_SECONDS, "lease": lease_until, "worker": tx.lease_now - FORGET_SECONDS}
+    return times | ends
 
 
 def next_due(db: sqlite3.Connection, now: float, lease_now: float, held_for: float = 0.0) -> float | None:
@@ -208,7 +220,9 @@ def next_due(db: sqlite3.Connection, now: float, lease_now: float, held_for: flo
     Leases have their own clock: a lease that ends in three seconds is due in three seconds, and none is due before
     ``held_for`` seconds have passed.
     """
-    *times, seen_at, lease_until = db.execute(NEXT_DUE).fetchone()
+    *times, grace_at, seen_at, lease_until = db.execute(NEXT_DUE).fetchone()
+    if grace_at is not None:
+        times.append(grace_at + GRACE_SECONDS)
     if seen_at is not None:
         times.append(now + (seen_at + FORGET_SECONDS - lease_now))
     if lease_until is not None:

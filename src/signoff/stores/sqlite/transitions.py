@@ -166,19 +166,25 @@ WHERE namespace = ? AND id = ? AND (epoch = 0 AND ended_at IS NULL OR state = 'f
 RETURNING {READ_RUN_COLUMNS}
 """
 
-# never started, or ready or paused in a group without workers -> failed: its deadline has passed
-EXPIRE = f"""
+# ready or paused -> failed: its deadline has passed
+EXPIRE_THESE = f"""
 UPDATE runs
-SET state = 'failed', error = ?, ended_at = ?, wake_at = NULL, blocked = 0,
+SET state = 'failed', error = :error, ended_at = :now, wake_at = NULL, blocked = 0,
     suspended_at = NULL, suspended_by = NULL, suspended_reason = NULL
-WHERE namespace = ? AND id = ? AND ended_at IS NULL AND (
-    epoch = 0 OR state = 'ready' AND {LENGTH} = 0
-    OR worker_id IS NULL AND suspended_at IS NULL AND NOT EXISTS (
-        SELECT 1 FROM workers WHERE workers.group_name = runs.group_name AND workers.namespace = runs.namespace
-    )
-)
+WHERE namespace = :namespace AND id = :run_id AND ended_at IS NULL AND ({{these}})
 RETURNING {READ_RUN_COLUMNS}
 """
+
+NEVER_STARTED = f"epoch = 0 OR state = 'ready' AND {LENGTH} = 0"
+
+EXPIRE_NEW = EXPIRE_THESE.format(these=NEVER_STARTED)
+
+EXPIRE_UNCLAIMED = EXPIRE_THESE.format(these="state = 'ready'")
+
+# Restarts the grace period of a deadline that no process has noticed in time.
+WAIT_ANEW = (
+    "UPDATE runs SET ready_at = ? WHERE namespace = ? AND id = ? AND state = 'ready' AND deadline_at < ?"
+)
 
 # not ended, or failed retryably -> cancelled
 TERMINATE = f"""
@@ -447,9 +453,26 @@ def cancel_at_once(tx: Transaction, namespace: str, run_id: str, error: str) -> 
     return _ended(tx, tx.db.execute(CANCEL_AT_ONCE, (error, tx.now, namespace, run_id)).fetchone())
 
 
-def expire(tx: Transaction, namespace: str, run_id: str, error: str) -> Run | None:
-    """End a run past its deadline that never started, or whose group has no workers; None for any other."""
-    return _ended(tx, tx.db.execute(EXPIRE, (error, tx.now, namespace, run_id)).fetchone())
+def expire(tx: Transaction, namespace: str, run_id: str, error: str, is_new: bool) -> Run | None:
+    """End a run past its deadline.
+
+    Args:
+        tx: The transaction.
+        namespace: The run's namespace.
+        run_id: The run.
+        error: The error that it ends with.
+        is_new: End it only if it never started; otherwise, only if it waits for a worker.
+
+    Returns:
+        The run; None if it does not end.
+    """
+    values = {"error": error, "now": tx.now, "namespace": namespace, "run_id": run_id}
+    return _ended(tx, tx.db.execute(EXPIRE_NEW if is_new else EXPIRE_UNCLAIMED, values).fetchone())
+
+
+def wait_anew(tx: Transaction, namespace: str, run_id: str, late_before: float) -> None:
+    """Restart the grace period of a ready run whose deadline passed before ``late_before``."""
+    tx.db.execute(WAIT_ANEW, (tx.now, namespace, run_id, late_before))
 
 
 def terminate(tx: Transaction, namespace: str, run_id: str, error: str) -> Run | None:

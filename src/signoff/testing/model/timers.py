@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from signoff.records import MessageKind, PromiseState, Run, RunState
+from signoff.stores.contract.timers import GRACE_SECONDS
 from signoff.stores.contract.workers import FORGET_SECONDS
 from signoff.testing.model.messages import Messages
 from signoff.testing.model.promises import Promises
@@ -34,13 +35,9 @@ class Timers:
         for run in self._first(limit, lambda run: run.wake_at if run.state is RunState.PAUSED else None, now):
             self._state.make_ready(run, wake_at=None)
         for run in self._first(limit, lambda run: run.deadline_at if self._has_deadline(run) else None, now):
-            self._tables.facts[run.namespace, run.id].deadline_passed = True
-            is_empty = not self._tables.journals[run.namespace, run.id]
-            is_unserved = run.worker_id is None and run.suspended_at is None and not self._has_workers(run)
-            if run.epoch == 0 or (run.state is RunState.READY and is_empty) or is_unserved:
-                self._expire(run)
-            else:
-                self._messages.leave(run.namespace, run.id, MessageKind.DEADLINE)
+            self._pass_deadline(run)
+        for run in self._first(limit, self._grace_began_at, now - GRACE_SECONDS):
+            self._expire(run)
         for run in self._first(limit, lambda run: run.lease_until, lease_now):
             self._state.let_go(run, taken_over=True)
         for (namespace, _), limits in self._tables.groups.items():
@@ -70,11 +67,30 @@ class Timers:
         times += [run.wake_at for run in runs if run.state is RunState.PAUSED]
         times += [limits.opens_at for limits in self._tables.groups.values()]
         times += [run.deadline_at for run in runs if self._has_deadline(run)]
+        times += [at + GRACE_SECONDS for run in runs if (at := self._grace_began_at(run)) is not None]
         return min((time for time in times if time is not None), default=None)
 
-    def _has_workers(self, run: Run) -> bool:
-        place = (run.namespace, run.group)
-        return any((each.namespace, each.group) == place for each in self._tables.workers.values())
+    def _pass_deadline(self, run: Run) -> None:
+        facts, now = self._tables.facts[run.namespace, run.id], self._state.now
+        facts.deadline_passed = True
+        is_empty = not self._tables.journals[run.namespace, run.id]
+        if run.epoch == 0 or (run.state is RunState.READY and is_empty):
+            self._expire(run)
+            return
+        if (
+            run.state is RunState.READY
+            and run.deadline_at is not None
+            and run.deadline_at < now - GRACE_SECONDS / 2
+        ):
+            facts.ready_at = now
+        self._messages.leave(run.namespace, run.id, MessageKind.DEADLINE)
+
+    def _grace_began_at(self, run: Run) -> float | None:
+        """Return since when a run past its deadline waits for a worker; None if it does not."""
+        facts = self._tables.facts[run.namespace, run.id]
+        if run.state is not RunState.READY or run.deadline_at is None or not facts.deadline_passed:
+            return None
+        return max(run.deadline_at, facts.ready_at)
 
     def _first(self, limit: int, time_of: Callable[[Run], float | None], now: float) -> list[Run]:
         """Return the due runs, the earliest first."""

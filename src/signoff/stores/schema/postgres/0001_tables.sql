@@ -63,6 +63,9 @@ CREATE INDEX runs_ended ON signoff.runs (namespace, ended_at, number)
     WHERE parent_id IS NULL AND ended_at IS NOT NULL AND NOT retryable;
 CREATE INDEX runs_deadlines ON signoff.runs (deadline_at)
     WHERE deadline_at IS NOT NULL AND NOT deadline_passed AND ended_at IS NULL;
+-- Runs past their deadline that wait for a worker.
+CREATE INDEX runs_unclaimed ON signoff.runs (greatest(deadline_at, ready_at))
+    WHERE deadline_at IS NOT NULL AND deadline_passed AND state = 'ready';
 
 -- Sessions. The first index is not for a look-up of the first run that has not ended; nor do indexes of states serve the
 -- listing of these.

@@ -54,6 +54,9 @@ CREATE INDEX runs_held ON runs (worker_id) WHERE state = 'running';
 CREATE INDEX runs_timers ON runs (wake_at) WHERE state = 'paused' AND wake_at IS NOT NULL;
 CREATE INDEX runs_deadlines ON runs (deadline_at)
     WHERE deadline_at IS NOT NULL AND deadline_passed = 0 AND ended_at IS NULL;
+-- Runs past their deadline that wait for a worker.
+CREATE INDEX runs_unclaimed ON runs (max(deadline_at, ready_at))
+    WHERE deadline_at IS NOT NULL AND deadline_passed = 1 AND state = 'ready';
 CREATE INDEX runs_claims ON runs (claim_token) WHERE state = 'running' AND claim_token IS NOT NULL;
 
 -- Concurrency keys. A ready run is `blocked` once a claim has found its key's slots taken: so each is passed over once,

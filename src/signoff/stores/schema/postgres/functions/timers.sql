@@ -4,6 +4,10 @@
 -- A row that a trigger leaves as it was, without an error, makes no periodic job go on without a pause: its item is set
 -- aside. An item whose row another transaction has locked is left alone for a while.
 
+-- How long a begun run past its deadline waits for a worker to clean up: GRACE_SECONDS of stores/contract/timers.py.
+CREATE OR REPLACE FUNCTION signoff.grace_seconds() RETURNS double precision
+LANGUAGE sql IMMUTABLE AS $$ SELECT 300.0::double precision $$;
+
 -- When the next thing is due, in business time: a lease that ends in three seconds is due in three seconds.
 CREATE OR REPLACE FUNCTION signoff.next_due(
     p_now double precision, p_lease_now double precision, p_forget_seconds double precision
@@ -17,6 +21,9 @@ BEGIN
         (SELECT deadline_at FROM signoff.runs
             WHERE deadline_at IS NOT NULL AND NOT deadline_passed AND ended_at IS NULL
             ORDER BY deadline_at LIMIT 1),
+        (SELECT greatest(deadline_at, ready_at) + signoff.grace_seconds() FROM signoff.runs
+            WHERE deadline_at IS NOT NULL AND deadline_passed AND state = 'ready'
+            ORDER BY greatest(deadline_at, ready_at) LIMIT 1),
         (SELECT opens_at FROM signoff.groups WHERE opens_at IS NOT NULL ORDER BY opens_at LIMIT 1),
         (SELECT p_now + seen_at + p_forget_seconds - p_lease_now FROM signoff.workers ORDER BY seen_at LIMIT 1),
         (SELECT p_now + min(lease_until) - p_lease_now FROM signoff.runs WHERE worker_id IS NOT NULL)
@@ -41,6 +48,10 @@ BEGIN
             WHERE deadline_at IS NOT NULL AND NOT deadline_passed AND ended_at IS NULL
                 AND NOT (p_skipped -> 'deadline') ? signoff.item_name(namespace, id)
             ORDER BY deadline_at LIMIT 1),
+        (SELECT greatest(deadline_at, ready_at) + signoff.grace_seconds() FROM signoff.runs
+            WHERE deadline_at IS NOT NULL AND deadline_passed AND state = 'ready'
+                AND NOT (p_skipped -> 'grace') ? signoff.item_name(namespace, id)
+            ORDER BY greatest(deadline_at, ready_at) LIMIT 1),
         (SELECT opens_at FROM signoff.groups
             WHERE opens_at IS NOT NULL AND NOT (p_skipped -> 'rate') ? signoff.item_name(namespace, name)
             ORDER BY opens_at LIMIT 1),
@@ -74,6 +85,10 @@ BEGIN
         PERFORM FROM signoff.runs
         WHERE id = p_id AND namespace = p_namespace AND deadline_at <= p_now AND NOT deadline_passed
             AND ended_at IS NULL;
+    WHEN 'grace' THEN
+        RETURN coalesce(signoff.is_unclaimed((
+            SELECT runs FROM signoff.runs WHERE id = p_id AND namespace = p_namespace
+        ), p_now), false);
     WHEN 'lease' THEN
         PERFORM FROM signoff.runs
         WHERE id = p_id AND namespace = p_namespace AND worker_id IS NOT NULL AND lease_until <= p_lease_now;
@@ -121,18 +136,73 @@ BEGIN
     END LOOP;
 END $$;
 
--- Tell one run that its deadline has passed: the body of the loop of signoff.pass_deadlines. A run that no worker of its
--- group can be told for, and that waits, ends without its code, as does one that was never begun. p_error has the error of
--- the run as "run", and that of a child as "child". `woken` is NULL where another process has what it needs locked.
+-- Whether a run has waited for a worker for the grace period after its deadline.
+CREATE OR REPLACE FUNCTION signoff.is_unclaimed(p_run signoff.runs, p_now double precision) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT (p_run).deadline_at IS NOT NULL AND (p_run).deadline_passed AND (p_run).state = 'ready'
+        AND greatest((p_run).deadline_at, (p_run).ready_at) <= p_now - signoff.grace_seconds()
+$$;
+
+-- End a run past its deadline without its code. The caller has it locked. p_error has the error of the run as "run", and
+-- that of a child as "child". `woken` is NULL where another process has what it needs locked.
+CREATE OR REPLACE FUNCTION signoff.expire(
+    run signoff.runs, p_now double precision, p_error text, OUT woken jsonb, OUT ended jsonb
+)
+LANGUAGE plpgsql AS $$
+DECLARE
+    told text[];
+    children jsonb;
+    cancelled record;
+BEGIN
+    IF run.session_id IS NOT NULL
+        AND NOT signoff.try_lock_slots(signoff.turns_of(run.namespace, run.session_id)) THEN
+        RETURN;
+    END IF;
+    IF run.parent_n IS NOT NULL THEN
+        PERFORM FROM signoff.runs WHERE id = run.parent_id AND namespace = run.namespace
+        FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND AND EXISTS (
+            SELECT FROM signoff.runs WHERE id = run.parent_id AND namespace = run.namespace
+        ) THEN
+            RETURN;
+        END IF;
+    END IF;
+    run := signoff.expire_row(
+        run.namespace, run.id, signoff.error_for(p_error::jsonb ->> 'run', run.id), p_now
+    );
+    IF run.id IS NULL THEN
+        RAISE EXCEPTION 'the database has left its row as it was';
+    END IF;
+    PERFORM signoff.note(run, 'failed', run.error, NULL, p_now);
+    DELETE FROM signoff.live WHERE run_id = run.id AND namespace = run.namespace;
+    told := signoff.finish(run, p_now);
+    DELETE FROM signoff.waiters WHERE run_id = run.id AND namespace = run.namespace;
+    SELECT coalesce(jsonb_agg(
+        jsonb_build_object('id', child.id, 'error', signoff.error_for(p_error::jsonb ->> 'child', child.id))
+        ORDER BY child.number
+    ), '[]') INTO children
+    FROM (
+        SELECT id, number FROM signoff.runs
+        WHERE parent_id = run.id AND namespace = run.namespace AND parent_n IS NOT NULL
+            AND (ended_at IS NULL OR retryable)
+    ) AS child;
+    SELECT * INTO cancelled FROM signoff.cancel_children(run.namespace, run.id, children, p_now);
+    ended := (
+        SELECT jsonb_agg(jsonb_build_array(run.namespace, id))
+        FROM jsonb_array_elements_text(to_jsonb(ARRAY[run.id]) || cancelled.ended) AS id
+    );
+    told := told || cancelled.woken;
+    woken := (SELECT coalesce(jsonb_agg(jsonb_build_array(run.namespace, id)), '[]') FROM unnest(told) AS id);
+END $$;
+
+-- Tell one run that its deadline has passed, or end it if it was never begun: the body of the loop of
+-- signoff.pass_deadlines. Errors and results are as of signoff.expire.
 CREATE OR REPLACE FUNCTION signoff.pass_deadline(
     p_namespace text, p_id text, p_now double precision, p_error text, OUT woken jsonb, OUT ended jsonb
 )
 LANGUAGE plpgsql AS $$
 DECLARE
     run signoff.runs;
-    told text[];
-    children jsonb;
-    cancelled record;
 BEGIN
     SELECT * INTO run FROM signoff.runs
     WHERE id = p_id AND namespace = p_namespace AND signoff.try_lock_slots(slots)
@@ -140,61 +210,70 @@ BEGIN
     IF NOT FOUND OR run.deadline_passed OR run.ended_at IS NOT NULL OR run.deadline_at > p_now THEN
         RETURN;
     END IF;
-    IF run.epoch = 0 OR run.state = 'ready' AND signoff.next_seq(run.namespace, run.id) = 0
-        OR run.worker_id IS NULL AND run.suspended_at IS NULL AND NOT EXISTS (
-            SELECT FROM signoff.workers WHERE group_name = run.group_name AND namespace = run.namespace
-        ) THEN
-        IF run.session_id IS NOT NULL
-            AND NOT signoff.try_lock_slots(signoff.turns_of(run.namespace, run.session_id)) THEN
-            RETURN;
-        END IF;
-        IF run.parent_n IS NOT NULL THEN
-            PERFORM FROM signoff.runs WHERE id = run.parent_id AND namespace = run.namespace
-            FOR NO KEY UPDATE SKIP LOCKED;
-            IF NOT FOUND AND EXISTS (
-                SELECT FROM signoff.runs WHERE id = run.parent_id AND namespace = run.namespace
-            ) THEN
-                RETURN;
-            END IF;
-        END IF;
-        run := signoff.expire_row(
-            run.namespace, run.id, signoff.error_for(p_error::jsonb ->> 'run', run.id), p_now
-        );
-        IF run.id IS NULL THEN
-            RAISE EXCEPTION 'the database has left its row as it was';
-        END IF;
-        PERFORM signoff.note(run, 'failed', run.error, NULL, p_now);
-        DELETE FROM signoff.live WHERE run_id = run.id AND namespace = run.namespace;
-        told := signoff.finish(run, p_now);
-        DELETE FROM signoff.waiters WHERE run_id = run.id AND namespace = run.namespace;
-        SELECT coalesce(jsonb_agg(
-            jsonb_build_object('id', child.id, 'error', signoff.error_for(p_error::jsonb ->> 'child', child.id))
-            ORDER BY child.number
-        ), '[]') INTO children
-        FROM (
-            SELECT id, number FROM signoff.runs
-            WHERE parent_id = run.id AND namespace = run.namespace AND parent_n IS NOT NULL
-                AND (ended_at IS NULL OR retryable)
-        ) AS child;
-        SELECT * INTO cancelled FROM signoff.cancel_children(run.namespace, run.id, children, p_now);
-        told := told || cancelled.woken;
-        ended := (
-            SELECT jsonb_agg(jsonb_build_array(run.namespace, id))
-            FROM jsonb_array_elements_text(to_jsonb(ARRAY[run.id]) || cancelled.ended) AS id
-        );
-    ELSE
-        UPDATE signoff.runs SET deadline_passed = true WHERE id = run.id AND namespace = run.namespace;
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'the database has left its row as it was';
-        END IF;
-        told := signoff.leave(run.namespace, run.id, 'deadline', p_now);
+    IF run.epoch = 0 OR run.state = 'ready' AND signoff.next_seq(run.namespace, run.id) = 0 THEN
+        SELECT * INTO woken, ended FROM signoff.expire(run, p_now, p_error);
+        RETURN;
     END IF;
-    ended := coalesce(ended, '[]');
-    woken := (SELECT coalesce(jsonb_agg(jsonb_build_array(run.namespace, id)), '[]') FROM unnest(told) AS id);
+    IF run.state = 'ready' AND run.deadline_at < p_now - signoff.grace_seconds() / 2 THEN
+        run.ready_at := p_now;  -- no process has noticed the deadline in time: the grace period counts from now
+    END IF;
+    UPDATE signoff.runs SET deadline_passed = true, ready_at = run.ready_at
+    WHERE id = run.id AND namespace = run.namespace;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the database has left its row as it was';
+    END IF;
+    ended := '[]';
+    woken := (
+        SELECT coalesce(jsonb_agg(jsonb_build_array(run.namespace, id)), '[]')
+        FROM unnest(signoff.leave(run.namespace, run.id, 'deadline', p_now)) AS id
+    );
 END $$;
 
--- Tell runs that their deadline has passed; `passed` is how many. A run that was never begun, or that no worker can run,
--- ends here; each run that is told of it is locked first, or another time.
+-- End one run that no worker has claimed in the grace period after its deadline: the body of the loop of
+-- signoff.end_unclaimed. Errors and results are as of signoff.expire.
+CREATE OR REPLACE FUNCTION signoff.end_unclaimed_run(
+    p_namespace text, p_id text, p_now double precision, p_error text, OUT woken jsonb, OUT ended jsonb
+)
+LANGUAGE plpgsql AS $$
+DECLARE
+    run signoff.runs;
+BEGIN
+    SELECT * INTO run FROM signoff.runs
+    WHERE id = p_id AND namespace = p_namespace AND signoff.try_lock_slots(slots)
+    FOR NO KEY UPDATE SKIP LOCKED;
+    IF FOUND AND signoff.is_unclaimed(run, p_now) THEN
+        SELECT * INTO woken, ended FROM signoff.expire(run, p_now, p_error);
+    END IF;
+END $$;
+
+-- End runs that no worker has claimed in the grace period after their deadline; `passed` is how many.
+CREATE OR REPLACE FUNCTION signoff.end_unclaimed(
+    p_now double precision, p_limit integer, p_error text, OUT woken jsonb, OUT ended jsonb, OUT passed integer
+)
+LANGUAGE plpgsql AS $$
+DECLARE
+    late record;
+    told record;
+BEGIN
+    woken := '[]';
+    ended := '[]';
+    passed := 0;
+    FOR late IN
+        SELECT id, namespace FROM signoff.runs
+        WHERE deadline_at IS NOT NULL AND deadline_passed AND state = 'ready'
+            AND greatest(deadline_at, ready_at) <= p_now - signoff.grace_seconds()
+        ORDER BY greatest(deadline_at, ready_at) LIMIT p_limit
+    LOOP
+        SELECT * INTO told FROM signoff.end_unclaimed_run(late.namespace, late.id, p_now, p_error);
+        CONTINUE WHEN told.woken IS NULL;
+        woken := woken || told.woken;
+        ended := ended || told.ended;
+        passed := passed + 1;
+    END LOOP;
+END $$;
+
+-- Tell runs that their deadline has passed; `passed` is how many. A run that was never begun ends here; each run that is
+-- told of it is locked first, or another time.
 CREATE OR REPLACE FUNCTION signoff.pass_deadlines(
     p_now double precision, p_limit integer, p_error text, OUT woken jsonb, OUT ended jsonb,
     OUT passed integer
@@ -240,6 +319,7 @@ DECLARE
     promises_done integer;
     timers_done integer;
     deadlines_done integer;
+    unclaimed record;
     leases_done integer;
     rates_done integer;
     is_all boolean := true;
@@ -253,6 +333,9 @@ BEGIN
         FROM signoff.wake_timers(v_now, p_limit);
         SELECT told.woken, told.ended, told.passed INTO passed, ended, deadlines_done
         FROM signoff.pass_deadlines(v_now, p_limit, p_timed_out) AS told;
+        SELECT * INTO unclaimed FROM signoff.end_unclaimed(v_now, p_limit, p_timed_out);
+        passed := passed || unclaimed.woken;
+        ended := ended || unclaimed.ended;
         SELECT freed || coalesce(jsonb_agg(jsonb_build_array(namespace, id)), '[]'), count(*) INTO freed, leases_done
         FROM signoff.free_lost(v_now, v_lease_now, p_limit);
         SELECT coalesce(jsonb_agg(namespace), '[]'), count(*) INTO opened, rates_done
@@ -268,6 +351,10 @@ BEGIN
                 ) OR deadlines_done < p_limit AND EXISTS (
                     SELECT FROM signoff.runs
                     WHERE deadline_at IS NOT NULL AND NOT deadline_passed AND ended_at IS NULL AND deadline_at <= v_now
+                ) OR unclaimed.passed < p_limit AND EXISTS (
+                    SELECT FROM signoff.runs
+                    WHERE deadline_at IS NOT NULL AND deadline_passed AND state = 'ready'
+                        AND greatest(deadline_at, ready_at) <= v_now - signoff.grace_seconds()
                 ) OR leases_done < p_limit AND EXISTS (
                     SELECT FROM signoff.runs WHERE worker_id IS NOT NULL AND lease_until <= v_lease_now
                 ) OR rates_done < p_limit AND EXISTS (
@@ -371,6 +458,11 @@ BEGIN
             jsonb_build_object('all_woken', passed.woken, 'all_ended', passed.ended)
         END INTO told
         FROM signoff.pass_deadline(p_namespace, p_id, p_now, p_timed_out) AS passed;
+    ELSIF p_job = 'grace' THEN
+        SELECT CASE WHEN passed.woken IS NOT NULL THEN
+            jsonb_build_object('all_woken', passed.woken, 'all_ended', passed.ended)
+        END INTO told
+        FROM signoff.end_unclaimed_run(p_namespace, p_id, p_now, p_timed_out) AS passed;
     ELSE
         told := signoff.do_item(p_job, p_namespace, p_id, p_now, p_lease_now, p_forget_seconds);
     END IF;
@@ -481,7 +573,9 @@ DECLARE
     db_now constant double precision := extract(epoch FROM clock_timestamp());
     v_now constant double precision := coalesce(p_now, db_now);
     v_lease_now constant double precision := coalesce(p_lease_now, db_now);
-    v_skipped jsonb := '{"promise": {}, "timer": {}, "deadline": {}, "lease": {}, "rate": {}, "worker": {}}'::jsonb || p_skipped;
+    v_skipped jsonb := '{
+        "promise": {}, "timer": {}, "deadline": {}, "grace": {}, "lease": {}, "rate": {}, "worker": {}
+    }'::jsonb || p_skipped;
     done jsonb := '{"woken": [], "freed": [], "ended": [], "opened": [], "failures": [], "busy": [], "is_all": true}';
     namespaces text[];
     ids text[];
@@ -514,6 +608,17 @@ BEGIN
     ) AS item;
     done := signoff.do_items(
         'deadline', coalesce(namespaces, '{}'), coalesce(ids, '{}'), p_limit, v_now, v_lease_now, p_forget_seconds,
+        p_timed_out, done
+    );
+    SELECT array_agg(namespace), array_agg(id) INTO namespaces, ids FROM (
+        SELECT namespace, id FROM signoff.runs
+        WHERE deadline_at IS NOT NULL AND deadline_passed AND state = 'ready'
+            AND greatest(deadline_at, ready_at) <= v_now - signoff.grace_seconds()
+            AND NOT (v_skipped -> 'grace') ? signoff.item_name(namespace, id)
+        ORDER BY greatest(deadline_at, ready_at) LIMIT p_limit
+    ) AS item;
+    done := signoff.do_items(
+        'grace', coalesce(namespaces, '{}'), coalesce(ids, '{}'), p_limit, v_now, v_lease_now, p_forget_seconds,
         p_timed_out, done
     );
     SELECT array_agg(namespace), array_agg(id) INTO namespaces, ids FROM (

@@ -366,7 +366,7 @@ BEGIN
     END IF;
 END $$;
 
--- never begun, or ready or paused in a group without workers -> failed: its deadline has passed. The caller has it locked.
+-- ready or paused -> failed: its deadline has passed. The caller has it locked.
 CREATE OR REPLACE FUNCTION signoff.expire_row(p_namespace text, p_run_id text, p_error text, p_now double precision)
 RETURNS signoff.runs
 LANGUAGE plpgsql AS $$
