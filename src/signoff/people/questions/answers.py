@@ -21,8 +21,8 @@ from signoff.people.questions.answer_checks import (
 from signoff.people.questions.edits import Edit
 from signoff.people.questions.policies import Policy
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_operations import bring_up_to_date, decide
-from signoff.people.questions.question_state import TIMEOUT, QuestionState, Vote
+from signoff.people.questions.question_operations import current_state, decide
+from signoff.people.questions.question_state import TIMEOUT, Vote
 from signoff.people.questions.standing_approvals import Alike, new_rule, session_of
 from signoff.people.questions.submission import announcing, submitting
 from signoff.people.schemas.answer_schemas import form_of
@@ -239,16 +239,17 @@ async def _settle(
     _check_kind(promise)
     asked = Question.of(promise)
     plain = read_value(asked, value)
-    promise = await bring_up_to_date(store, promise)
+    state = await current_state(store, promise)
+    promise = state.question
     if promise.state is PromiseState.PENDING:  # otherwise ``decide`` raises the right error
-        QuestionState.of(promise, store.clock.now()).check_responder(responder)
+        state.check_responder(responder)
         await check_received(promise.id, asked, plain, digest)
     rule: NewRule | None = None
     if alike is not None and promise.state is PromiseState.PENDING:
         session_id = await session_of(store, promise) if alike.session else None
         rule = new_rule(promise, asked, plain, responder, alike, store.clock.now(), session_id)
     text = codec.encode(settlement_value(asked, plain), path="value")
-    return await decide(store, promise, responder, text, note, request_id, rule, signal)
+    return await decide(store, state, responder, text, note, request_id, rule, signal)
 
 
 async def get_question(store: Store, question_id: str) -> Promise:

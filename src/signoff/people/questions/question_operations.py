@@ -43,7 +43,7 @@ log = own_logger("signoff.people")
 
 async def decide(
     store: Store,
-    question: Promise,
+    state: QuestionState,
     responder: Responder,
     value: str,
     note: str | None,
@@ -55,7 +55,7 @@ async def decide(
 
     Args:
         store: The question's store.
-        question: The question as just read.
+        state: The question as just read.
         responder: The user who answers.
         value: The answer as JSON.
         note: The user's note.
@@ -72,12 +72,14 @@ async def decide(
         RequestConflict: The request id was used with another value.
         QuestionTooNew: A newer version asked it.
     """
+    question = state.question
     settlement = Settlement(PromiseState.RESOLVED, value, responder.user_id, note, request_id)
-    while rule is None and signal is None and _is_plain(question):
+    while rule is None and signal is None and _is_plain(state):
         made = replace(settlement, version=question.version)
         question, _ = await store.settle(question.id, PromiseKind.QUESTION, made)
         if question.state is not PromiseState.PENDING:
             return question
+        state = QuestionState.of(question, state.now)
 
     def answer(state: QuestionState) -> Amendment | None:
         return state.answer(responder, value, note, request_id, rule, signal)
@@ -95,14 +97,25 @@ async def decide(
         return (await store.settle(question.id, PromiseKind.QUESTION, settlement))[0]
 
 
-async def bring_up_to_date(store: Store, question: Promise) -> Promise:
-    """Apply what is due for a question, and return it as it is afterwards."""
-    while question.state is PromiseState.PENDING:
-        overdue = await overdue_amendment(store, QuestionState.of(question, store.clock.now()))
+async def current_state(store: Store, question: Promise) -> QuestionState:
+    """Apply what is due for a question, and return its state afterwards. Raises QuestionTooNew, UnreadableRecord."""
+    state = QuestionState.of(question, store.clock.now())
+    while state.question.state is PromiseState.PENDING:
+        overdue = await overdue_amendment(store, state)
         if overdue is None:
             break
         question, _ = await store.amend(question.id, overdue)
-    return question
+        state = QuestionState.of(question, store.clock.now())
+    return state
+
+
+async def bring_up_to_date(store: Store, question: Promise) -> Promise:
+    """Apply what is due for a question, and return it as it is afterwards."""
+    return (
+        (await current_state(store, question)).question
+        if question.state is PromiseState.PENDING
+        else question
+    )
 
 
 async def _brought_up_if_readable(store: Store, question: Promise) -> Promise:
@@ -132,8 +145,9 @@ async def view(store: Store, question_id: str, responder: Responder) -> Promise:
     """
     question = await _get(store, question_id)
     async with submitting(store, question, responder.user_id, "view"):
-        question = await bring_up_to_date(store, question)
-        QuestionState.of(question, store.clock.now()).check_asked(responder)
+        state = await current_state(store, question)
+        state.check_asked(responder)
+    question = state.question
     seen = json.dumps({"digest": digest_of(question)})
     new = NewAuditEvent(
         uuid.uuid4().hex, AuditKind.VIEWED, question.id, question.run_id, responder.user_id, seen
@@ -294,6 +308,6 @@ async def _get(store: Store, question_id: str) -> Promise:
     return question
 
 
-def _is_plain(question: Promise) -> bool:
+def _is_plain(state: QuestionState) -> bool:
     """Whether the question has no policy: any answer that fits its form settles it."""
-    return QuestionState.of(question, 0.0).policy.is_plain and not (question.assignees or question.progress)
+    return state.policy.is_plain and not (state.question.assignees or state.question.progress)

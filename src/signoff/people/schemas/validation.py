@@ -62,6 +62,10 @@ MOST_HELD: Final = 150_000
 LONGEST_REMEMBERED: Final = 64 * 1024
 """Maximum length of a schema, as JSON, whose estimate is cached."""
 
+SMALL_LENGTH: Final = 4 * 1024
+SMALL_STATES: Final = 1_000
+"""Limits on the length and the patterns of a schema whose validator is cached: some 100 kB of memory."""
+
 LIGHT_LENGTH: Final = 16 * 1024
 """The most characters of a light check's schema, as JSON, and bytes of its value, together."""
 
@@ -84,10 +88,10 @@ BACKTRACKS: Final = 10_000
 def schema_problem(schema: Mapping[str, Any]) -> str | None:
     """Return why a JSON Schema is invalid, or None."""
     try:
-        unfolded = _unfolded_of(schema)
-        if unfolded.each.checks > MOST_UNFOLDED:
+        form = _form_of(schema)
+        if form.unfolded.each.checks > MOST_UNFOLDED:
             return f"its branches and references take more than {MOST_UNFOLDED:,} checks for one value"
-        _compiled(schema)
+        form.validator()
     except _Refused as refused:
         return str(refused)
     return None
@@ -96,40 +100,28 @@ def schema_problem(schema: Mapping[str, Any]) -> str | None:
 def problems(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
     """Return the problems of a value as ``(field, message)``; the field of the whole value is ``""``."""
     try:
-        unfolded = _unfolded_of(schema)
-        weight = Weight.of(value)
-        if not _may_check(unfolded, weight, value):
-            return [("", "takes too long to check; make it smaller, or the form simpler")]
-        validator = _compiled(schema)
+        form = _form_of(schema)
+        return _problems(form, value, Weight.of(value))
     except _Refused as refused:
-        return [("", f"the schema of the question cannot be used: {refused}")]
-    if validator.is_valid(value):
-        return []
-    if weight.size * unfolded.length > MAX_DETAIL:
-        return [("", "does not fit, and is too large to list the problems")]
-    if not _may_explain(unfolded, weight, value):
-        return [("", "does not fit, and the form has too many branches to list the problems")]
-    found = list(islice(_explained(validator.iter_errors(value)), MAX_PROBLEMS + 1))
-    if len(found) > MAX_PROBLEMS:
-        found[-1] = ("", f"only the first {MAX_PROBLEMS} problems are listed")
-    return found
+        return _unusable(refused)
 
 
-def is_light(schema: Mapping[str, Any], value: Any = None) -> bool:
-    """Whether a value is certainly checked in a few milliseconds, its problems included."""
+def problems_if_light(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]] | None:
+    """Return what ``problems`` returns; None if the check may take more than a few milliseconds."""
     try:
-        unfolded, weight = _unfolded_of(schema), Weight.of(value)
+        form = _form_of(schema)
+        weight = Weight.of(value)
+        return _problems(form, value, weight) if _is_light(form.unfolded, value, weight) else None
+    except _Refused as refused:
+        return _unusable(refused)
+
+
+def is_light(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema is certainly checked in a few milliseconds."""
+    try:
+        return _is_light(_form_of(schema).unfolded, None, Weight.of(None))
     except _Refused:
         return False
-    return (
-        unfolded.length + weight.held <= LIGHT_LENGTH
-        and not unfolded.is_recursive
-        and unfolded.pattern_states <= LIGHT_STATES
-        and (
-            (unfolded.checks_of(weight) <= LIGHT_CHECKS and unfolded.copied_of(weight) <= LIGHT_COPIED)
-            or unfolded.is_within(value, LIGHT_CHECKS, LIGHT_COPIED)
-        )
-    )
 
 
 def listed(found: Iterable[tuple[str, str]], whole: str) -> str:
@@ -151,23 +143,89 @@ class _Refused(Exception):
     """The schema cannot be used. The text gives the reason."""
 
 
-def _unfolded_of(schema: Mapping[str, Any]) -> Unfolded:
-    """Estimate the cost of a schema. Raises _Refused: it refers to something outside, or costs too much."""
+class _Form:
+    """A schema, the cost of its checks, and its validator.
+
+    Args:
+        written: The schema as JSON.
+
+    Raises:
+        TooMuch, RecursionError, ValueError: It is circular or too deep.
+    """
+
+    def __init__(self, written: str) -> None:
+        self._schema: dict[str, Any] = json.loads(written)
+        self._compiled: jsonschema_rs.Validator | None = None
+        self.unfolded = Unfolded(self._schema, len(written))
+        self._is_small = len(written) <= SMALL_LENGTH and self.unfolded.pattern_states <= SMALL_STATES
+
+    def validator(self) -> jsonschema_rs.Validator:
+        """Return its validator, which a small schema keeps. Raises _Refused: the schema is invalid."""
+        if self._compiled is not None:
+            return self._compiled
+        made = _compiled(self._schema)
+        if self._is_small:
+            self._compiled = made
+        return made
+
+
+_large_forms = lru_cache(maxsize=16)(_Form)
+_small_forms = lru_cache(maxsize=128)(_Form)
+
+
+def _form_of(schema: Mapping[str, Any]) -> _Form:
+    """Read a schema, and estimate its cost. Raises _Refused: it refers to something outside, or costs too much."""
     try:
         written = json.dumps(schema)
-        if len(written) <= LONGEST_REMEMBERED:
-            made = _remembered(written)
+        if len(written) <= SMALL_LENGTH:
+            form = _small_forms(written)
+        elif len(written) <= LONGEST_REMEMBERED:
+            form = _large_forms(written)
         elif Weight.of(schema).size <= MOST_HELD:
-            made = _unfolded(written)
+            form = _Form(written)
         else:
             raise _Refused(f"it holds more than {MOST_HELD:,} values")
     except TooMuch as error:
         raise _Refused(str(error)) from None
     except (RecursionError, ValueError):
         raise _Refused(_TOO_DEEP) from None
-    if made.pattern_states > MOST_STATES:
+    if form.unfolded.pattern_states > MOST_STATES:
         raise _Refused(f"its patterns expand to more than {MOST_STATES:,} parts; use fewer repetitions")
-    return made
+    return form
+
+
+def _problems(form: _Form, value: Any, weight: Weight) -> list[tuple[str, str]]:
+    """Raises _Refused: the schema is invalid."""
+    unfolded = form.unfolded
+    if not _may_check(unfolded, weight, value):
+        return [("", "takes too long to check; make it smaller, or the form simpler")]
+    validator = form.validator()
+    if validator.is_valid(value):
+        return []
+    if weight.size * unfolded.length > MAX_DETAIL:
+        return [("", "does not fit, and is too large to list the problems")]
+    if not _may_explain(unfolded, weight, value):
+        return [("", "does not fit, and the form has too many branches to list the problems")]
+    found = list(islice(_explained(validator.iter_errors(value)), MAX_PROBLEMS + 1))
+    if len(found) > MAX_PROBLEMS:
+        found[-1] = ("", f"only the first {MAX_PROBLEMS} problems are listed")
+    return found
+
+
+def _unusable(refused: _Refused) -> list[tuple[str, str]]:
+    return [("", f"the schema of the question cannot be used: {refused}")]
+
+
+def _is_light(unfolded: Unfolded, value: Any, weight: Weight) -> bool:
+    return (
+        unfolded.length + weight.held <= LIGHT_LENGTH
+        and not unfolded.is_recursive
+        and unfolded.pattern_states <= LIGHT_STATES
+        and (
+            (unfolded.checks_of(weight) <= LIGHT_CHECKS and unfolded.copied_of(weight) <= LIGHT_COPIED)
+            or unfolded.is_within(value, LIGHT_CHECKS, LIGHT_COPIED)
+        )
+    )
 
 
 def _compiled(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
@@ -295,13 +353,6 @@ def _may_explain(unfolded: Unfolded, weight: Weight, value: object) -> bool:
     if not unfolded.is_recursive and unfolded.copied_of(weight) <= MOST_COPIED:
         return True
     return unfolded.may_explain(value, MOST_COPIED)
-
-
-def _unfolded(written: str) -> Unfolded:
-    return Unfolded(json.loads(written), len(written))
-
-
-_remembered = lru_cache(maxsize=16)(_unfolded)
 
 
 def _explained(errors: Iterable[jsonschema_rs.ValidationError]) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, cast
 
-from signoff.people.schemas.validation import is_light, problems, schema_problem
+from signoff.people.schemas.validation import is_light, problems, problems_if_light, schema_problem
 from signoff.runtime import forks
 from signoff.runtime.loggers import own_logger
 
@@ -56,9 +56,8 @@ MOST_KEPT_BYTES: Final = 64 * 1024 * 1024
 
 async def find_problems(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
     """Return what ``validation.problems`` returns. The event loop continues meanwhile."""
-    if is_light(schema, value):
-        return problems(schema, value)
-    return await _pool.run(problems_apart, schema, value)
+    found = problems_if_light(schema, value)
+    return await _pool.run(problems_apart, schema, value) if found is None else found
 
 
 async def find_schema_problem(schema: Mapping[str, Any]) -> str | None:

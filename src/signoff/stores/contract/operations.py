@@ -47,6 +47,9 @@ class Operation:
         self._names = tuple(each.name for each in parameters)
         self._positional = tuple(each.name for each in parameters if each.kind is not each.KEYWORD_ONLY)
         self._defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
+        self._template = dict.fromkeys(self._names) | self._defaults
+        self._is_positional = all(name in self._positional or name in self._defaults for name in self._names)
+        self._required = len(self._names) - len(self._defaults)
         self.takes_token = "token" in self._names
 
     @property
@@ -56,6 +59,8 @@ class Operation:
 
     def bind(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         """Return all arguments of a call by name, in the order of their declaration, with defaults."""
+        if not named and self._is_positional and self._required <= len(args) <= len(self._positional):
+            return self._template | dict(zip(self._positional, args, strict=False))
         by_place = dict(zip(self._positional, args, strict=False))
         given = {**self._defaults, **by_place, **named}
         if (

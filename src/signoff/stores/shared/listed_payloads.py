@@ -198,13 +198,15 @@ def listed(record: T) -> T:
 
 def bytes_of(record: object) -> int:
     """Return the payload bytes of a record, or of several records."""
-    if isinstance(record, tuple | list):
-        return sum(map(bytes_of, cast("Sequence[object]", record)))
-    return sum(_bytes(getattr(record, name)) for name in _COUNTED.get(type(record), ()))
-
-
-def _bytes(part: object) -> int:
-    return len(str(part).encode()) if part else 0
+    names = _COUNTED.get(type(record))
+    if names is None:
+        return sum(map(bytes_of, cast("Sequence[object]", record))) if isinstance(record, tuple | list) else 0
+    size = 0
+    for name in names:
+        part: object = getattr(record, name)
+        if part:
+            size += len(str(part).encode())
+    return size
 
 
 def may_be_cut(items: Sequence[object], limit: int | None = None, *, at: int = PAGE_BYTES) -> bool:

@@ -58,6 +58,8 @@ class OriginStampedStore(StoreWrapper):
 
 def _with_origins(value: T, change: Callable[[Origin | None], Origin | None]) -> T:
     """Return an argument with the origins of its settlements and audit events changed."""
+    if value is None or isinstance(value, str):  # most arguments
+        return value
     if isinstance(value, Settlement | NewAuditEvent):
         return replace(value, origin=change(value.origin))
     if isinstance(value, Amendment):
