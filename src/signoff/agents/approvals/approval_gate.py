@@ -436,8 +436,12 @@ class Gate:
 
     async def _change(self, call: ToolCallPart) -> Change | None:
         """Journal whether a tool has changed since it was called."""
+
+        async def look() -> Change | None:  # async, so that it does not wait for a thread
+            return change_in(self._tools, call.tool_name)
+
         step = f"{self._durable.name}.{call.tool_name}:changed"
-        return await self._context.step(step, change_in, self._tools, call.tool_name, returns=Any)
+        return await self._context.step(step, look, returns=Any, compare=None)
 
     async def _check_code(self, call: ToolCallPart) -> None:
         """Journal that a body of workflow code begins, since it has no step of its own.
