@@ -24,7 +24,7 @@ from signoff.people.questions.question import Question
 from signoff.people.questions.question_operations import current_state, decide
 from signoff.people.questions.question_state import TIMEOUT, Vote
 from signoff.people.questions.standing_approvals import Alike, new_rule, session_of
-from signoff.people.questions.submission import announcing, submitting
+from signoff.people.questions.submission import Announcement, Submission
 from signoff.people.schemas.answer_schemas import form_of
 from signoff.people.schemas.validation import problems
 from signoff.records import Entry, NewRule, NewSignal, Promise, PromiseKind, PromiseState
@@ -217,11 +217,11 @@ async def answer(
         PayloadTooLarge: The value, with its edits, is over the limit.
         InvalidValue: A text beside the value cannot be kept.
     """
-    async with announcing(store, question_id, user_id) as announcement:
+    async with Announcement(store, question_id, user_id) as announcement:
         responder = Responder.of(user_id, groups, roles)
         check_texts(user_id=user_id, note=note, request_id=request_id)
         promise = announcement.question = await _get_promise(store, question_id)
-        async with submitting(store, promise, user_id, request_id=request_id):
+        async with Submission(store, promise, user_id, request_id=request_id):
             return await _settle(store, promise, value, responder, note, request_id, digest, alike, signal)
 
 

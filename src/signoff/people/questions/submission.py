@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from signoff.errors import AccessDenied, SignoffError, StoreError
 from signoff.observability import events
@@ -24,15 +21,7 @@ READ_SECONDS: Final = 1.0
 """How long an answer waits to read its run for subscribers of events."""
 
 
-@asynccontextmanager
-async def submitting(
-    store: Store,
-    question: Promise,
-    user_id: str | None,
-    attempt: str | None = None,
-    *,
-    request_id: str | None = None,
-) -> AsyncGenerator[None]:
+class Submission:
     """Record a refusal raised in the block in the question's audit trail. An unavailable store is not a refusal.
 
     Args:
@@ -44,32 +33,45 @@ async def submitting(
 
     Example::
 
-        async with submitting(store, question, "ana", "comment"):
+        async with Submission(store, question, "ana", "comment"):
             raise NotAllowed(question.id, "ana", "the question is closed")
     """
-    try:
-        yield
-    except SignoffError as refusal:
-        if isinstance(refusal, AccessDenied) or not isinstance(refusal, StoreError):
-            await record_refusal(store, question, user_id, refusal, request_id=request_id, attempt=attempt)
-        raise
+
+    def __init__(
+        self,
+        store: Store,
+        question: Promise,
+        user_id: str | None,
+        attempt: str | None = None,
+        *,
+        request_id: str | None = None,
+    ) -> None:
+        self._store = store
+        self._question = question
+        self._user_id = user_id
+        self._attempt = attempt
+        self._request_id = request_id
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        if isinstance(error, AccessDenied) or (
+            isinstance(error, SignoffError) and not isinstance(error, StoreError)
+        ):
+            await record_refusal(
+                self._store,
+                self._question,
+                self._user_id,
+                error,
+                request_id=self._request_id,
+                attempt=self._attempt,
+            )
 
 
-@dataclass(slots=True)
 class Announcement:
-    """The event of an answer.
-
-    Attributes:
-        question: The question, once it was read.
-    """
-
-    question: Promise | None = None
-
-
-@asynccontextmanager
-async def announcing(
-    store: Store, question_id: str, user_id: str | None, question: Promise | None = None
-) -> AsyncGenerator[Announcement]:
     """Notify event subscribers of the answer given in the block: accepted, or refused with which error.
 
     Args:
@@ -77,18 +79,35 @@ async def announcing(
         question_id: The question.
         user_id: The user who answers.
         question: The question, if it was read already.
+
+    Attributes:
+        question: The question, once it was read.
     """
-    began = time.perf_counter()
-    announcement = Announcement(question)
-    try:
-        yield announcement
-    except SignoffError as error:
-        seconds = time.perf_counter() - began
-        await _announce(store, question_id, announcement.question, user_id, type(error).__name__, seconds)
-        raise
-    await _announce(
-        store, question_id, announcement.question, user_id, "accepted", time.perf_counter() - began
-    )
+
+    def __init__(
+        self, store: Store, question_id: str, user_id: str | None, question: Promise | None = None
+    ) -> None:
+        self.question = question
+        self._store = store
+        self._question_id = question_id
+        self._user_id = user_id
+        self._began = time.perf_counter()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        if error is None or isinstance(error, SignoffError):
+            await _announce(
+                self._store,
+                self._question_id,
+                self.question,
+                self._user_id,
+                "accepted" if error is None else type(error).__name__,
+                time.perf_counter() - self._began,
+            )
 
 
 async def _announce(

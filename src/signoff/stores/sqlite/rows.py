@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from signoff.records import (
@@ -71,8 +71,7 @@ def to_run(row: Row) -> Run:
     fields[4], fields[11] = large.readable(row[4]), large.readable(row[11])
     fields[5] = RunState(row[5])
     fields[13] = bool(row[13])
-    for time in RUN_TIMES:
-        fields[time] = _time(row[time])
+    _read_times(fields, RUN_TIMES)
     return Run(*fields)
 
 
@@ -91,8 +90,7 @@ def to_promise(row: Row) -> Promise:
     fields[3] = PromiseState(row[3])
     fields[14] = () if row[14] == "[]" else tuple(json.loads(row[14]))
     fields[18] = from_text(row[18])
-    for time in PROMISE_TIMES:
-        fields[time] = _time(row[time])
+    _read_times(fields, PROMISE_TIMES)
     return Promise(*fields)
 
 
@@ -101,8 +99,11 @@ def assignees_text(assignees: Sequence[str]) -> str:
     return json.dumps(assignees) if assignees else "[]"
 
 
-def _time(value: float | None) -> float | None:
-    return None if value is None else float(value)
+def _read_times(fields: list[Any], places: Iterable[int]) -> None:
+    """Turn whole seconds into floats; SQLite stores them as integers."""
+    for place in places:
+        if type(fields[place]) is int:
+            fields[place] = float(fields[place])
 
 
 def from_entry(entry: Entry) -> Row:
