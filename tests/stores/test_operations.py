@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from signoff.records import NewPromise, NewRun
 from signoff.stores.contract.leases import Write
 from signoff.stores.contract.operations import OPERATIONS, Operation
 from signoff.stores.contract.store import Store
+from signoff.stores.postgres import operations as postgres
 from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.sqlite import operations as sqlite
 from signoff.stores.sqlite.store import SqliteStore
 from signoff.stores.wrappers.store_wrapper import StoreWrapper, unwrapped
 from signoff.testing.memory_store import MemoryStore
@@ -36,12 +39,31 @@ def test_each_coroutine_of_the_contract_but_three_is_an_operation() -> None:
     assert coroutines - OPERATIONS.keys() == {"open", "close", "check_writable", "perform"}
 
 
-@pytest.mark.parametrize("store", [SqliteStore, PostgresStore])
+SQLITE = {**sqlite.WRITES, **sqlite.SMALL_READS, **sqlite.READS}
+POSTGRES = {**postgres.REQUESTS, **postgres.CHANGES, **postgres.CALLS}
+
+
+@pytest.mark.parametrize(("store", "functions"), [(SqliteStore, SQLITE), (PostgresStore, POSTGRES)])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_database_has_each_operation_as_it_is_declared(name: str, store: type[Store]) -> None:
+def test_a_database_has_each_operation_as_it_is_declared(
+    name: str, store: type[Store], functions: dict[str, Callable[..., Any]]
+) -> None:
     declared, own = getattr(Store, name), getattr(store, name)
-    assert own is not declared
+    assert (own is declared) == (name in functions)
     assert str(inspect.signature(own)) == str(inspect.signature(declared))
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [*SQLITE.items(), *POSTGRES.items()],
+    ids=lambda each: getattr(each, "__module__", each),
+)
+def test_a_function_of_a_database_takes_the_declared_arguments(
+    name: str, function: Callable[..., Any]
+) -> None:
+    declared = [each for each in inspect.signature(getattr(Store, name)).parameters if each != "self"]
+    taken = [each for each in inspect.signature(function).parameters if each not in ("db", "tx", "now")]
+    assert taken == ["namespace", *declared]
 
 
 async def test_a_wrapper_gets_arguments_by_name_with_their_defaults() -> None:

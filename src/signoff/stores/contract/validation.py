@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
 
 from signoff.codec.scalars import MAX_DIGITS
 from signoff.codec.unstorable_values import MAX_DEPTH
@@ -80,41 +80,6 @@ _ENCRYPTED = 6
 
 _RECORDED = frozenset(AuditKind) - {AuditKind.ASKED} - {AuditKind(state.value) for state in PromiseState}
 """Kinds of events that callers record. The store itself records the others."""
-
-
-def check_arguments(arguments: Mapping[str, Any]) -> None:
-    """Raise InvalidValue for arguments of an operation that their names or types alone show to be invalid."""
-    check_request(arguments.get("request_id"), arguments.get("token"))
-    check_names(worker_id=arguments.get("worker_id"))
-    for value in arguments.values():
-        match value:
-            case Settlement():
-                check_request(value.request_id)
-            case Amendment():
-                check_amendment(value)
-            case NewRule():
-                check_rule(value)
-            case NewSchedule():
-                check_schedule(value)
-            case NewToken():
-                check_token(value)
-            case Report():
-                check_report(value)
-            case Saved():
-                check_saved(value)
-            case WorkerInfo():
-                check_worker(value)
-            case (
-                AuditFilter()
-                | DeliveryFilter()
-                | PromiseFilter()
-                | RuleFilter()
-                | TokenFilter()
-                | WorkflowFilter()
-            ):
-                value.check()
-            case _:
-                pass
 
 
 def check_ids(**ids: str | None) -> None:
@@ -398,3 +363,45 @@ def _items(value: object) -> Iterable[object]:
     return (
         cast("dict[str, object]", value).values() if isinstance(value, dict) else cast("list[object]", value)
     )
+
+
+def check_arguments(arguments: Mapping[str, Any]) -> None:
+    """Raise InvalidValue for arguments of an operation that their names or types alone show to be invalid."""
+    check_request(arguments.get("request_id"), arguments.get("token"))
+    check_names(worker_id=arguments.get("worker_id"))
+    check_limits(arguments.get("max_running"), arguments.get("starts_per"))
+    if "deliveries" in arguments:
+        check_deliveries(arguments["channel"], arguments["deliveries"])
+    for value in arguments.values():
+        kind: type[Any] = value.__class__
+        if kind in (list, tuple) and value:
+            kind_of_items: type[Any] = value[0].__class__
+            if (check_all := _CHECKS_OF_ALL.get(kind_of_items)) is not None:
+                check_all(value)
+        elif (check := _CHECKS.get(kind)) is not None:
+            check(value)
+
+
+_CHECKS_OF_ALL: Final[Mapping[type[Any], Callable[[Any], None]]] = {
+    NewAuditEvent: check_events,
+    WorkflowInfo: check_workflows,
+    LiveText: check_live,
+}
+"""The check of a sequence, by the type of its items."""
+
+_CHECKS: Final[Mapping[type[Any], Callable[[Any], None]]] = {
+    Settlement: lambda settlement: check_request(settlement.request_id),
+    Amendment: check_amendment,
+    NewAuditEvent: lambda event: check_events([event]),
+    NewRule: check_rule,
+    NewSchedule: check_schedule,
+    NewToken: check_token,
+    Report: check_report,
+    Saved: check_saved,
+    WorkerInfo: check_worker,
+    **dict.fromkeys(
+        (AuditFilter, DeliveryFilter, PromiseFilter, RuleFilter, TokenFilter, WorkflowFilter),
+        lambda which: which.check(),
+    ),
+}
+"""The check of an argument, by its type."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from signoff.records import Group, Rate
 from signoff.stores.contract.groups import COUNTED_AT_MOST
+from signoff.stores.contract.validation import check_names
 from signoff.stores.postgres.reads import Connection
 from signoff.stores.shared.touched_runs import TouchedRuns
 
@@ -33,8 +34,18 @@ SELECT group_name, count(*), count(*) FILTER (WHERE suspended_by IS NULL AND tak
 """
 
 
-def set_paused(db: Connection, namespace: str, name: str, is_paused: bool) -> tuple[None, TouchedRuns]:
-    """Pause or resume a group."""
+def pause(db: Connection, namespace: str, name: str) -> tuple[None, TouchedRuns]:
+    """Pause a group."""
+    return _set_paused(db, namespace, name, True)
+
+
+def resume(db: Connection, namespace: str, name: str) -> tuple[None, TouchedRuns]:
+    """Resume a group."""
+    return _set_paused(db, namespace, name, False)
+
+
+def _set_paused(db: Connection, namespace: str, name: str, is_paused: bool) -> tuple[None, TouchedRuns]:
+    check_names(group=name)
     db.execute(SET_PAUSED, (namespace, name, is_paused))
     return None, _ready(namespace)
 
@@ -43,6 +54,7 @@ def set_limits(
     db: Connection, namespace: str, name: str, max_running: int | None, starts_per: Rate | None
 ) -> tuple[None, TouchedRuns]:
     """Set the limits of a group."""
+    check_names(group=name)
     rate = (None, None) if starts_per is None else (starts_per.count, starts_per.seconds)
     db.execute(LIMIT, (namespace, name, max_running, *rate))
     return None, _ready(namespace)

@@ -228,7 +228,6 @@ def list_promises(
     db: Connection, namespace: str, which: PromiseFilter, after: str | None, limit: int
 ) -> Page[Promise]:
     """Return a page of promises, oldest first."""
-    which.check()
     values: dict[str, Any] = {
         "namespace": namespace,
         "run_id": which.run_id,

@@ -9,8 +9,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Final
 
-from signoff.records import CallKind, Entry, EntryKind, LiveText, NewAuditEvent, Rate, WorkflowInfo
-from signoff.records.deliveries import NewDelivery
+from signoff.records import CallKind, Entry, EntryKind, LiveText, NewAuditEvent
 from signoff.records.names import check_namespace
 from signoff.runtime.clock import Clock
 from signoff.stores.contract.leases import Outcome, Write
@@ -18,11 +17,8 @@ from signoff.stores.contract.operations import OPERATIONS, Operation
 from signoff.stores.contract.store import PROBE, Change, Store
 from signoff.stores.contract.validation import (
     check_arguments,
-    check_deliveries,
     check_events,
-    check_limits,
     check_live,
-    check_workflows,
 )
 from signoff.stores.remote.connection import RemoteServer
 from signoff.stores.shared.listed_payloads import bytes_of, may_be_cut
@@ -162,22 +158,6 @@ class RemoteStore(Store):
         check_events(events)
         for begin in range(0, len(events), RECORDS_AT_ONCE):
             await self._ask("record", events=events[begin : begin + RECORDS_AT_ONCE])
-
-    async def expand(
-        self, channel: str, expected: int | None, seq: int, deliveries: Sequence[NewDelivery]
-    ) -> bool:
-        check_deliveries(channel, deliveries)
-        return await self._ask("expand", channel=channel, expected=expected, seq=seq, deliveries=deliveries)
-
-    async def announce(self, workflows: Sequence[WorkflowInfo]) -> None:
-        check_workflows(workflows)
-        await self._ask("announce", workflows=workflows)
-
-    async def limit_group(
-        self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
-    ) -> None:
-        check_limits(max_running, starts_per)  # JSON has no infinity
-        await self._ask("limit_group", name=name, max_running=max_running, starts_per=starts_per)
 
     async def check_writable(self) -> None:
         """Perform an operation that changes nothing, but fails if the server's store cannot be written."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from signoff.records import Group, Rate, RunState
 from signoff.stores.contract.groups import COUNTED_AT_MOST
+from signoff.stores.contract.validation import check_names
 from signoff.stores.sqlite.transaction import Transaction
 
 FIND = """
@@ -142,8 +143,18 @@ def slot_freed(tx: Transaction, namespace: str, group: str) -> None:
         tx.ready.add(namespace)
 
 
-def set_paused(tx: Transaction, namespace: str, name: str, is_paused: bool) -> None:
-    """Pause or resume a group."""
+def pause(tx: Transaction, namespace: str, name: str) -> None:
+    """Pause a group."""
+    _set_paused(tx, namespace, name, True)
+
+
+def resume(tx: Transaction, namespace: str, name: str) -> None:
+    """Resume a group."""
+    _set_paused(tx, namespace, name, False)
+
+
+def _set_paused(tx: Transaction, namespace: str, name: str, is_paused: bool) -> None:
+    check_names(group=name)
     tx.db.execute(SET_PAUSED, (namespace, name, is_paused))
     tx.ready.add(namespace)
 
@@ -152,6 +163,7 @@ def set_limits(
     tx: Transaction, namespace: str, name: str, max_running: int | None, starts_per: Rate | None
 ) -> None:
     """Set the limits of a group."""
+    check_names(group=name)
     rate = (None, None) if starts_per is None else (starts_per.count, starts_per.seconds)
     tx.db.execute(LIMIT, (namespace, name, max_running, *rate))
     tx.ready.add(namespace)

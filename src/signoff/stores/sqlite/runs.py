@@ -27,7 +27,6 @@ from signoff.records.paging import LAST_NUMBER, Page, RunFilter, page_number
 from signoff.stores.contract import retries
 from signoff.stores.contract.leases import Outcome
 from signoff.stores.contract.timers import GRACE_SECONDS
-from signoff.stores.contract.validation import check_events
 from signoff.stores.shared.equality import OTHER_ACTIVE, difference
 from signoff.stores.shared.listed_payloads import Listing, read_page
 from signoff.stores.shared.wait_cycles import cycle_of
@@ -198,7 +197,6 @@ def retry(
     """Make a failed run ready, or resume a suspended one."""
     if token is not None and tx.db.execute(RETRIED_BY, (namespace, run_id, token)).fetchone():
         return get_run(tx.db, namespace, run_id)
-    check_events([] if event is None else [event])
     run = get_run(tx.db, namespace, run_id)
     if event is not None and _is_recorded(tx, namespace, event):
         return run
@@ -237,7 +235,6 @@ def suspend(
     epoch: int | None,
 ) -> Run:
     """Suspend a run until an operator resumes it."""
-    check_events([event])
     check_optional_text("reason", reason)
     before = get_run(tx.db, namespace, run_id)
     if epoch is not None and (before.epoch, before.state) != (epoch, RunState.RUNNING):
@@ -258,7 +255,6 @@ def suspend(
 
 def resume(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent) -> Run:
     """Resume a suspended run."""
-    check_events([event])
     before = get_run(tx.db, namespace, run_id)
     if before.ended_at is not None:
         raise InvalidState(run_id, before.state.value, "resume")
@@ -268,7 +264,6 @@ def resume(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent) -
 
 def terminate(tx: Transaction, namespace: str, run_id: str, event: NewAuditEvent, reason: str | None) -> Run:
     """End a run without running its code again."""
-    check_events([event])
     error = encode_error(RunTerminated(run_id, reason))
     run = states.terminate(tx, namespace, run_id, error)
     if run is None:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.records import (
@@ -17,60 +17,30 @@ from signoff.records import (
     AuditEvent,
     Due,
     Entry,
-    Group,
     LiveText,
     Message,
-    NewAuditEvent,
-    NewPromise,
     NewRun,
-    NewSchedule,
-    NewToken,
     Promise,
     PromiseKind,
-    Rate,
     Rule,
     Run,
-    Schedule,
     Seal,
-    Session,
     Settlement,
     Token,
     TokenKind,
     WorkerInfo,
-    WorkflowInfo,
 )
-from signoff.records.deliveries import Delivery, NewDelivery, Report
+from signoff.records.deliveries import Delivery
 from signoff.records.failed_items import Unreadable
 from signoff.records.names import check_namespace
-from signoff.records.paging import (
-    AuditFilter,
-    DeliveryFilter,
-    Page,
-    PromiseFilter,
-    RuleFilter,
-    RunFilter,
-    TokenFilter,
-    WorkflowFilter,
-)
+from signoff.records.paging import Page, RuleFilter
 from signoff.runtime import forks
 from signoff.runtime.clock import Clock
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.leases import Claim, Outcome, Write
-from signoff.stores.contract.retries import Retry
-from signoff.stores.contract.snapshots import Saved
+from signoff.stores.contract.operations import Operation
 from signoff.stores.contract.store import Change, Store
-from signoff.stores.contract.validation import (
-    check_deliveries,
-    check_events,
-    check_limits,
-    check_live,
-    check_names,
-    check_report,
-    check_request,
-    check_saved,
-    check_schedule,
-    check_token,
-)
+from signoff.stores.contract.validation import check_arguments, check_live, check_names, check_request
 from signoff.stores.shared.claims import Claims
 from signoff.stores.shared.deferred_changes import DeferredChanges
 from signoff.stores.shared.failure_isolation import (
@@ -90,12 +60,12 @@ from signoff.stores.shared.write_checks import WriteCheck
 from signoff.stores.sqlite import (
     audit,
     claims,
-    groups,
     held_leases,
     journal,
     leases,
     live,
     messages,
+    operations,
     outbox,
     promises,
     questions,
@@ -103,15 +73,12 @@ from signoff.stores.sqlite import (
     rules,
     runs,
     schedules,
-    sessions,
-    snapshots,
     tokens,
     writable,
 )
 from signoff.stores.sqlite import clock as host
 from signoff.stores.sqlite import deferred_changes as deferred
 from signoff.stores.sqlite import timers as overdue
-from signoff.stores.sqlite import workflows as registered
 from signoff.stores.sqlite.clock import FileClock, LeaseClock, Watch
 from signoff.stores.sqlite.open_files import network_file_system
 from signoff.stores.sqlite.schema import connect, connect_to_read, path_of, prepare, translate
@@ -206,6 +173,16 @@ class SqliteStore(Store):
     def listen(self, callback: Callable[[Change], None]) -> Callable[[], None]:
         return self._file.listeners.add(self.namespace, callback)
 
+    async def perform(self, operation: Operation, arguments: dict[str, Any]) -> Any:
+        """Check an operation's arguments, and call its function."""
+        check_arguments(arguments)
+        values = arguments.values()
+        if (write := operations.WRITES.get(operation.name)) is not None:
+            return await self._write(write, *values)
+        if (read := operations.SMALL_READS.get(operation.name)) is not None:
+            return await self._read_soon(read, *values)
+        return await self._read(operations.READS[operation.name], *values)
+
     # Runs
 
     async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
@@ -214,12 +191,6 @@ class SqliteStore(Store):
 
     async def get_run(self, run_id: str) -> Run:
         return await self._read_soon(runs.get_run, run_id)
-
-    async def ended(self, run_ids: Sequence[str]) -> set[str]:
-        return await self._read(runs.ended, run_ids)
-
-    async def list_runs(self, which: RunFilter, *, after: str | None = None, limit: int = 100) -> Page[Run]:
-        return await self._read(runs.list_runs, which, after, limit)
 
     async def read_journal(
         self, run_id: str, *, after: int = -1, limit: int | None = None
@@ -233,31 +204,6 @@ class SqliteStore(Store):
 
     async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
         return await self._read_soon(messages.read_messages, run_ids)
-
-    async def cancel(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> Run:
-        return await self._write(runs.cancel, run_id, reason, by)
-
-    async def retry(
-        self,
-        run_id: str,
-        *,
-        how: Retry | None = None,
-        event: NewAuditEvent | None = None,
-        token: str | None = None,
-    ) -> Run:
-        check_request(None, token)
-        return await self._write(runs.retry, run_id, how, event, token)
-
-    async def suspend(
-        self, run_id: str, event: NewAuditEvent, *, reason: str | None = None, epoch: int | None = None
-    ) -> Run:
-        return await self._write(runs.suspend, run_id, event, reason, epoch)
-
-    async def resume(self, run_id: str, event: NewAuditEvent) -> Run:
-        return await self._write(runs.resume, run_id, event)
-
-    async def terminate(self, run_id: str, event: NewAuditEvent, *, reason: str | None = None) -> Run:
-        return await self._write(runs.terminate, run_id, event, reason)
 
     async def signal(
         self,
@@ -311,37 +257,21 @@ class SqliteStore(Store):
     async def complete(self, write: Write, outcome: Outcome) -> None:
         await self._write(leases.complete, write, outcome)
 
-    # Live text
-
     async def publish(self, pieces: Sequence[LiveText]) -> None:
         if pieces:
             check_live(pieces)
             await self._write(live.publish, pieces)
 
-    async def read_live(self, run_id: str, *, epoch: int = 0, after: int = -1) -> Sequence[LiveText]:
-        return await self._read_soon(live.read, run_id, epoch, after)
-
     # Promises
-
-    async def create_promise(self, new: NewPromise, *, token: str | None = None) -> tuple[Promise, bool]:
-        check_request(None, token)
-        return await self._write(promises.create_promise, new, token)
 
     async def get_promise(self, promise_id: str) -> Promise:
         return await self._read_soon(promises.get_promise, promise_id)
-
-    async def list_promises(
-        self, which: PromiseFilter, *, after: str | None = None, limit: int = 100
-    ) -> Page[Promise]:
-        return await self._read(promises.list_promises, which, after, limit)
 
     async def settle(
         self, promise_id: str, kind: PromiseKind, settlement: Settlement, *, token: str | None = None
     ) -> tuple[Promise, bool]:
         check_request(settlement.request_id, token)
         return await self._write(promises.settle, promise_id, kind, settlement, token)
-
-    # Questions
 
     async def amend(
         self, question_id: str, amendment: Amendment, *, token: str | None = None
@@ -353,71 +283,18 @@ class SqliteStore(Store):
         now = self.clock.now()
         return await self._file.read_soon(lambda db: questions.due(db, now, limit))
 
-    # Sessions
-
-    async def get_session(self, session_id: str) -> Session:
-        return await self._read_soon(sessions.get_session, session_id)
-
-    async def list_sessions(self, *, after: str | None = None, limit: int = 100) -> Page[Session]:
-        return await self._read(sessions.list_sessions, after, limit)
-
-    # Snapshots
-
-    async def save_run(self, run_id: str) -> Saved:
-        return await self._read(snapshots.save_run, run_id)
-
-    async def load_run(self, saved: Saved, event: NewAuditEvent) -> Run:
-        check_saved(saved)
-        check_events([event])
-        return await self._write(snapshots.load_run, saved, event)
-
-    # Rules
-
-    async def get_rule(self, rule_id: str) -> Rule:
-        return await self._read_soon(rules.get_rule, rule_id)
-
     async def list_rules(
         self, which: RuleFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[Rule]:
         return await self._read(rules.list_rules, which, after, limit, self.clock.now())
 
-    async def revoke_rule(self, rule_id: str, event: NewAuditEvent) -> Rule:
-        check_events([event])
-        return await self._write(rules.revoke_rule, rule_id, event)
-
-    # The audit trail
-
-    async def record(self, events: Sequence[NewAuditEvent]) -> None:
-        check_events(events)
-        await self._write(audit.record, events)
-
-    async def list_audit(
-        self, which: AuditFilter, *, after: str | None = None, limit: int = 100
-    ) -> Page[AuditEvent]:
-        return await self._read(audit.list_audit, which, after, limit)
-
-    async def read_chain(
-        self, *, after: int = -1, limit: int = 100
-    ) -> Sequence[tuple[Seal, AuditEvent | None]]:
-        return await self._read(audit.read_chain, after, limit)
-
-    async def last_seal(self) -> Seal | None:
-        return await self._read_soon(audit.last_seal)
+    # Lists and what is not of one namespace
 
     async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
         return await self._file.read(lambda db: audit.heads(db, after, limit))
 
     async def unsealed(self, limit: int, *, besides: Sequence[str] = ()) -> Sequence[AuditEvent | Unreadable]:
         return await self._file.read_soon(lambda db: audit.unsealed(db, limit, besides))
-
-    async def seal(self, seals: Sequence[Seal]) -> bool:
-        return await self._write(audit.seal, seals)
-
-    # Tokens
-
-    async def create_token(self, new: NewToken) -> Token:
-        check_token(new)
-        return await self._write(tokens.create, new)
 
     async def find_token(self, hash: str) -> Token | None:
         return await self._file.read_soon(lambda db: tokens.find(db, hash))
@@ -426,37 +303,9 @@ class SqliteStore(Store):
         now = self.clock.now()
         return await self._file.read_soon(lambda db: tokens.has(db, kinds, now))
 
-    async def get_token(self, token_id: str) -> Token:
-        return await self._read_soon(tokens.get, token_id)
-
-    async def list_tokens(
-        self, which: TokenFilter, *, after: str | None = None, limit: int = 100
-    ) -> Page[Token]:
-        return await self._read(tokens.list_tokens, which, after, limit)
-
-    async def revoke_token(self, token_id: str) -> Token:
-        return await self._write(tokens.revoke, token_id)
-
-    async def expire_token(self, token_id: str, at: float) -> Token:
-        return await self._write(tokens.expire, token_id, at)
-
     async def touch_token(self, token_id: str) -> None:
         if await self._read_soon(tokens.is_untouched, token_id, self.clock.now()):
             await self._write(tokens.touch, token_id)
-
-    async def delete_tokens(self, before: float, limit: int) -> int:
-        return await self._write(tokens.delete, before, limit)
-
-    # Notifications
-
-    async def read_cursor(self, channel: str) -> int | None:
-        return await self._read_soon(outbox.read_cursor, channel)
-
-    async def expand(
-        self, channel: str, expected: int | None, seq: int, deliveries: Sequence[NewDelivery]
-    ) -> bool:
-        check_deliveries(channel, deliveries)
-        return await self._write(outbox.expand, channel, expected, seq, deliveries)
 
     async def claim_deliveries(
         self, channel: str, limit: int, lease_seconds: float
@@ -466,22 +315,6 @@ class SqliteStore(Store):
         if next_at is None or next_at > now:
             return [], next_at
         return await self._write(outbox.claim, channel, limit, lease_seconds)
-
-    async def finish_delivery(self, delivery_id: str, attempt: int, report: Report) -> None:
-        check_report(report)
-        await self._write(outbox.finish, delivery_id, attempt, report)
-
-    async def list_deliveries(
-        self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
-    ) -> Page[Delivery]:
-        which.check()
-        return await self._read(outbox.list_deliveries, which, after, limit)
-
-    async def redeliver(self, delivery_id: str) -> Delivery:
-        return await self._write(outbox.redeliver, delivery_id)
-
-    async def delete_deliveries(self, before: float, limit: int) -> int:
-        return await self._write(outbox.delete, before, limit)
 
     # Time and leases
 
@@ -542,55 +375,9 @@ class SqliteStore(Store):
             watch.followed()
             log.warning("store %s: its time now follows the machine's clock", self.location)
 
-    # Groups
-
-    async def pause_group(self, name: str) -> None:
-        check_names(group=name)
-        await self._write(groups.set_paused, name, True)
-
-    async def resume_group(self, name: str) -> None:
-        check_names(group=name)
-        await self._write(groups.set_paused, name, False)
-
-    async def limit_group(
-        self, name: str, *, max_running: int | None = None, starts_per: Rate | None = None
-    ) -> None:
-        check_names(group=name)
-        check_limits(max_running, starts_per)
-        await self._write(groups.set_limits, name, max_running, starts_per)
-
-    async def list_groups(self) -> Sequence[Group]:
-        return await self._read(groups.list_groups)
-
-    # Schedules
-
-    async def put_schedule(self, new: NewSchedule) -> Schedule:
-        check_schedule(new)
-        return await self._write(schedules.put, new)
-
-    async def get_schedule(self, schedule_id: str) -> Schedule:
-        return await self._read_soon(schedules.get, schedule_id)
-
-    async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
-        return await self._read(schedules.list_schedules, after, limit)
-
-    async def pause_schedule(self, schedule_id: str) -> Schedule:
-        return await self._write(schedules.pause, schedule_id)
-
-    async def resume_schedule(self, schedule_id: str, next_at: float) -> Schedule:
-        return await self._write(schedules.resume, schedule_id, next_at)
-
-    async def delete_schedule(self, schedule_id: str) -> None:
-        await self._write(schedules.delete, schedule_id)
-
     async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
         now = self.clock.now()
         return await self._file.read_soon(lambda db: schedules.due(db, now, limit))
-
-    async def fire_schedule(
-        self, schedule_id: str, expected: float, runs: Sequence[NewRun], next_at: float
-    ) -> bool:
-        return await self._write(schedules.fire, schedule_id, expected, runs, next_at)
 
     # Workers
 
@@ -599,18 +386,6 @@ class SqliteStore(Store):
 
     async def list_workers(self) -> Sequence[WorkerInfo]:
         return await self._file.read(leases.list_workers)
-
-    async def announce(self, workflows: Sequence[WorkflowInfo]) -> None:
-        await self._write(registered.announce, workflows)
-
-    async def list_workflows(
-        self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
-    ) -> Page[WorkflowInfo]:
-        which.check()
-        return await self._read(registered.list_workflows, which, after, limit)
-
-    async def delete_workflows(self, before: float, limit: int) -> int:
-        return await self._write(registered.delete, before, limit)
 
     async def heartbeat(self, worker_id: str, held: Mapping[str, int]) -> set[str]:
         if not held:

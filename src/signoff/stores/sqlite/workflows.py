@@ -8,7 +8,6 @@ from typing import Any
 
 from signoff.records import WorkflowInfo
 from signoff.records.paging import Page, WorkflowFilter, page_place, place_of
-from signoff.stores.contract.validation import check_workflows
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
 from signoff.stores.sqlite.transaction import Transaction
 
@@ -35,7 +34,6 @@ DELETE FROM workflows WHERE rowid IN (
 
 def announce(tx: Transaction, namespace: str, workflows: Sequence[WorkflowInfo]) -> None:
     """Register workflows, or replace their entries."""
-    check_workflows(workflows)
     rows = [
         (
             each.group,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from signoff.records import Group, Rate, Run, RunState
-from signoff.stores.contract.validation import check_limits, check_names
+from signoff.stores.contract.validation import check_names
 from signoff.testing.model.state import State
 from signoff.testing.model.tables import Limits
 
@@ -31,7 +31,6 @@ class Groups:
         self, namespace: str, name: str, max_running: int | None = None, starts_per: Rate | None = None
     ) -> None:
         check_names(group=name)
-        check_limits(max_running, starts_per)
         self._state.commit.ready.add(namespace)
         old = self._tables.groups.get((namespace, name), Limits())
         self._tables.groups[namespace, name] = Limits(old.is_paused, max_running, starts_per)

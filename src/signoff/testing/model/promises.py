@@ -18,7 +18,7 @@ from signoff.records import (
 )
 from signoff.records.origins import TIMER
 from signoff.stores.contract.tokens import callback_token
-from signoff.stores.contract.validation import check_amendment, check_promise
+from signoff.stores.contract.validation import check_promise
 from signoff.stores.shared.equality import may_join, refusal_of, same_json
 from signoff.testing.model.audit import Audit
 from signoff.testing.model.messages import Messages
@@ -84,7 +84,6 @@ class Promises:
     def amend(
         self, namespace: str, question_id: str, amendment: Amendment, token: str | None = None
     ) -> tuple[Promise, bool]:
-        check_amendment(amendment)
         question = self._tables.promises.get((namespace, question_id))
         if question is None or question.kind is not PromiseKind.QUESTION:
             raise NotFound("question", question_id)

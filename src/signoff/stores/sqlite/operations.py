@@ -1,0 +1,83 @@
+"""Operations of the SQLite store that are a function of a connection or a transaction, and nothing else.
+
+The hot path of runs and what needs more than one function are methods of ``SqliteStore``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from signoff.stores.sqlite import (
+    audit,
+    groups,
+    live,
+    outbox,
+    promises,
+    rules,
+    runs,
+    schedules,
+    sessions,
+    snapshots,
+    tokens,
+    workflows,
+)
+
+WRITES: Final[Mapping[str, Callable[..., Any]]] = {
+    "cancel": runs.cancel,
+    "retry": runs.retry,
+    "suspend": runs.suspend,
+    "resume": runs.resume,
+    "terminate": runs.terminate,
+    "create_promise": promises.create_promise,
+    "load_run": snapshots.load_run,
+    "revoke_rule": rules.revoke_rule,
+    "record": audit.record,
+    "seal": audit.seal,
+    "create_token": tokens.create,
+    "revoke_token": tokens.revoke,
+    "expire_token": tokens.expire,
+    "delete_tokens": tokens.delete,
+    "expand": outbox.expand,
+    "finish_delivery": outbox.finish,
+    "redeliver": outbox.redeliver,
+    "delete_deliveries": outbox.delete,
+    "pause_group": groups.pause,
+    "resume_group": groups.resume,
+    "limit_group": groups.set_limits,
+    "put_schedule": schedules.put,
+    "pause_schedule": schedules.pause,
+    "resume_schedule": schedules.resume,
+    "delete_schedule": schedules.delete,
+    "fire_schedule": schedules.fire,
+    "announce": workflows.announce,
+    "delete_workflows": workflows.delete,
+}
+"""Functions of a transaction, the namespace and the operation's arguments."""
+
+SMALL_READS: Final[Mapping[str, Callable[..., Any]]] = {
+    "read_live": live.read,
+    "get_session": sessions.get_session,
+    "get_rule": rules.get_rule,
+    "last_seal": audit.last_seal,
+    "get_token": tokens.get,
+    "read_cursor": outbox.read_cursor,
+    "get_schedule": schedules.get,
+}
+"""Functions of a connection, the namespace and the operation's arguments. They may run on the event loop."""
+
+READS: Final[Mapping[str, Callable[..., Any]]] = {
+    "ended": runs.ended,
+    "list_runs": runs.list_runs,
+    "list_promises": promises.list_promises,
+    "list_sessions": sessions.list_sessions,
+    "save_run": snapshots.save_run,
+    "list_audit": audit.list_audit,
+    "read_chain": audit.read_chain,
+    "list_tokens": tokens.list_tokens,
+    "list_deliveries": outbox.list_deliveries,
+    "list_groups": groups.list_groups,
+    "list_schedules": schedules.list_schedules,
+    "list_workflows": workflows.list_workflows,
+}
+"""The same, for a reader's thread."""
