@@ -1,10 +1,10 @@
-# Images of this repository: `signoff` with the extras server, postgres and oidc, and `sample` with a program of examples/.
+# Images of this repository: `signoff` with the extras server, postgres and oidc, and `sample` with the examples.
 #
 #   docker build --tag signoff .
 #   docker build --tag signoff-sample --target sample .
 #
-# An image of your own workers is `FROM` the stage `base` (--target base), which looks for no server: COPY of your code, pip
-# install of what it needs, and CMD ["worker", ...].
+# Build an image of your own workers FROM the stage `base` (--target base), which has no health check for a server. COPY your
+# code, pip install its requirements, and set CMD ["worker", ...].
 
 FROM python:3.14-slim AS build
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1 UV_PYTHON_DOWNLOADS=never
@@ -14,7 +14,7 @@ COPY pyproject.toml uv.lock README.md LICENSE ./
 COPY src ./src
 COPY studio ./studio
 RUN uv build --wheel --out-dir /wheels
-# What uv.lock says, by its hashes; the wheel itself brings nothing more.
+# The locked versions of uv.lock, by their hashes; the wheel itself adds none.
 RUN uv export --frozen --quiet --no-dev --extra server --extra postgres --extra oidc --no-emit-project --output-file /requirements.txt
 RUN uv venv /opt/signoff
 RUN uv pip install --python /opt/signoff --require-hashes --requirement /requirements.txt
@@ -37,5 +37,5 @@ COPY examples/refund ./examples/refund
 CMD ["worker", "examples.refund.flow:app"]
 
 FROM base AS signoff
-# Of the server alone; /ready says more, but an image is not to be restarted because its database is away.
+# Checks only the server. /ready also checks the database, but its outage must not restart the container.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 CMD ["python", "-c", "import http.client, sys; server = http.client.HTTPConnection('127.0.0.1', 8000, timeout=4); server.request('GET', '/health'); sys.exit(server.getresponse().status != 200)"]

@@ -1,35 +1,35 @@
 # Needs Python 3.11 to 3.15, pip and make: .ci/bootstrap installs everything else into $(VENV).
 #
 #   make demo [URL=https://...]   summarise a web page and let a person decide, then Studio with samples
-#   make test                     lint, types, and the tests of every rule, in some ten minutes on two cores
-#   make test-long                the other tests: the same rules at ever more places; CI runs both
-#   make pytest [ARGS=...]        all tests, or those that ARGS names
-#   make cover [ARGS=...]         all tests, and which branches they take: a third slower
-#   make simulation [SEEDS=...]   whatever goes wrong: 10,000 seeds (FIRST=... begins elsewhere)
-#   make fuzz [EXAMPLES=...]      the HTTP API tried by its own description: 300 requests for each operation (SEED=... chooses others)
-#   make kill [ARGS=...]          kill -9 of a worker before and after each entry of its journals, not one or the other
-#   make soak [STORE=postgres]     ten minutes of kills and a full disk, hostile tenants beside innocent ones (SECONDS=..., SEED=...)
-#   make explore [ARGS=...]       the tests of properties, with other examples each time
+#   make test                     lint, types, and the tests of every rule: about ten minutes on two cores
+#   make test-long                the other tests, which check the same rules at many more places; CI runs both
+#   make pytest [ARGS=...]        all tests, or those that ARGS selects
+#   make cover [ARGS=...]         all tests with branch coverage; takes a third longer
+#   make simulation [SEEDS=...]   simulated faults: 10,000 seeds (FIRST=... sets the first one)
+#   make fuzz [EXAMPLES=...]      fuzzes the HTTP API from its OpenAPI description: 300 requests per operation (SEED=... varies them)
+#   make kill [ARGS=...]          kill -9 of a worker before and after each journal entry, instead of one of the two
+#   make soak [STORE=postgres]    ten minutes of kills and a full disk, hostile tenants beside well-behaved ones (SECONDS=..., SEED=...)
+#   make explore [ARGS=...]       the property-based tests, with other examples each time
 #   make bench                    the benchmarks
-#   make pictures                 the pictures of Studio in README, taken anew
-#   make vulnerabilities          known vulnerabilities of the locked packages, of Python and of npm: needs a network
-#   make blocking-client           write signoff/client/blocking.py anew, from the async client
+#   make pictures                 retake the screenshots of Studio in README
+#   make vulnerabilities          known vulnerabilities of the locked Python and npm packages; needs a network
+#   make blocking-client          regenerate signoff/client/blocking.py from the async client
 #   make lint | make format
 #
-# PYTHON=/path/to/python chooses the interpreter, VENV=folder where its packages go. On a Debian machine without a Python
-# 3.14 or 3.15, root can make one: make pytest PYTHON=$$(.ci/debian-python 3.14) VENV=.venv-3.14
-# SIGNOFF_PICTURES=1 has the tests of Studio keep pictures of its pages in .artifacts/studio.
-# SIGNOFF_TEST_POSTGRES=postgresql://... names a server for the tests, which otherwise start one that a package carries.
+# PYTHON=/path/to/python selects the interpreter, VENV=folder its virtual environment. On a Debian machine without
+# Python 3.14 or 3.15, root can install one: make pytest PYTHON=$$(.ci/debian-python 3.14) VENV=.venv-3.14
+# SIGNOFF_PICTURES=1 makes the tests of Studio keep screenshots of its pages in .artifacts/studio.
+# SIGNOFF_TEST_POSTGRES=postgresql://... names a server for the tests. By default they start one from a package.
 
 VENV ?= .venv
 PYTHON ?=
 BIN = $(VENV)/bin
 
-# Pyright runs on the Node that its package brings, whatever else is installed.
+# Pyright runs on the Node of its own package, whatever else is installed.
 export PYRIGHT_PYTHON_GLOBAL_NODE = 0
 export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 
-# Without it each of the hundreds of processes that the tests start would compile our sources anew.
+# Otherwise each of the hundreds of processes of the tests would compile our sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-quick test-long pytest cover simulation fuzz kill soak explore bench pictures lint format vulnerabilities blocking-client ready
@@ -37,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: ready
 	@$(BIN)/python -m examples.website_summary.demo $(if $(URL),'$(URL)')
 
-# Pyright uses one core: the tests begin beside it.
+# Pyright uses one core, so the tests run in parallel with it.
 test: ready
 	$(MAKE) -j2 lint test-quick
 

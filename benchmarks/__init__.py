@@ -1,1 +1,1 @@
-"""How fast Signoff is, beside what the machine itself can do. ``python -m benchmarks --help``."""
+"""Signoff's speed, compared with the machine's own. ``python -m benchmarks --help``."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure and print one table."""
+"""``python -m benchmarks``: measures, and prints one table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from signoff import relax_collector
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for."""
+    """Run the command line."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.WARNING)
     relax_collector()  # as `signoff worker` does
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(row: Row, place: Place, repeat: int) -> Measured:
-    """Measure each round between two looks at the yardstick: what else the machine does hits both."""
+    """Measure each round between two measurements of the yardstick: other load on the machine hits both."""
     measured = Measured(row)
     for number in range(min(repeat, row.most_rounds)):
         print(f"{row.name}: round {number + 1}", file=sys.stderr)
@@ -66,7 +66,7 @@ def _measure(row: Row, place: Place, repeat: int) -> Measured:
 
 
 def _alone(folder: Path, repeat: int, server: Bench | None) -> table.Lines:
-    """Measure what the machine can do."""
+    """Measure the machine without Signoff."""
     lines: table.Lines = []
     for yardstick in ALONE if server is None else (server.commits, server.batches, CALL, ROUND_TRIP):
         less_is_better = not yardstick.unit.endswith("/s")
@@ -91,9 +91,9 @@ def _profile(row: Row, place: Place) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "python -m benchmarks", description="Measure Signoff beside what the database does raw."
+        "python -m benchmarks", description="Measure Signoff beside raw statements on the database."
     )
-    parser.add_argument("--store", choices=list(NAMES), default="sqlite", help="on which store (sqlite)")
+    parser.add_argument("--store", choices=list(NAMES), default="sqlite", help="the store (sqlite)")
     names = "; ".join(f"on {store}: {', '.join(names)}" for store, names in NAMES.items())
     parser.add_argument("--rows", type=_names, metavar="A,B", help=f"only these ({names})")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="rounds of each row (3)")
@@ -102,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_sizes,
         default=Sizes(),
         metavar="A=N,B=N",
-        help="how much to do; by default "
+        help="the size of each row; by default "
         + ",".join(f"{field.name}={field.default}" for field in fields(Sizes)),
     )
     parser.add_argument("--folder", default=".", help="a folder on the disk to measure (the current one)")

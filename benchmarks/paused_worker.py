@@ -1,4 +1,4 @@
-"""A worker in a process of its own: ``python -m benchmarks.paused_worker STORE RUN...`` prints what it cost."""
+"""A worker in its own process: ``python -m benchmarks.paused_worker STORE RUN...`` prints its costs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from signoff import AsyncClient
 
 
 async def measure(store: str, run_ids: list[str]) -> dict[str, object]:
-    """Start a worker on the store and answer these runs."""
+    """Start a worker on the store, and answer these runs."""
     app = new_app(store)
     began = time.perf_counter()
     async with app.worker(), AsyncClient(app) as client:
         ready_at = time.perf_counter()
-        await asyncio.sleep(1.5)  # its first look at everything is over
+        await asyncio.sleep(1.5)  # its first scans are over
         memory = _mebibytes()
         waits = await answer_one_by_one(client, run_ids, 0)
         return {"start-up": ready_at - began, "memory": memory, "memory later": _mebibytes(), "waits": waits}

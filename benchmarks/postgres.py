@@ -1,4 +1,4 @@
-"""A Postgres server for benchmarks, as in production: what it acknowledges is on the disk. And what it can do raw."""
+"""A Postgres server for benchmarks, with durable commits as in production, and its raw speed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from psycopg.sql import SQL, Identifier
 from benchmarks.yardsticks import ROWS, Yardstick
 from tests.postgres.server import PostgresServer
 
-# The table has the columns and the key of Signoff's own journal.
+# The table has the columns and the key of Signoff's journal.
 JOURNAL = """
 CREATE TABLE raw (
     run_id text, namespace text, seq integer, at double precision, kind text, n integer, call text, name text,
@@ -36,8 +36,8 @@ class Bench:
     def __init__(self, server_url: str) -> None:
         self._server_url = server_url
         self._numbers = count()
-        self.commits = Yardstick("raw psycopg, a commit a row", "rows/s", self._commits_per_second)
-        self.batches = Yardstick("raw psycopg, 100 rows a commit", "rows/s", self._rows_per_second)
+        self.commits = Yardstick("raw psycopg, a commit per row", "rows/s", self._commits_per_second)
+        self.batches = Yardstick("raw psycopg, 100 rows per commit", "rows/s", self._rows_per_second)
         self.commit = Yardstick("one raw commit", "ms", self._milliseconds_of_commit)
 
     @property
@@ -78,6 +78,6 @@ class Bench:
 
 @contextmanager
 def bench() -> Iterator[Bench]:
-    """Start a server of our own, and stop it."""
+    """Start a new server, and stop it."""
     with PostgresServer() as server:
         yield Bench(server.url())

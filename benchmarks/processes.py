@@ -1,4 +1,4 @@
-"""Further processes that take part in a benchmark."""
+"""Other processes that take part in a benchmark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.row import Place
 
 @asynccontextmanager
 async def command(place: Place, *arguments: str, **environment: str) -> AsyncGenerator[Process]:
-    """Run a ``signoff`` command within."""
+    """Run a ``signoff`` command in this context."""
     process = await asyncio.create_subprocess_exec(
         *place.python(arguments[0]),
         "-m",
@@ -33,7 +33,7 @@ async def command(place: Place, *arguments: str, **environment: str) -> AsyncGen
 
 
 async def url_of(server: Process) -> str:
-    """Return where a ``signoff server --json`` listens."""
+    """Return the URL of a ``signoff server --json``."""
     assert server.stdout is not None
     line = await server.stdout.readline()
     if not line:

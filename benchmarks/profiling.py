@@ -1,4 +1,4 @@
-"""Where a row's time goes: cProfile on every thread, and in every process, that takes part."""
+"""Profiles a row with cProfile, on all threads and processes that take part."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ WAITS = frozenset(
         "<method 'poll' of 'select.epoll' objects>",
     }
 )
-WORTH_SHOWING = 0.02  # of all the time that was not spent waiting
+WORTH_SHOWING = 0.02  # of the time outside of waits
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What one function took, in seconds, with the profiler's own share."""
+    """The time spent in one function, in seconds, including the profiler's share."""
 
     where: str
     calls: int
@@ -36,12 +36,12 @@ class Spent:
 
 
 class Profiler:
-    """Profiles this thread, the threads that begin meanwhile, and the main threads of other processes.
+    """Profiles this thread, threads that start meanwhile, and the main threads of other processes.
 
-    From Python 3.12 on a profile of one thread covers all of its process.
+    From Python 3.12 on, a thread's profile covers its whole process.
 
     Args:
-        folder: Where other processes leave their profiles.
+        folder: The folder for the profiles of other processes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,7 +50,7 @@ class Profiler:
 
     @contextmanager
     def threads(self) -> Iterator[None]:
-        """Profile the threads that begin in this block."""
+        """Profile the threads that start in this block."""
         if sys.version_info < (3, 12):
             threading.setprofile(self._thread_began)
         try:
@@ -60,7 +60,7 @@ class Profiler:
 
     @contextmanager
     def this_thread(self) -> Iterator[None]:
-        """Profile this thread, on which client and worker run, while the block runs."""
+        """Profile this thread, with the client and the worker, in this block."""
         profile = self._new_profile("event loop")
         profile.enable()
         try:
@@ -69,12 +69,12 @@ class Profiler:
             profile.disable()
 
     def command(self, name: str) -> list[str]:
-        """Return the beginning of the command of a Python process to be profiled."""
+        """Return the first words of the command of a profiled Python process."""
         file = tempfile.mktemp(f"-{name}.profile", dir=self._folder)
         return [sys.executable, "-m", "cProfile", "-o", file]
 
     def spent(self) -> dict[str, list[Spent]]:
-        """Return what took the most own time, for each kind of thread and each other process that did much."""
+        """Return the functions with the most own time, for each kind of thread and each busy process."""
         spent = {name: _spent(pstats.Stats(*profiles)) for name, profiles in self._profiles.items()}
         for file in sorted(self._folder.glob("*.profile")):
             spent[f"process {file.stem.rpartition('-')[2]}"] = _spent(pstats.Stats(str(file)))
@@ -90,7 +90,7 @@ class Profiler:
 
     def _thread_began(self, frame: FrameType, event: str, argument: object) -> None:
         name = f"thread {threading.current_thread().name.rstrip('_0123456789')}"
-        self._new_profile(name).enable()  # takes the place of this function on this thread
+        self._new_profile(name).enable()  # replaces this function on this thread
 
 
 def _spent(stats: pstats.Stats) -> list[Spent]:

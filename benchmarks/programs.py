@@ -1,4 +1,4 @@
-"""The workflows that are measured."""
+"""The measured workflows."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ async def async_steps(ctx: Context, steps: int) -> int:
 
 
 async def time_of_each_step(ctx: Context, steps: int) -> list[float]:
-    """Return when each step began."""
+    """Return the start time of each step."""
     return [await ctx.step("step", time_now) for _ in range(steps)]
 
 
 async def time_of_answer(ctx: Context, steps: int) -> float:
-    """Do some steps, ask, and return the time at the line after the answer."""
+    """Run some steps, ask a question, and return the time at the line after the answer."""
     for number in range(steps):
         await ctx.step("step", async_step, number)
     await ctx.wait_for_user("Go on?")
@@ -61,7 +61,7 @@ def question_of(run_id: str, steps: int) -> str:
 
 
 async def park(client: AsyncClient, run_ids: Iterable[str], steps: int) -> None:
-    """Start a ``time_of_answer`` for each id and return when all have paused."""
+    """Start a ``time_of_answer`` for each id, and return once all have paused."""
     ids = list(run_ids)
     for first in range(0, len(ids), 500):
         await asyncio.gather(
@@ -71,13 +71,13 @@ async def park(client: AsyncClient, run_ids: Iterable[str], steps: int) -> None:
 
 
 async def evict_all(worker: Worker) -> None:
-    """Have a worker forget all paused runs, once it has heard that they paused: their rows say so a moment before."""
+    """Have a worker evict all paused runs, once it knows that they paused: their rows say so slightly earlier."""
     while worker.held:
         await asyncio.sleep(0.005)
     worker.evict()
 
 
 async def until_none(client: AsyncClient, *states: str) -> None:
-    """Return when no run is in one of these states."""
+    """Return once no run is in one of these states."""
     while (await client.list(states=states, limit=1)).items:
         await asyncio.sleep(0.005)

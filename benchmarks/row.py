@@ -1,4 +1,4 @@
-"""What a benchmark is made of: a row that measures figures, and lines that say what is asked of them."""
+"""The parts of a benchmark: a row that measures figures, and the lines that show them."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ Figures = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much each row does."""
+    """The size of each row."""
 
     steps: int = 1_000  # of one sequential run
-    runs: int = 100  # concurrent ones, of 10 steps
+    runs: int = 100  # concurrent runs of 10 steps
     many_runs: int = 1_000
-    answers: int = 50  # given one after the other, for a latency
+    answers: int = 50  # one after the other, for a latency
     answers_after_rest: int = 5  # the same, with a rest before each
-    parked: int = 5_000  # runs answered all at once
-    long_steps: int = 10_000  # of one long run, and entries of one replay
-    paused: int = 100_000  # runs that lie in the store
-    open: int = 1_000_000  # questions, in whose midst is a person's inbox
-    shown: int = 10_000  # questions that are scrolled through in Studio
-    lying: int = 1_000_000  # finished runs, and as many paused ones, beside which runs are claimed (Postgres)
+    parked: int = 5_000  # runs that are answered all at once
+    long_steps: int = 10_000  # of one long run; also the entries of one replay
+    paused: int = 100_000  # paused runs in the store
+    open: int = 1_000_000  # open questions around a person's inbox
+    shown: int = 10_000  # questions to scroll through in Studio
+    lying: int = 1_000_000  # finished runs, and as many paused ones, around claimed runs (Postgres)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where one round of a row is measured.
+    """The place where one round of a row is measured.
 
     Attributes:
-        folder: Empty, and on the disk that the yardsticks are measured on.
-        sizes: How much to do.
-        profiler: Watches the measured part of the round, if a profile is asked for.
-        databases: Makes the address of a new store; None makes SQLite files in ``folder``.
+        folder: An empty folder on the disk that the yardsticks are measured on.
+        sizes: The sizes of the rows.
+        profiler: Profiles the measured part of the round, if requested.
+        databases: Creates the address of a new store; None: SQLite files in ``folder``.
     """
 
     folder: Path
@@ -50,15 +50,15 @@ class Place:
     databases: Callable[[], str] | None = None
 
     def measured(self) -> AbstractContextManager[None]:
-        """Put around the part of a round that counts."""
+        """Enclose the measured part of a round."""
         return nullcontext() if self.profiler is None else self.profiler.this_thread()
 
     def python(self, name: str) -> list[str]:
-        """Return the beginning of the command of a further Python process that takes part."""
+        """Return the first words of the command of another Python process that takes part."""
         return [sys.executable] if self.profiler is None else self.profiler.command(name)
 
     def new_store(self) -> str:
-        """Return the address of a store that does not exist yet."""
+        """Return the address of a new store."""
         if self.databases is not None:
             return self.databases()
         return f"sqlite:///{tempfile.mkdtemp(dir=self.folder)}/bench.db"
@@ -69,13 +69,13 @@ class Line:
     """One line of the table.
 
     Attributes:
-        key: Which of the row's figures it shows.
+        key: The figure of the row that it shows.
         what: The figure in words.
         unit: Its unit.
-        target: What the figure should reach, or stay under if less is better.
-        target_ratio: What its ratio to the yardstick should reach instead.
+        target: The target for the figure: a minimum, or a maximum if less is better.
+        target_ratio: A target for its ratio to the yardstick instead.
         less_is_better: Whether it is a time or a size, and not a rate.
-        has_ratio: Whether comparing it with the row's yardstick says anything.
+        has_ratio: Whether the ratio to the row's yardstick is meaningful.
     """
 
     key: str
@@ -92,12 +92,12 @@ class Row:
     """One benchmark.
 
     Attributes:
-        name: What ``--rows`` and ``--profile`` call it.
-        measure: One round of it: figures by key, each with one or more samples.
-        yardstick: What is measured right before and after each round.
-        lines: What the table shows of it.
-        operations: How many steps (or answers ...) one round has, to break a profile down.
-        most_rounds: For a row that is too slow to be repeated.
+        name: Its name for ``--rows`` and ``--profile``.
+        measure: Measures one round: figures by key, each with one or more samples.
+        yardstick: The yardstick that is measured right before and after each round.
+        lines: Its lines of the table.
+        operations: The number of steps (or answers ...) of one round, to break down a profile.
+        most_rounds: The most rounds, for a slow row.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Row:
 
 @dataclass
 class Measured:
-    """What came of all rounds of a row. One list of samples a round, one yardstick a round."""
+    """The measurements of all rounds of a row: a list of samples and a yardstick per round."""
 
     row: Row
     rounds: list[Figures] = field(default_factory=list[Figures])

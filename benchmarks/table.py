@@ -1,4 +1,4 @@
-"""Printing what was measured: one table for people, or JSON."""
+"""Prints the measurements: one table for people, or JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Lines = list[dict[str, Any]]
 
 
 def lines_of(measured: Measured) -> Lines:
-    """Return one record for each line of a row."""
+    """Return one record per line of a row."""
     row = measured.row
     beside = {"yardstick": row.yardstick.name, "yardstick_unit": row.yardstick.unit}
     return [_line(measured, line) | (beside if line.has_ratio else {}) for line in row.lines]
@@ -56,7 +56,7 @@ def _line(measured: Measured, line: Line) -> dict[str, Any]:
 
 
 def machine(folder: Path) -> dict[str, str]:
-    """Return what the figures depend on."""
+    """Return the facts that the figures depend on."""
     return {
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
@@ -77,7 +77,7 @@ def print_table(machine: dict[str, str], lines: Sequence[dict[str, Any]]) -> Non
     console = Console(width=max(Console().width, 150), highlight=False)
     table = Table(title=", ".join(f"{key} {value}" for key, value in machine.items()), title_justify="left")
     table.add_column("row")
-    table.add_column("what is measured")
+    table.add_column("measurement")
     for name in ("median", "best", "unit", "target", "met", "yardstick", "ratio"):
         table.add_column(name, justify="left" if name in ("unit", "met", "yardstick") else "right")
     before = None
@@ -115,8 +115,8 @@ def _number(value: float) -> str:
 
 
 def print_profile(name: str, operations: int, top: Sequence[Spent]) -> None:
-    """Print where the time of a thread or process went, most own time first."""
-    table = Table(title=f"{name}: µs are per operation, of {operations:,}", title_justify="left")
+    """Print the functions of a thread or process with the most own time."""
+    table = Table(title=f"{name}: µs per operation, of {operations:,}", title_justify="left")
     for column in ("own µs", "total µs", "calls"):
         table.add_column(column, justify="right")
     table.add_column("where")

@@ -1,4 +1,4 @@
-"""What the machine can do without Signoff: the disk through SQLite, Python, asyncio."""
+"""The machine's speed without Signoff: the disk through SQLite, Python, asyncio."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROWS = 500
 CALLS = 200_000
 ROUND_TRIPS = 5_000
 
-# The table has the columns and the key of Signoff's own journal.
+# The table has the columns and the key of Signoff's journal.
 JOURNAL = """
 CREATE TABLE journal (
     namespace TEXT NOT NULL, run_id TEXT NOT NULL, seq INTEGER NOT NULL, at REAL NOT NULL, kind TEXT NOT NULL,
@@ -30,12 +30,12 @@ ADD = (
 
 @dataclass(frozen=True)
 class Yardstick:
-    """Something to compare with.
+    """A measurement to compare with.
 
     Attributes:
-        name: What it is.
-        unit: The unit of what ``measure`` returns.
-        measure: Measures it once, in a folder on the disk in question.
+        name: Its name.
+        unit: The unit of the result of ``measure``.
+        measure: Measures it once, in a folder on the measured disk.
     """
 
     name: str
@@ -63,22 +63,22 @@ def _seconds_of_commits(folder: Path, rows_each: int, commits: int) -> float:
 
 
 def commits_per_second(folder: Path) -> float:
-    """Rows a second, when each row is committed on its own."""
+    """Rows per second, with a commit per row."""
     return ROWS / _seconds_of_commits(folder, 1, ROWS)
 
 
 def rows_per_second(folder: Path) -> float:
-    """Rows a second, when 100 are committed together."""
+    """Rows per second, with a commit per 100 rows."""
     return ROWS * 20 / _seconds_of_commits(folder, 100, ROWS // 5)
 
 
 def milliseconds_of_commit(folder: Path) -> float:
-    """How long one row takes that is committed on its own."""
+    """The time to commit a single row."""
     return 1_000 * _seconds_of_commits(folder, 1, ROWS) / ROWS
 
 
 def nanoseconds_of_call(folder: Path) -> float:
-    """How long a Python function call takes."""
+    """The time of a Python function call."""
 
     def called(value: int) -> int:
         return value
@@ -90,7 +90,7 @@ def nanoseconds_of_call(folder: Path) -> float:
 
 
 def microseconds_of_round_trip(folder: Path) -> float:
-    """How long asyncio takes to run a task and bring its result back through a future."""
+    """The time in which asyncio runs a task and returns its result through a future."""
 
     async def task(future: asyncio.Future[int], value: int) -> None:
         future.set_result(value)
@@ -109,12 +109,12 @@ def microseconds_of_round_trip(folder: Path) -> float:
 
 
 def seconds_of_round_trips(folder: Path) -> float:
-    """How long asyncio takes for 10,000 round trips."""
+    """The time of 10,000 asyncio round trips."""
     return microseconds_of_round_trip(folder) / 100
 
 
-COMMITS = Yardstick("raw SQLite, a commit a row", "rows/s", commits_per_second)
-BATCHES = Yardstick("raw SQLite, 100 rows a commit", "rows/s", rows_per_second)
+COMMITS = Yardstick("raw SQLite, a commit per row", "rows/s", commits_per_second)
+BATCHES = Yardstick("raw SQLite, 100 rows per commit", "rows/s", rows_per_second)
 COMMIT = Yardstick("one raw commit", "ms", milliseconds_of_commit)
 CALL = Yardstick("a Python call", "ns", nanoseconds_of_call)
 ROUND_TRIP = Yardstick("an asyncio task and future", "µs", microseconds_of_round_trip)

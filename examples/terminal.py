@@ -1,4 +1,4 @@
-"""Reading a line from the terminal while a worker and a conversation go on."""
+"""Reads lines from the terminal while a worker and a conversation run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import threading
 
 
 async def typed(prompt: str) -> str:
-    """Show a prompt and return the line that is typed.
+    """Show a prompt, and return the line that the user types.
 
-    Nothing waits for the thread that reads it, so Ctrl-C ends the program at once; whoever leaves
-    ``asyncio.to_thread(input)`` waits for Enter.
+    The program never waits for the reading thread, so Ctrl-C ends it at once. With ``asyncio.to_thread(input)`` it
+    would wait for Enter.
 
     Raises:
-        EOFError: Nobody is there.
+        EOFError: There is no one at the terminal.
     """
     print(prompt, end="", flush=True)
     loop = asyncio.get_running_loop()
@@ -34,7 +34,7 @@ async def typed(prompt: str) -> str:
 
 
 def _line() -> str | None:
-    """Read up to a line's end, and nothing behind it: not by ``sys.stdin``, which a thread that is left would lock."""
+    """Read one line, and nothing after it. ``sys.stdin`` is not used: an abandoned thread would keep it locked."""
     read = bytearray()
     with contextlib.suppress(OSError):  # the terminal is gone
         while byte := os.read(0, 1):

@@ -1,4 +1,4 @@
-"""What is measured: one module for each question asked of the engine."""
+"""The benchmarks, one module per subject."""
 
 from collections.abc import Sequence
 
@@ -39,5 +39,5 @@ NAMES = {"sqlite": [row.name for row in ON_SQLITE], "postgres": list(on_postgres
 
 
 def rows_on(bench: Bench | None) -> Sequence[Row]:
-    """The rows that are measured on a Postgres server, or on SQLite if there is none."""
+    """The rows for a Postgres server, or for SQLite if there is no server."""
     return ON_SQLITE if bench is None else on_postgres.rows(bench)

@@ -1,4 +1,4 @@
-"""From an approval to the tool's first line, in a turn of an agent with twenty tool calls behind it."""
+"""From an approval to the tool's first line, in a turn of an agent that has made twenty tool calls before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CALLS = 20
 
 
 def _model(at_once: int) -> FunctionModel:
-    """Call a tool twenty times, ``at_once`` in each response, then the one that must be approved."""
+    """Call a tool twenty times, ``at_once`` in each response, and then the one that needs approval."""
 
     def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         done = (len(messages) // 2) * at_once
@@ -107,7 +107,7 @@ ROWS = (
                 less_is_better=True,
             ),
             Line("one by one", "... of 20 responses", "ms", target=20, less_is_better=True),
-            Line("own", "... of 20 responses, in a workflow of one's own", "ms", less_is_better=True),
+            Line("own", "... of 20 responses, in a workflow that runs the agent itself", "ms", less_is_better=True),
         ),
         lambda sizes: sizes.answers,
     ),

@@ -1,4 +1,4 @@
-"""Thousands of parked runs answered all at once."""
+"""Thousands of parked runs, answered all at once."""
 
 from __future__ import annotations
 

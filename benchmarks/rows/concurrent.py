@@ -1,4 +1,4 @@
-"""Many workflows of 10 steps at once: commits are shared, so the engine's own work is the limit."""
+"""Many workflows of 10 steps at once. They share commits, so the engine's own work is the limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEPS = 10
 
 
 async def _from_first_start(place: Place, runs: int) -> float:
-    """Return steps a second from the first start to the last result."""
+    """Return steps per second from the first start to the last result."""
     app = new_app(place.new_store())
     async with app.worker(), AsyncClient(app) as client:
         await (await client.start("async_steps", STEPS)).result()
@@ -28,7 +28,7 @@ async def _from_first_start(place: Place, runs: int) -> float:
 
 
 async def _from_worker(place: Place, runs: int) -> float:
-    """Return steps a second from a worker's start, with all runs ready, to the last result."""
+    """Return steps per second from a worker's start, with all runs ready, to the last result."""
     app = new_app(place.new_store())
     await app.store.open()
     async with AsyncClient(app) as client:

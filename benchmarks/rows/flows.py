@@ -1,4 +1,4 @@
-"""From an answer to a flow's next chunk on a worker that has just begun, after 20,000 events in its execution."""
+"""From an answer to a flow's next chunk on a newly started worker, after 20,000 events in its execution."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def _new_flow(began: dict[str, float]) -> Flow:
 
 
 async def _answered(place: Place, *, always_asked: bool) -> float:
-    """Return milliseconds from the answer to the chunk behind it.
+    """Return milliseconds from the answer to the chunk after it.
 
     Args:
-        place: Where.
-        always_asked: Whether somebody is asked all the time, so that the execution is never idle.
+        place: The place of the round.
+        always_asked: Whether a question is open all the time, so that the execution is never idle.
     """
     store, began = place.new_store(), dict[str, float]()
     app, flow = Signoff(store), _new_flow(began)
@@ -94,7 +94,7 @@ ROWS = (
             ),
             Line(
                 "asked",
-                "... of one that was asked something all the time",
+                "... of one with an open question all the time",
                 "ms",
                 target=1_000,
                 less_is_better=True,

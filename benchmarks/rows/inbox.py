@@ -1,4 +1,4 @@
-"""A person's inbox, when a million questions are open."""
+"""A person's inbox among a million open questions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from signoff.stores.sqlite.schema import path_of
 LOOKS = 50
 PAGE = 50
 
-# Each question is for one of a thousand users and one of a hundred groups, and each hundredth one for anybody.
+# Each question is for one of a thousand users and one of a hundred groups; every hundredth one is for any user.
 ANA = {"user_id": "7", "groups": ["3", "14", "15"]}
 
 OPEN_ON_SQLITE = """
@@ -35,7 +35,7 @@ SELECT 'q' || n, 'default', 'q' || n, 'question', 'pending', n, %(data)s,
 FROM generate_series(1, %(count)s) AS n
 """
 
-# What the trigger does for each of them, in one statement.
+# The work of the trigger for each of them, in one statement.
 FILL_ON_POSTGRES = """
 INSERT INTO signoff.inbox (shard, namespace, question_id, assignee, number)
 SELECT shard, namespace, id, assignee, number
@@ -44,7 +44,7 @@ FROM signoff.promises, unnest(CASE assignees WHEN '{}' THEN ARRAY[''] ELSE assig
 
 
 async def inbox(place: Place) -> Figures:
-    """Milliseconds of a page of an inbox: the first one, and one that begins in the middle."""
+    """Milliseconds per page of an inbox: the first page, and one in the middle."""
     address = place.new_store()
     app = new_app(address)
     async with AsyncClient(app) as client:
@@ -77,7 +77,7 @@ def _open_questions(address: str, count: int) -> None:
 
 
 def row(yardstick: Yardstick) -> Row:
-    """The row, beside one raw commit of the database."""
+    """The row, with one raw commit of the database as its yardstick."""
     return Row(
         "inbox",
         inbox,

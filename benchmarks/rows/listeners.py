@@ -1,4 +1,4 @@
-"""People who listen to their inboxes on one server."""
+"""Many people listen to their inboxes on one server."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from signoff.stores.contract.store import Store
 LISTENERS = 500
 CHANGES = 5
 READS = ("get_promise", "list_promises", "list_audit")
-"""What a listener could cost. Besides, the timers read on in the trail once a turn, whoever listens."""
+"""The reads that listeners could cause. In addition, the timers read the trail once per turn in any case."""
 
 
 async def listeners(place: Place) -> Figures:
-    """Queries for a change, and milliseconds until the last listener knows of it."""
+    """Queries per change, and milliseconds until the last listener receives it."""
     app = new_app(place.new_store())
     asked = _count_reads(app.store)
     figures: Figures = {"queries": [], "told": []}
@@ -73,7 +73,7 @@ async def _told(stream: asyncio.StreamReader, question_id: str) -> None:
 
 
 def row(yardstick: Yardstick) -> Row:
-    """The row, beside one raw commit of the database."""
+    """The row, with one raw commit of the database as its yardstick."""
     return Row(
         "listeners",
         listeners,
@@ -81,7 +81,7 @@ def row(yardstick: Yardstick) -> Row:
         (
             Line(
                 "queries",
-                f"queries for a change of the inbox, told to {LISTENERS} listeners",
+                f"queries for a change of the inbox, sent to {LISTENERS} listeners",
                 "",
                 target=1,
                 less_is_better=True,

@@ -1,4 +1,4 @@
-"""One long run: a step's cost as the journal grows, and the replay of a long journal."""
+"""One long run: the cost of a step as the journal grows, and the replay of a long journal."""
 
 from __future__ import annotations
 

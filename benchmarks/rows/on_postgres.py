@@ -1,4 +1,4 @@
-"""What is asked of Signoff on Postgres."""
+"""The benchmarks on Postgres."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAMES = (
 STEPS = 10
 STEP_SECONDS = 0.002
 
-# As many finished and paused runs as are asked for, with one journal entry each and a question for the paused ones.
+# The given number of finished and paused runs, with one journal entry each, and a question for each paused one.
 LIE = """
 INSERT INTO signoff.runs (id, namespace, workflow, group_name, state, created_at, ready_at, ended_at, wake_at, epoch,
     arguments, arguments_digest)
@@ -52,7 +52,7 @@ ORDER BY priority DESC, ready_at, number LIMIT 100
 
 
 async def across(place: Place) -> Figures:
-    """One process answers; a worker process goes on with the run."""
+    """One process answers; a worker process continues the run."""
     address = place.new_store()
     app = new_app(address)
     ids = [f"run-{number}" for number in range(place.sizes.answers)]
@@ -68,7 +68,7 @@ async def across(place: Place) -> Figures:
 
 
 async def workers(place: Place) -> Figures:
-    """Steps a second of one worker process and of two, for the same runs."""
+    """Steps per second of one worker process and of two, for the same runs."""
     one, two = [await _steps_per_second(place, number) for number in (1, 2)]
     return {"one": [one], "two": [two], "gain": [two / one]}
 
@@ -109,7 +109,7 @@ async def _ended(client: AsyncClient) -> int:
 
 
 async def claims(place: Place) -> Figures:
-    """Milliseconds of claims of 100 runs, in an almost empty database and beside many runs that lie there."""
+    """Milliseconds per claim of 100 runs, in an almost empty database and among many other runs."""
     address = place.new_store()
     few = await _milliseconds_of_claims(address, "few")
     with psycopg.connect(address, autocommit=True) as connection:
@@ -140,7 +140,7 @@ async def _milliseconds_of_claims(address: str, name: str) -> list[float]:
 
 
 def rows(bench: Bench) -> Sequence[Row]:
-    """The rows, beside what the same server does raw."""
+    """The rows, with raw statements on the same server as yardsticks."""
     one_step, one_in_threads = sequential.ROWS
     [many] = concurrent.ROWS
     [parked] = answered.ROWS
@@ -197,7 +197,7 @@ def rows(bench: Bench) -> Sequence[Row]:
 def _row(
     row: Row, bench: Bench, yardstick: str, *, target: float | None = None, target_ratio: float | None = None
 ) -> Row:
-    """A row of SQLite's, with what is asked of Postgres in its first line."""
+    """A row of SQLite's, with the target for Postgres in its first line."""
     first = replace(row.lines[0], target=target, target_ratio=target_ratio)
     others = tuple(replace(line, target=None) for line in row.lines[1:])
     return replace(row, yardstick=getattr(bench, yardstick), lines=(first, *others))

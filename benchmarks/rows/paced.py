@@ -1,4 +1,4 @@
-"""Answers over HTTP that come at a steady pace, whether or not those before them are back."""
+"""Answers over HTTP at a steady rate, whether or not earlier ones have been acknowledged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS = 10
 
 
 async def paced(place: Place) -> Figures:
-    """Milliseconds from the moment at which an answer is due to be sent to its acknowledgement."""
+    """Milliseconds from the time at which an answer is due to its acknowledgement."""
     address = place.new_store()
     count = PER_SECOND * SECONDS
     app = new_app(address)
@@ -31,7 +31,7 @@ async def paced(place: Place) -> Figures:
     await app.store.close()
     async with (
         command(place, "server", "--store", address, "--port", "0", "--json") as server,
-        httpx.AsyncClient(base_url=await url_of(server), timeout=60) as client,  # a slow one is measured, too
+        httpx.AsyncClient(base_url=await url_of(server), timeout=60) as client,  # slow answers count, too
     ):
         await client.get("/health")
         with place.measured():
@@ -53,23 +53,23 @@ async def _answer(client: httpx.AsyncClient, number: int, due: float) -> float:
 
 
 async def _look(client: httpx.AsyncClient, due: float) -> float:
-    """The same way without an answer: what HTTP and the two processes cost."""
+    """The same way without an answer: the cost of HTTP and the two processes."""
     await asyncio.sleep(due - time.perf_counter())
     (await client.get("/health")).raise_for_status()
     return 1_000 * (time.perf_counter() - due)
 
 
 def row(yardstick: Yardstick) -> Row:
-    """The row, beside one raw commit of the database."""
+    """The row, with one raw commit of the database as its yardstick."""
     return Row(
         "paced",
         paced,
         yardstick,
         (
             Line(
-                "answered", f"answer over HTTP, {PER_SECOND} a second", "ms", target=10, less_is_better=True
+                "answered", f"answer over HTTP, {PER_SECOND} per second", "ms", target=10, less_is_better=True
             ),
-            Line("looked", "... GET /health at the same pace", "ms", less_is_better=True),
+            Line("looked", "... GET /health at the same rate", "ms", less_is_better=True),
         ),
         lambda sizes: PER_SECOND * SECONDS,
     )

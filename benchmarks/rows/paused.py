@@ -1,4 +1,4 @@
-"""A hundred thousand paused runs: what they cost a worker that starts, and how soon one of them goes on."""
+"""A hundred thousand paused runs: their cost for a starting worker, and how soon one of them continues."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def _store_with(place: Place, runs: int) -> tuple[str, float]:
 
 
 async def _new_worker(place: Place, store: str, runs: int) -> dict[str, Any]:
-    """Measure a worker in a process of its own, so that its memory is only its own."""
+    """Measure a worker in its own process, so that its memory is only its own."""
     every = max(1, runs // PROBES)
     probes = [f"run-{number}" for number in range(0, runs, every)]
     process = await asyncio.create_subprocess_exec(

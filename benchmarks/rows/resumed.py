@@ -18,7 +18,7 @@ REST_SECONDS = 1.5
 async def answer_one_by_one(
     client: AsyncClient, ids: list[str], steps: int, *, rest_seconds: float = 0.0
 ) -> list[float]:
-    """Answer each parked run once the one before has ended. Returns milliseconds to the line after the answer."""
+    """Answer each parked run once the previous one has ended. Returns milliseconds to the line after the answer."""
     waits: list[float] = []
     for id in ids:
         await asyncio.sleep(rest_seconds)
@@ -52,7 +52,7 @@ async def resumed_replayed(place: Place) -> Figures:
 
 
 async def resumed_over_http(place: Place) -> Figures:
-    """The answer goes to a server process; a worker process on the same store goes on with the run."""
+    """The answer goes to a server process; a worker process on the same store continues the run."""
     store = place.new_store()
     at_once = [f"run-{number}" for number in range(place.sizes.answers)]
     after_rest = [f"rested-{number}" for number in range(place.sizes.answers_after_rest)]

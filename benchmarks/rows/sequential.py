@@ -1,4 +1,4 @@
-"""One workflow of sequential steps: each step is a commit of its own, so the disk is the limit."""
+"""One workflow of sequential steps. Each step is a commit of its own, so the disk is the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studio in Chromium: how soon its inbox is there, and whether a long one scrolls smoothly."""
+"""Studio in Chromium: the time until its inbox is shown, and the smoothness of scrolling a long one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AT_ONCE: Final = 1_000
 SLOW_MILLISECONDS: Final = 50
 LIST: Final = "ul[aria-label='Open questions']"
 
-# Notes when the first question is in the page, and drawn.
+# Notes when the first question is in the page and drawn.
 NOTE_VIEW = f"""
 window.viewed = new Promise((resolve) => {{
     const watch = () => document.querySelector("{LIST} a") === null
@@ -37,7 +37,7 @@ window.viewed = new Promise((resolve) => {{
 }});
 """
 
-# From the top to the end in 300 frames; the milliseconds of each. Where there is no list, the same without it.
+# From the top to the end in 300 frames; returns their milliseconds. Without a list, the same on the empty page.
 SCROLL = f"""async () => {{
     const box = document.querySelector("{LIST}")?.parentElement ?? document.documentElement;
     const step = (box.scrollHeight - box.clientHeight) / 300;
@@ -56,7 +56,7 @@ SCROLL = f"""async () => {{
 
 
 async def studio(place: Place) -> Figures:
-    """Milliseconds to the first view, frames that take long, and how long the longest takes."""
+    """Milliseconds to the first view, the number of slow frames, and the longest frame."""
     app = new_app(place.new_store())
     figures: Figures = {"cold": [], "warm": [], "slow": [], "longest": [], "slow_empty": []}
     async with Server(app, port=0) as server, chromium() as browser:
@@ -84,7 +84,7 @@ def _slow(frames: list[float]) -> float:
 
 @asynccontextmanager
 async def chromium() -> AsyncGenerator[Browser]:
-    """A browser without a window."""
+    """A headless browser."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
@@ -129,7 +129,7 @@ async def _scroll(page: Page, count: int) -> list[float]:
 
 
 def milliseconds_of_empty_page(folder: Path) -> float:
-    """How long a page of one line takes, from the request until it is painted, that the same server has."""
+    """The time of a one-line page of the same server, from the request until it is painted."""
 
     async def painted() -> float:
         with tempfile.TemporaryDirectory(dir=folder) as name:
@@ -162,10 +162,10 @@ ROW = Row(
             target=1_000,
             less_is_better=True,
         ),
-        Line("warm", "... with what is kept in the cache", "ms", less_is_better=True),
+        Line("warm", "... with a warm cache", "ms", less_is_better=True),
         Line(
             "slow",
-            f"frames of 300 over {SLOW_MILLISECONDS} ms while all are scrolled through",
+            f"frames of 300 over {SLOW_MILLISECONDS} ms while scrolling through all",
             "",
             target=0,
             less_is_better=True,
@@ -174,7 +174,7 @@ ROW = Row(
         Line("longest", "... the longest one", "ms", less_is_better=True, has_ratio=False),
         Line(
             "slow_empty",
-            "... frames over that on a page of one line",
+            "... frames over that on a one-line page",
             "",
             less_is_better=True,
             has_ratio=False,
@@ -184,4 +184,4 @@ ROW = Row(
 )
 
 ROWS = () if CHROMIUM is None else (ROW,)
-"""None where there is no Chromium."""
+"""None without Chromium."""

@@ -153,7 +153,7 @@ async def take_phone(browser: Browser, url: str) -> None:
     """A question on a phone, in the dark."""
     async with window(browser, url, width=390, height=780, dark=True) as page:
         await page.goto("/inbox")
-        await open_question(page, "o-1043 weighs 34.5 kg: who carries it?")
+        await open_question(page, "o-1043 weighs 34.5 kg: which carrier?")
         await page.get_by_role("radio", name="Freight company").check()
         await take(page, "phone")
 

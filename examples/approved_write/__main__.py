@@ -1,4 +1,4 @@
-"""``python -m examples.approved_write [WISH]`` has a plan written into the current folder, if you approve it."""
+"""``python -m examples.approved_write [WISH]`` writes a plan into the current folder, if you approve it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ USAGE = "usage: python -m examples.approved_write [WISH], such as: python -m exa
 
 
 async def plan(chat: Conversation, wish: str, folder: Path) -> str:
-    """Say what is wished, and decide about what is asked until the turn has finished."""
+    """Send the wish, and decide about the turn's questions until it has finished."""
     turn: Finished | Paused = await chat.run(wish, context={"folder": str(folder)})
     while isinstance(turn, Paused):
         question = turn.pending[0]
         await chat.respond(question.id, await decide(question), user_id="me")
-        turn = await chat.wait(turn.run_id)  # what was answered may belong to a turn before it
+        turn = await chat.wait(turn.run_id)  # the answer may have belonged to an earlier turn
     return str(turn.output)
 
 
 async def decide(question: Pending) -> Approve | Deny | Edit:
-    """Show exactly what would be done, and read a decision from the terminal. What is unclear is no yes."""
+    """Show the exact call, and read a decision from the terminal. An unclear answer is a denial."""
     print(f"\n{question.text}, with")
     print(json.dumps(question.arguments, indent=2))
-    answer = (await typed("[a]pprove, [e]dit the text, anything else is the reason against it: ")).strip()
+    answer = (await typed("[a]pprove, [e]dit the text, or type the reason for a denial: ")).strip()
     if answer in ("a", "approve"):
         return Approve()
     if answer in ("e", "edit"):
@@ -45,7 +45,7 @@ async def main(arguments: list[str]) -> int:
         return 2
     if MODEL is None:
         print(
-            "No model is set, so the planner follows a script: SIGNOFF_DEMO_MODEL=openai:gpt-5 gives it one."
+            "No model is set, so the planner follows a script. Set one with SIGNOFF_DEMO_MODEL=openai:gpt-5."
         )
     folder = Path.cwd()
     session = os.environ.get("SIGNOFF_SESSION", f"plan-{folder.name}")
@@ -54,7 +54,7 @@ async def main(arguments: list[str]) -> int:
             print(await plan(chat, arguments[0] if arguments else "Move the office", folder))
         except EOFError:
             print(
-                "\nNobody is at this terminal. The turn is kept: signoff inbox shows what it asks.",
+                "\nThere is no one at this terminal. The turn is kept: signoff inbox shows its questions.",
                 file=sys.stderr,
             )
             return 1
@@ -68,5 +68,5 @@ if __name__ == "__main__":
     try:
         sys.exit(asyncio.run(main(sys.argv[1:])))
     except KeyboardInterrupt:
-        print("\nThe turn is kept, and so is what it asks.", file=sys.stderr)
+        print("\nThe turn and its question are kept.", file=sys.stderr)
         sys.exit(130)

@@ -1,6 +1,6 @@
-"""A planner: it reads files of a folder, and asks before it writes one. Its worker is this module's ``app``.
+"""A planner: it reads files of a folder, and asks before it writes one. This module's ``app`` is the worker's.
 
-The model is that of ``SIGNOFF_DEMO_MODEL``, such as ``openai:gpt-5``; without one it follows a script.
+``SIGNOFF_DEMO_MODEL`` sets the model, such as ``openai:gpt-5``. Without it, the agent follows a script.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ app = Signoff(os.environ.get("SIGNOFF_STORE", "sqlite:///signoff.db"), group="pl
 
 
 def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Plan as a model might: look around, propose a plan of what was wished, and say what became of it."""
+    """Plan as a model might: list the files, propose a plan for the wish, and report the outcome."""
     wish = next(
         str(part.content)
         for message in reversed(messages)
@@ -40,10 +40,10 @@ def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     if not returned:
         return ModelResponse([ToolCallPart("list_files", {})])
     if returned[0].tool_name == "list_files":
-        text = f"# Plan\n\n1. {wish}\n2. Tell everybody\n"
+        text = f"# Plan\n\n1. {wish}\n2. Inform the team\n"
         return ModelResponse([ToolCallPart("write_file", {"name": "plan.md", "text": text})])
     if returned[0].outcome == "denied":
-        return ModelResponse([TextPart(f"I have written nothing: {returned[0].content}")])
+        return ModelResponse([TextPart(f"I wrote nothing: {returned[0].content}")])
     return ModelResponse([TextPart(str(returned[0].content))])
 
 
@@ -51,14 +51,14 @@ agent = Agent(
     MODEL or FunctionModel(scripted, model_name="script"),
     name="planner",
     deps_type=dict,
-    instructions="You plan what you are asked for, and keep the plan in a file, plan.md.",
+    instructions="You plan what the user asks for, and keep the plan in a file, plan.md.",
     capabilities=[Durable[dict]()],
 )
 
 
 @agent.tool
 def list_files(ctx: RunContext[dict[str, str]]) -> list[str]:
-    """List the files that are there."""
+    """List the files."""
     return sorted(each.name for each in Path(ctx.deps["folder"]).iterdir() if each.is_file())
 
 
@@ -66,9 +66,9 @@ def list_files(ctx: RunContext[dict[str, str]]) -> list[str]:
 def write_file(ctx: RunContext[dict[str, str]], name: str, text: str) -> str:
     """Write a text file."""
     if not name or Path(name).name != name or name.startswith("."):
-        raise ModelRetry(f"{name!r} is no plain name of a file")
+        raise ModelRetry(f"{name!r} is not a plain file name")
     (Path(ctx.deps["folder"]) / name).write_text(text)
-    return f"{name} is written"
+    return f"{name} was written"
 
 
 app.register(agent)

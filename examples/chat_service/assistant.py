@@ -1,7 +1,7 @@
-"""The agent of the chat: it looks orders up, and asks before it pays anything back.
+"""The chat's agent: it looks up orders, and asks before it refunds anything.
 
-Its worker is this module's ``app``. The model is that of ``SIGNOFF_DEMO_MODEL``, such as ``openai:gpt-5``; without one
-it follows a script.
+This module's ``app`` is the worker's. ``SIGNOFF_DEMO_MODEL`` sets the model, such as ``openai:gpt-5``. Without it, the
+agent follows a script.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ app = Signoff(os.environ.get("SIGNOFF_STORE", "sqlite:///signoff.db"), group="ch
 
 
 def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Say what a model might: look up the order that is named, propose to pay it back, say what became of it."""
+    """Respond as a model might: look up the named order, propose a refund, and report the outcome."""
     last = messages[-1].parts
     returned = [part for part in last if isinstance(part, ToolReturnPart)]
     if not returned:
@@ -43,14 +43,14 @@ def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     if returned[0].tool_name == "look_up":
         id = next(id for id, (what, _) in ORDERS.items() if what in str(returned[0].content))
         call = ToolCallPart("refund", {"order_id": id, "cents": ORDERS[id][1]}, f"refund-{len(messages)}")
-        return ModelResponse([TextPart("I ask whether that can be paid back."), call])
+        return ModelResponse([TextPart("Let me ask whether that can be refunded."), call])
     if returned[0].outcome == "denied":
-        return ModelResponse([TextPart(f"I may not pay that back: {returned[0].content}")])
+        return ModelResponse([TextPart(f"That cannot be refunded: {returned[0].content}")])
     return ModelResponse([TextPart(f"Done: {returned[0].content}.")])
 
 
 async def streamed(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
-    """Say the same, word by word."""
+    """Return the same response, word by word."""
     for index, part in enumerate(scripted(messages, info).parts):
         if isinstance(part, TextPart):
             for word in part.content.split(" "):
@@ -61,10 +61,10 @@ async def streamed(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterat
 
 
 def approvals(call: ToolCall) -> object:
-    """Whatever is paid back is for somebody to approve."""
+    """Have a person approve every refund."""
     if call.tool != "refund":
         return None
-    return ask(f"Pay back €{call.arguments['cents'] / 100:.2f} for order {call.arguments['order_id']}?")
+    return ask(f"Refund €{call.arguments['cents'] / 100:.2f} for order {call.arguments['order_id']}?")
 
 
 agent = Agent(
@@ -77,19 +77,19 @@ agent = Agent(
 
 @agent.tool_plain
 def look_up(order_id: str) -> str:
-    """Say what an order was, and what it cost."""
+    """Return the content and the price of an order."""
     if order_id not in ORDERS:
-        raise ModelRetry(f"there is no order {order_id!r}; there are {', '.join(ORDERS)}")
+        raise ModelRetry(f"order {order_id!r} does not exist; the orders are {', '.join(ORDERS)}")
     what, cents = ORDERS[order_id]
     return f"{order_id} is {what} for €{cents / 100:.2f}"
 
 
 @agent.tool_plain(metadata=tool_options(side_effects="external"))
 def refund(order_id: str, cents: int) -> str:
-    """Pay money back."""
+    """Refund money."""
     if not 0 < cents <= ORDERS.get(order_id, ("", 0))[1]:
-        raise ModelRetry(f"no more can be paid back for {order_id!r} than it has cost")
-    return f"€{cents / 100:.2f} of {order_id} are paid back"
+        raise ModelRetry(f"the refund for {order_id!r} cannot exceed its price")
+    return f"€{cents / 100:.2f} of {order_id} were refunded"
 
 
 app.register(agent)

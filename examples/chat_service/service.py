@@ -1,6 +1,6 @@
-"""The web service: any number of processes of it, of which any may talk, answer and listen.
+"""The web service. Any number of its processes may run, and each can take messages and answers, and stream events.
 
-``uvicorn examples.chat_service.service:service``. Who may come in, and as whom, is for whatever stands before it.
+``uvicorn examples.chat_service.service:service``. Authentication is up to the proxy in front of it.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ service = FastAPI(title="Chat")
 
 
 class Message(BaseModel):
-    """What somebody says."""
+    """A user's message."""
 
     session: str = SESSION
     text: str = Field(min_length=1, max_length=10_000)
     user: str = Field(default="guest", pattern=r"^[\w.@-]{1,100}$")
     id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{1,100}$")
-    """Said twice with one id it is said once."""
+    """A message that is sent twice with one id counts once."""
 
 
 class Answer(BaseModel):
-    """What somebody answers to a question."""
+    """An answer to a question."""
 
     session: str = SESSION
     question: str
@@ -62,7 +62,7 @@ class Answer(BaseModel):
 
 
 class Resumption(BaseModel):
-    """The same by a token: for who was given one with a turn that waits."""
+    """An answer by resume token, for callers that received one with a waiting turn."""
 
     session: str = SESSION
     token: str
@@ -72,14 +72,14 @@ class Resumption(BaseModel):
 
 @service.exception_handler(SignoffError)
 def refused(request: Request, error: SignoffError) -> JSONResponse:
-    """Say what was refused, and why; what a turn has failed with, too."""
+    """Return the reason why a request was refused, or why a turn failed."""
     status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
     return JSONResponse({"error": str(error)}, status)
 
 
 @service.post("/chat")
 async def chat(message: Message) -> dict[str, Any]:
-    """Say something; returns when the turn has its answer or waits for people."""
+    """Send a message. Returns when the turn has its answer or waits for people."""
     turn = await talk(message.session).run(
         message.text,
         id=None if message.id is None else f"{message.session}-{message.id}",
@@ -90,7 +90,7 @@ async def chat(message: Message) -> dict[str, Any]:
 
 @service.post("/respond")
 async def respond(said: Answer) -> dict[str, Any]:
-    """Answer a question of a session; any process may."""
+    """Answer a question of a session, in any process."""
     decisions = {
         "approve": lambda: Approve(said.note),
         "deny": lambda: Deny(said.note),
@@ -105,13 +105,13 @@ async def respond(said: Answer) -> dict[str, Any]:
 
 @service.post("/resume")
 async def resume(said: Resumption) -> dict[str, Any]:
-    """Answer by a resume token, which is good once."""
+    """Answer with a resume token, which works once."""
     return shown(await talk(said.session).resume(said.token, said.answer, user_id=said.user))
 
 
 @service.get("/chat/{session}")
 async def look(session: Annotated[str, SESSION]) -> dict[str, Any]:
-    """Return what was said, and what is asked."""
+    """Return the messages and the open questions."""
     conversation = talk(session)
     said = [
         {"by": "you" if isinstance(part, UserPromptPart) else "desk", "text": str(part.content)}
@@ -126,7 +126,7 @@ async def look(session: Annotated[str, SESSION]) -> dict[str, Any]:
 async def events(
     session: Annotated[str, SESSION], last_event_id: Annotated[int | None, Header()] = None
 ) -> AsyncIterator[ServerSentEvent]:
-    """Follow a session: ``turn`` for what has happened, with an id to go on from; ``live`` for words as they come."""
+    """Stream a session: ``turn`` events have an id to continue from, ``live`` events are words as they arrive."""
     yield ServerSentEvent(event="begin", raw_data="{}", retry=1000)
     async for event in talk(session).events(last_event_id or 0, live=True):
         if isinstance(event, LiveText):
@@ -140,7 +140,7 @@ async def events(
 
 @service.get("/")
 def page() -> FileResponse:
-    """Return the page to try it."""
+    """Return the test page."""
     return FileResponse(HERE / "page.html", headers={"Content-Security-Policy": POLICY})
 
 
@@ -158,17 +158,17 @@ def style() -> FileResponse:
 
 @service.get("/favicon.ico")
 def icon() -> Response:
-    """There is none."""
+    """Return no icon."""
     return Response(status_code=204)
 
 
 def talk(session: str) -> Conversation:
-    """Return a session; nothing of it is in this process."""
+    """Return a session. It has no state in this process."""
     return app.conversation(NAME, session_id=session)
 
 
 def shown(turn: Finished | Paused) -> dict[str, Any]:
-    """Return how a turn stands, as JSON."""
+    """Return the state of a turn, as JSON."""
     if isinstance(turn, Finished):
         return {"status": "finished", "turn": turn.run_id, "output": turn.output}
     return {

@@ -1,4 +1,4 @@
-"""``python -m examples.document_review FILE`` reviews a text; you are asked where the model cannot know."""
+"""``python -m examples.document_review FILE`` reviews a text. It asks you where the model cannot know the answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ USAGE = "usage: python -m examples.document_review FILE"
 
 
 async def review(chat: Conversation, file: Path) -> dict[str, Any]:
-    """Have a file reviewed, and answer what is asked. The same text is reviewed once."""
+    """Have a file reviewed, and answer the questions. The same text is reviewed once."""
     text = file.read_text()
     turn: Finished | Paused = await chat.run(text, id=f"{chat.session_id}-1")
     while isinstance(turn, Paused):
@@ -30,7 +30,7 @@ async def review(chat: Conversation, file: Path) -> dict[str, Any]:
 
 
 async def fill_in(question: Pending) -> dict[str, str]:
-    """Read the fields of a form from the terminal; what is left empty is left out."""
+    """Read the fields of a form from the terminal. Empty fields are left out."""
     async with AsyncClient(app) as client:
         asked = Question.from_json((await client.promises.get(question.id)).data or "null")
     print(f"\n{question.text}\n")
@@ -50,7 +50,7 @@ async def main(arguments: list[str]) -> int:
         return 2
     if MODEL is None:
         print(
-            "No model is set, so the reviewer follows a script: SIGNOFF_DEMO_MODEL=openai:gpt-5 gives it one."
+            "No model is set, so the reviewer follows a script. Set one with SIGNOFF_DEMO_MODEL=openai:gpt-5."
         )
     file = Path(arguments[0])
     try:
@@ -59,7 +59,7 @@ async def main(arguments: list[str]) -> int:
             done = await review(chat, file)
     except EOFError:
         print(
-            "\nNobody is at this terminal. The review waits: signoff inbox shows what it asks.",
+            "\nThere is no one at this terminal. The review waits: signoff inbox shows its questions.",
             file=sys.stderr,
         )
         return 1
@@ -74,5 +74,5 @@ if __name__ == "__main__":
     try:
         sys.exit(asyncio.run(main(sys.argv[1:])))
     except KeyboardInterrupt:
-        print("\nThe review is kept, and so is what it asks.", file=sys.stderr)
+        print("\nThe review and its questions are kept.", file=sys.stderr)
         sys.exit(130)

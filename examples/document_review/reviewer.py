@@ -1,6 +1,6 @@
-"""A reviewer whose model decides itself when a person is needed. Its worker is this module's ``app``.
+"""A reviewer whose model decides when a person is needed. This module's ``app`` is the worker's.
 
-The model is that of ``SIGNOFF_DEMO_MODEL``, such as ``openai:gpt-5``; without one it follows a script.
+``SIGNOFF_DEMO_MODEL`` sets the model, such as ``openai:gpt-5``. Without it, the agent follows a script.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ app = Signoff(os.environ.get("SIGNOFF_STORE", "sqlite:///signoff.db"), group="re
 
 
 class Review(BaseModel):
-    """What a review comes to."""
+    """The result of a review."""
 
     verdict: Literal["publish", "hold"]
     reason: str
@@ -33,7 +33,7 @@ class Review(BaseModel):
 
 
 def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Review as a model might: publish what is complete, and ask for what is not known."""
+    """Review as a model might: publish a complete text, and ask about open points."""
     asked = next(
         str(part.content)
         for message in messages
@@ -48,13 +48,13 @@ def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         fields = [
             {
                 "name": "value",
-                "question": f"What stands for “{found[0]}”?",
+                "question": f"What does “{found[0]}” stand for?",
                 "kind": "text",
                 "required": False,
             },
             {
                 "name": "verdict",
-                "question": "What is done with it?",
+                "question": "What should be done with it?",
                 "kind": "select",
                 "options": ["publish", "hold"],
             },
@@ -64,9 +64,9 @@ def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     said = returned[0].content
     answer = json.loads(said) if isinstance(said, str) and said.startswith("{") else said
     if not isinstance(answer, dict) or answer.get("verdict") != "publish" or not answer.get("value"):
-        return _reviewed(info, Review(verdict="hold", reason="something is open in it", text=asked))
+        return _reviewed(info, Review(verdict="hold", reason="it has an open point", text=asked))
     text = OPEN.sub(lambda _: str(answer["value"]), asked)
-    return _reviewed(info, Review(verdict="publish", reason="what was open is said", text=text))
+    return _reviewed(info, Review(verdict="publish", reason="the open points are filled in", text=text))
 
 
 def _reviewed(info: AgentInfo, review: Review) -> ModelResponse:
@@ -78,8 +78,8 @@ agent = Agent(
     name="reviewer",
     output_type=Review,
     instructions=(
-        "You review texts before they are published, and return them with a verdict. Change nothing but what you are "
-        "told. Where a text leaves open what only its author can know, ask with ask_user; else ask nobody."
+        "You review texts before they are published, and return them with a verdict. Change nothing else. "
+        "If a text leaves open what only its author can know, ask with ask_user; otherwise ask no one."
     ),
     tools=[ask_user],
     capabilities=[Durable[None]()],

@@ -1,4 +1,4 @@
-"""``python -m examples.gated_review FILE`` reviews a text, and asks you only where the gate finds something."""
+"""``python -m examples.gated_review FILE`` reviews a text, and asks you only if the gate has findings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ USAGE = "usage: python -m examples.gated_review FILE"
 
 
 async def review(file: Path) -> dict[str, Any]:
-    """Review a file; returns what became of it. The same text is reviewed once."""
+    """Review a file, and return the result. The same text is reviewed once."""
     text = file.read_text()
     id = f"review-{hashlib.sha256(f'{file.name}{text}'.encode()).hexdigest()[:16]}"
     async with app.worker():
@@ -29,7 +29,7 @@ async def review(file: Path) -> dict[str, Any]:
 
 
 async def answer(execution: Execution, interrupt: Interrupt) -> None:
-    """Ask on the terminal. What is no verdict is refused, and asked again."""
+    """Ask on the terminal until the verdict is valid."""
     print(f"\n{interrupt.question}")
     for found in interrupt.payload["findings"]:
         print(f"- {found}")
@@ -51,7 +51,9 @@ async def main(arguments: list[str]) -> int:
     try:
         done = await review(Path(arguments[0]))
     except EOFError:
-        print("\nNobody is at this terminal. The review waits: signoff inbox shows it.", file=sys.stderr)
+        print(
+            "\nThere is no one at this terminal. The review waits: signoff inbox shows it.", file=sys.stderr
+        )
         return 1
     except (OSError, UnicodeDecodeError, SignoffError) as error:
         print(error, file=sys.stderr)
@@ -64,5 +66,5 @@ if __name__ == "__main__":
     try:
         sys.exit(asyncio.run(main(sys.argv[1:])))
     except KeyboardInterrupt:
-        print("\nThe review is kept, and so is what it asks.", file=sys.stderr)
+        print("\nThe review and its question are kept.", file=sys.stderr)
         sys.exit(130)

@@ -1,4 +1,4 @@
-"""A document review whose gate decides whether a person is needed. Its worker is this module's ``app``."""
+"""A document review whose gate decides whether a person is needed. This module's ``app`` is the worker's."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ flow = Flow("review", auto_close_timeout=0.0)
 
 
 class Document(BaseModel):
-    """What is reviewed."""
+    """The document to review."""
 
     name: str
     text: str
 
 
 class Verdict(BaseModel):
-    """What a reviewer says."""
+    """A reviewer's decision."""
 
     verdict: Literal["publish", "change", "reject"]
     text: str | None = None
@@ -34,7 +34,7 @@ class Verdict(BaseModel):
 
 
 def findings(text: str) -> list[str]:
-    """Return what a person should look at."""
+    """Return the findings that a person should check."""
     found = [f"promises: {word}" for word in sorted({each.lower() for each in PROMISES.findall(text)})]
     words = len(text.split())
     if words > LONGEST_WORDS:
@@ -44,7 +44,7 @@ def findings(text: str) -> list[str]:
 
 @flow.chunk
 async def gate(data: Data[Document]) -> Any:
-    """Let pass what nobody need look at; ask about the rest, and look again at what was changed."""
+    """Pass documents without findings. Ask about the others, and check them again if they were changed."""
     text, by = data.input.text, "nobody"
     if data.resume is not None:
         said = Verdict.model_validate(data.resume.value)
@@ -67,7 +67,7 @@ async def gate(data: Data[Document]) -> Any:
 
 @flow.chunk
 def keep(data: Data[dict[str, Any]]) -> None:
-    """Keep what became of it."""
+    """Store the result."""
     for key, value in data.input.items():
         data.set_state(key, value)
 

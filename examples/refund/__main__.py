@@ -1,4 +1,4 @@
-"""``python -m examples.refund [ORDER] [CENTS]`` refunds an order and asks on the terminal if a person has to decide."""
+"""``python -m examples.refund [ORDER] [CENTS]`` refunds an order, and asks on the terminal if it needs approval."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
         with Client(app) as client, app.worker():
             print(json.dumps(refund(client, order_id, cents)))
     except KeyboardInterrupt:
-        print("\nThe run is kept. The same command goes on with it.", file=sys.stderr)
+        print("\nThe run is kept. The same command continues it.", file=sys.stderr)
         return 130
     except SignoffError as error:
         print(error, file=sys.stderr)
@@ -44,7 +44,7 @@ def read_arguments(arguments: list[str]) -> tuple[str, int]:
 
 
 def refund(client: Client, order_id: str, cents: int) -> Any:
-    """Start the order's run, or join it, and see it through."""
+    """Start the order's run, or join it, and follow it to its end."""
     run = client.start(refund_flow, order_id, cents, id=f"refund-{order_id}")
     for entry in run.events():
         if entry.kind is EntryKind.COMPLETED:
@@ -57,13 +57,13 @@ def refund(client: Client, order_id: str, cents: int) -> Any:
 
 
 def decide(client: Client, question_id: str, text: str) -> None:
-    """Ask on the terminal; without one, say how to answer from another."""
+    """Ask on the terminal; without a terminal, print the command that answers."""
     print(text)
     if not sys.stdin.isatty():
         print(f"To answer: signoff answer {question_id} --approve", flush=True)
         return
     while (word := input("  approve or reject? ").strip().casefold()) not in ("approve", "reject"):
-        print("  Only the whole word decides.")
+        print("  Please type the whole word.")
     note = input("  a note, if you like: ").strip() or None
     try:
         client.answer(question_id, word == "approve", user_id=getpass.getuser(), note=note)

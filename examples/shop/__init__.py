@@ -1,1 +1,1 @@
-"""A small shop's everyday decisions, one workflow a file. See README.md."""
+"""A small shop's everyday decisions, one workflow per file. See README.md."""

@@ -1,4 +1,4 @@
-"""``python -m examples.shop [SERVER]`` starts the samples on a server, by default the one of ``signoff dev``."""
+"""``python -m examples.shop [SERVER]`` starts the samples on a server, by default that of ``signoff dev``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ USAGE = f"usage: python -m examples.shop [SERVER], such as: python -m examples.s
 
 
 def main(arguments: list[str]) -> int:
-    """Start the samples, and say where each is."""
+    """Start the samples, and print where each one is."""
     if len(arguments) > 1:
         print(USAGE, file=sys.stderr)
         return 2
@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     try:
         asyncio.run(start(server.rstrip("/")))
     except KeyboardInterrupt:
-        print("\nWhat was started goes on.", file=sys.stderr)
+        print("\nThe started runs continue.", file=sys.stderr)
         return 130
     except SignoffError as error:
         print(error, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The app that the shop's workflows belong to, in a group of its own: no other example's worker takes its runs."""
+"""The app of the shop's workflows. It has a group of its own, so no other example's worker takes its runs."""
 
 from __future__ import annotations
 

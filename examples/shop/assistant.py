@@ -1,6 +1,6 @@
 """An agent answers a customer: it looks things up by itself, and asks before it gives anything away.
 
-Its model is that of ``SIGNOFF_DEMO_MODEL``, such as ``openai:gpt-5``; without one it follows a script.
+``SIGNOFF_DEMO_MODEL`` sets the model, such as ``openai:gpt-5``. Without it, the agent follows a script.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MODEL = os.environ.get("SIGNOFF_DEMO_MODEL")
 
 
 def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Say what a model might: look the order up, offer a voucher, and write about what became of it."""
+    """Respond as a model might: look up the order, offer a voucher, and report the outcome."""
     returned = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
     if not returned:
         return ModelResponse([ToolCallPart("look_up", {"order_id": "o-1050"})])
@@ -33,7 +33,7 @@ def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         voucher = {"customer": "Tomas Havel", "cents": 4_000, "reason": "came two weeks late"}
         return ModelResponse(
             [
-                TextPart("It was indeed two weeks late. I offer a voucher."),
+                TextPart("It was indeed two weeks late. I would like to offer a voucher."),
                 ToolCallPart("give_voucher", voucher),
             ]
         )
@@ -44,7 +44,7 @@ def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 
 def approvals(call: ToolCall) -> Decision | None:
-    """Vouchers are for somebody to approve."""
+    """Have a person approve vouchers."""
     if call.tool != "give_voucher":
         return None
     return ask(f"Give {call.arguments['customer']} a voucher of €{call.arguments['cents'] / 100:.2f}?")
@@ -53,7 +53,7 @@ def approvals(call: ToolCall) -> Decision | None:
 agent = Agent(
     MODEL or FunctionModel(scripted, model_name="script"),
     name="assistant",
-    instructions="You answer customers of a small shop. Look up what they write about before you answer.",
+    instructions="You answer customers of a small shop. Look up their orders before you answer.",
     capabilities=[Durable[None](approvals=approvals)],
 )
 
@@ -62,7 +62,7 @@ agent = Agent(
 def look_up(order_id: str) -> dict[str, str]:
     """Look up an order."""
     if order_id not in ORDERS:
-        raise ModelRetry(f"there is no order {order_id}")
+        raise ModelRetry(f"order {order_id} does not exist")
     return asdict(fetch_order(order_id))
 
 

@@ -1,4 +1,4 @@
-"""Three questions at once: each is answered on its own, by whoever likes, and the run goes on when all are."""
+"""Three questions at once: each is answered separately, by anyone, and the run continues when all are answered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from signoff import Context
 async def campaign(ctx: Context, name: str) -> dict[str, object]:
     discount, headline, channels = await asyncio.gather(
         ctx.wait_for_user(
-            f"{name}: how much off?",
+            f"{name}: how large is the discount?",
             input_type="select",
             options=[
                 {"value": "10%", "help": "as last year"},

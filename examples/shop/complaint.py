@@ -1,4 +1,4 @@
-"""A reply is drafted, a person edits and approves it, and what they approved is what is sent."""
+"""A reply is drafted, a person edits and approves it, and the approved text is sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def complaint(ctx: Context, customer: str, about: str, message: str) -> di
         proposal=draft,
         proposal_type=Mail,
         metadata={"they wrote": message},
-        help="Edit what is not right. Exactly what you approve is sent.",
+        help="Edit what needs changing. Exactly what you approve is sent.",
     )
     if not answer.approved:
         return {"status": "not sent", "reason": answer.note or ""}
@@ -34,7 +34,7 @@ async def complaint(ctx: Context, customer: str, about: str, message: str) -> di
 
 
 def draft_reply(customer: str, about: str) -> Mail:
-    """Write what a language model might: polite, and a little too generous."""
+    """Write a reply as a language model might: polite, and a little too generous."""
     first_name = customer.split()[0]
     return Mail(
         to=f"{first_name.lower()}@example.com",

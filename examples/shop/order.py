@@ -25,7 +25,7 @@ async def order(
         metadata={"amount": f"€{cents / 100:.2f}"},
         timeout_seconds=86_400,
     )
-    # Yours is a step that tells a real provider: await ctx.step(create_checkout, order_id, paid.url)
+    # Yours is a step that calls a real provider: await ctx.step(create_checkout, order_id, paid.url)
     await ctx.detached(payment_provider, paid.url, cents, pays_after_seconds).options(
         id=f"{ctx.run_id}-provider"
     )

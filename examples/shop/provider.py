@@ -1,4 +1,4 @@
-"""The payment provider, played by a run: it takes the time that customers take, and calls back."""
+"""The payment provider, played by a run: it takes as long as customers do, and then calls back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def payment_provider(ctx: Context, callback_url: str, cents: int, after_se
 
 
 async def call_back(url: str, cents: int) -> None:
-    """Say that it was paid: the same thing at every attempt, so that it counts once."""
+    """Report the payment. Every attempt sends the same body, so it counts once."""
     payment = {"cents": cents, "reference": f"PAY-{current_step().idempotency_key}"}
     async with httpx.AsyncClient(trust_env=False, timeout=10) as http:
         (await http.post(url, json=payment)).raise_for_status()

@@ -1,4 +1,4 @@
-"""A small refund is paid at once; a larger one waits for a person, and asks louder when nobody has answered in time."""
+"""A small refund is paid at once. A larger one waits for a person, and escalates if there is no answer in time."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ async def refund(
                 timeout_seconds=patience_seconds,
             )
         except SignalTimeout:
-            await ctx.step(tell_team, f"Nobody has decided on the refund of {order_id}")
+            await ctx.step(tell_team, f"The refund of {order_id} still needs a decision")
             answer = await ctx.wait_for_user(
-                f"Nobody decided in time: refund {amount} to {order.customer}?",
+                f"No decision in time: refund {amount} to {order.customer}?",
                 metadata=shown | {"escalated": True},
                 action=payment,
                 remind_every=900,
             )
         if not answer.approved:
             return {"status": "rejected", "by": answer.user_id or "", "reason": answer.note or ""}
-    # Once: if its worker dies in the middle, a person is asked whether the money has moved.
+    # Once: if its worker dies in the middle, a person is asked whether the money was paid.
     receipt = await ctx.step(pay_back, order_id, cents, effect="once")
     return {"status": "paid", "amount": amount, "receipt": receipt}

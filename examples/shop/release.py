@@ -1,4 +1,4 @@
-"""Two of three people must agree, and whoever asks for it is none of them."""
+"""Two of three people must agree, and the requester is not one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One of everything: runs that show what the shop, and Studio, can do."""
+"""Sample runs that show what the shop, and Studio, can do."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Sample:
     """A run to start.
 
     Attributes:
-        id: The run's. Started again it is the same run.
-        workflow: Which one.
-        arguments: What it is started with.
-        asks: How many questions it opens at first.
-        by: Who starts it.
+        id: The run's id. Starting it again joins the same run.
+        workflow: Its workflow.
+        arguments: Its arguments.
+        asks: The number of questions it opens at first.
+        by: The user who starts it.
     """
 
     id: str
@@ -40,10 +40,10 @@ class Sample:
 
 
 def samples(pace: float = 1.0) -> list[Sample]:
-    """Return them, the one that was asked for first at the top.
+    """Return the samples. The one that asked first is at the top of the inbox.
 
     Args:
-        pace: How many seconds a second of waiting takes in those that wait for something else than people.
+        pace: The length of a second in seconds, for waits that are not for people.
     """
     changes = ["Search finds what is misspelled", "VAT of gift cards", "Faster pictures"]
     wrote = (
@@ -66,17 +66,17 @@ def samples(pace: float = 1.0) -> list[Sample]:
 
 
 async def start_samples(client: AsyncClient, pace: float = 1.0) -> list[AsyncHandle]:
-    """Start all samples, one when the one before has asked. Those that were started before are joined as they are.
+    """Start all samples, each when the one before has asked. Those that were started before are joined.
 
     Args:
-        client: Of a server or a store that a worker of the shop works for.
+        client: Its server or store must have a worker of the shop.
         pace: See ``samples``.
     """
     return [await start_sample(client, each) for each in samples(pace)]
 
 
 async def start_sample(client: AsyncClient, sample: Sample) -> AsyncHandle:
-    """Start a sample, and return when it has asked what it asks at first."""
+    """Start a sample, and return once it has asked its first questions."""
     run = await client.start(
         sample.workflow, *sample.arguments, id=sample.id, group=app.group, started_by=sample.by
     )
@@ -87,14 +87,14 @@ async def start_sample(client: AsyncClient, sample: Sample) -> AsyncHandle:
 
 
 async def vote(client: AsyncClient, question_id: str) -> None:
-    """Have a colleague agree, so that of two voices one is missing. Another time it may be decided."""
+    """Have a colleague agree, so that one of two votes is missing. On another run it may already be decided."""
     note = "tried it on the test system"
     with suppress(AlreadySettled):
         await client.answer(question_id, True, user_id="ana", note=note, request_id="samples")
 
 
 async def opened(run: AsyncHandle, count: int) -> list[Entry]:
-    """Wait until a run has opened so many questions, children and timers, and return what its journal has of them."""
+    """Wait until a run has opened so many questions, children and timers. Return their journal entries."""
     entries: list[Entry] = []
     if count == 0:
         return entries

@@ -1,4 +1,4 @@
-"""The world outside, in small: what the shop's other systems would do and say. Nothing here leaves this machine."""
+"""Stand-ins for the shop's other systems. Nothing here leaves this machine."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ FEED_IS_BACK_AT_ATTEMPT = 3
 
 
 class SupplierDown(Exception):
-    """A supplier's server does not answer properly. It will."""
+    """A supplier's server gives no proper response. It will later."""
 
 
 class FeedUnreadable(Exception):
-    """A supplier's feed is broken. To fetch it again does not mend it."""
+    """A supplier's feed is broken. Fetching it again does not help."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a customer has bought."""
+    """A customer's order."""
 
     id: str
     customer: str
@@ -49,7 +49,7 @@ FEEDS = {"Lumen": [Article("L-100", 140), Article("L-220", 36), Article("L-305",
 
 
 def fetch_order(order_id: str) -> Order:
-    """Look an order up."""
+    """Look up an order."""
     return ORDERS[order_id]
 
 
@@ -59,31 +59,31 @@ def pay_back(order_id: str, cents: int) -> str:
 
 
 def tell_team(text: str) -> dict[str, str]:
-    """Write to the team's chat and return the message. A chat knows no keys: after a crash it may be there twice."""
+    """Post to the team's chat and return the message. A chat has no idempotency keys: a crash may post it twice."""
     return {"channel": "#refunds", "text": text}
 
 
 def deliver_mail(to: str, subject: str, text: str) -> str:
-    """Send a mail and return its id, the same at every attempt, by which the recipient's server drops doubles."""
+    """Send a mail and return its id, which is the same at every attempt. The recipient's server drops duplicates."""
     return f"<{current_step().idempotency_key}@shop.example>"
 
 
 def look_up_company(name: str) -> dict[str, Any] | None:
-    """Return what the public register knows of a company; None: nothing."""
+    """Return a company's entry in the public register, if there is one."""
     return COMPANIES.get(name)
 
 
 def book_channel(channel: str, headline: str) -> str:
-    """Book a place for a headline."""
+    """Book a slot for a headline."""
     return f"{channel}: {headline}"
 
 
 def fetch_feed(supplier: str) -> list[Article]:
-    """Download a supplier's feed. Theirs is down at first; of one nobody has heard it makes no sense.
+    """Download a supplier's feed. One supplier's server is down at first; the feed of an unknown supplier is broken.
 
     Raises:
-        SupplierDown: It is worth another try.
-        FeedUnreadable: It is not.
+        SupplierDown: Another attempt may help.
+        FeedUnreadable: Another attempt will not help.
     """
     if supplier not in FEEDS:
         raise FeedUnreadable(f"the feed of {supplier} ends in the middle of line 212")
@@ -93,7 +93,7 @@ def fetch_feed(supplier: str) -> list[Article]:
 
 
 def store_article(article: Article) -> dict[str, Any]:
-    """Put an article into the shop's database, over what is there of it, and return its row."""
+    """Store an article in the shop's database, replacing an earlier row, and return its row."""
     return {"sku": article.number, "in_stock": article.pieces}
 
 
@@ -103,7 +103,7 @@ def hand_over(order_id: str, carrier: str) -> str:
 
 
 def deploy(version: str) -> str:
-    """Put a version online and return where it is."""
+    """Deploy a version and return its address."""
     return f"https://shop.example/?v={version}"
 
 

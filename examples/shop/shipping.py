@@ -1,4 +1,4 @@
-"""A child run: a light parcel goes by itself, for a heavy one a person chooses who carries it."""
+"""A child run: a light parcel ships automatically; for a heavy one a person chooses the carrier."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ async def ship(ctx: Context, order_id: str, kilograms: float) -> str:
     carrier = "Post"
     if kilograms > HEAVY_KILOGRAMS:
         answer = await ctx.wait_for_user(
-            f"{order_id} weighs {kilograms:g} kg: who carries it?",
+            f"{order_id} weighs {kilograms:g} kg: which carrier?",
             input_type="select",
             options=[
                 {"value": "Freight", "label": "Freight company", "help": "€64, in four days"},

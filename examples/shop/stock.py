@@ -1,4 +1,4 @@
-"""A supplier's server that is down for a while: the step is tried again, each wait longer than the one before."""
+"""A supplier's server that is down for a while: the step is retried, with growing waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A form: what is known of a company is filled in, a person completes it, and the workflow gets a typed value."""
+"""A form: known facts about a company are filled in, a person completes it, and the workflow gets a typed value."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ async def new_supplier(ctx: Context, company: str) -> Supplier:
         input_type="form",
         answer_type=Supplier,
         default=known,
-        help="What the public register knows is filled in. Their offer says when they want to be paid.",
+        help="Facts from the public register are filled in. Their offer says when they want to be paid.",
     )
     return answer.value

@@ -1,4 +1,4 @@
-"""The web service: tickets come in, webhooks answer them. ``uvicorn examples.ticket_flow.service:service``."""
+"""The web service: opens tickets, and passes webhooks on to them. ``uvicorn examples.ticket_flow.service:service``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECRET = os.environ.get("TICKETS_SECRET", "")
 
 
 class Decision(BaseModel):
-    """What the helpdesk's webhook says."""
+    """The body of the helpdesk's webhook."""
 
     event_id: str = Field(min_length=1, max_length=100)
     ticket: str
@@ -29,7 +29,7 @@ class Decision(BaseModel):
 
 
 class BankWord(BaseModel):
-    """What the bank's webhook says."""
+    """The body of the bank's webhook."""
 
     event_id: str = Field(min_length=1, max_length=100)
     ticket: str
@@ -37,9 +37,9 @@ class BankWord(BaseModel):
 
 
 def known_caller(secret: Annotated[str, Header(alias="X-Secret")] = "") -> None:
-    """Let in who knows the secret."""
+    """Refuse callers that do not know the secret."""
     if not SECRET or not secrets.compare_digest(secret.encode(), SECRET.encode()):
-        raise HTTPException(401, "say the secret of TICKETS_SECRET in X-Secret")
+        raise HTTPException(401, "send the value of TICKETS_SECRET in the X-Secret header")
 
 
 service = FastAPI(title="Tickets", dependencies=[Depends(known_caller)])
@@ -50,12 +50,12 @@ async def ticket(id: str) -> Execution:
     try:
         return await flow.attach(f"ticket-{id}")
     except NotFound:
-        raise HTTPException(404, f"there is no ticket {id!r}") from None
+        raise HTTPException(404, f"ticket {id!r} does not exist") from None
 
 
 @service.post("/tickets", status_code=202)
 async def open_ticket(wanted: Ticket) -> dict[str, str]:
-    """Open a ticket. Said twice it is opened once."""
+    """Open a ticket. A repeated request opens it only once."""
     try:
         execution = await flow.start(wanted, id=f"ticket-{wanted.id}")
     except IdConflict as error:
@@ -65,7 +65,7 @@ async def open_ticket(wanted: Ticket) -> dict[str, str]:
 
 @service.get("/tickets/{id}")
 async def show_ticket(id: str) -> dict[str, Any]:
-    """Return what a ticket waits for, or how it ended."""
+    """Return the open questions of a ticket, or its result."""
     execution = await ticket(id)
     status = await execution.status()
     if status.is_final:
@@ -76,7 +76,7 @@ async def show_ticket(id: str) -> dict[str, Any]:
 
 @service.post("/webhooks/decision")
 async def decide(said: Decision) -> dict[str, bool]:
-    """Take a decision. A webhook that comes twice counts once; of two that differ the first one counts."""
+    """Record a decision. A repeated webhook counts once; of two different decisions the first one counts."""
     execution = await ticket(said.ticket)
     try:
         await execution.continue_with(
@@ -97,7 +97,7 @@ async def decide(said: Decision) -> dict[str, bool]:
 
 @service.post("/webhooks/bank")
 async def hear_bank(said: BankWord) -> dict[str, bool]:
-    """Take the bank's word. It may come before the refund is noted here: the flow joins both."""
+    """Record the bank's report. It may arrive before the refund is recorded here: the flow joins both."""
     execution = await ticket(said.ticket)
     try:
         is_new = await execution.emit("bank", said.status, request_id=said.event_id)
@@ -110,15 +110,17 @@ async def hear_bank(said: BankWord) -> dict[str, bool]:
 
 @service.post("/tickets/{id}/close")
 async def close_ticket(id: str) -> dict[str, Any]:
-    """Close a ticket that is done; one that waits for somebody is cancelled."""
+    """Close a finished ticket. A ticket that is waiting is cancelled."""
     return await ended((await ticket(id)).close(pending_interrupts="cancel", timeout_seconds=30))
 
 
 async def ended(state: Awaitable[Any]) -> dict[str, Any]:
-    """Return the state at the end, or what a ticket has failed with."""
+    """Return the final state, or the error of a failed ticket."""
     try:
         return {"state": await state}
     except TimeoutError:
-        raise HTTPException(503, "it is not closed yet, as no worker has come to it; ask again") from None
+        raise HTTPException(
+            503, "it is not closed yet, since no worker has processed it; try again"
+        ) from None
     except SignoffError as error:
         return {"error": str(error)}

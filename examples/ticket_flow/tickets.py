@@ -1,6 +1,6 @@
-"""Refund tickets as a flow: small ones pass, others wait for finance, and the bank's word closes them.
+"""Refund tickets as a flow: small ones pass, others wait for finance, and the bank's report closes them.
 
-Its worker is this module's ``app``; ``service.py`` is the web service before it.
+This module's ``app`` is the worker's; ``service.py`` is the web service in front of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ app = Signoff(os.environ.get("SIGNOFF_STORE", "sqlite:///signoff.db"), group="ti
 
 
 class Ticket(BaseModel):
-    """What a customer wants back."""
+    """A customer's refund request."""
 
     id: str = Field(pattern=r"^[A-Za-z0-9-]{1,40}$")
     customer: str = Field(min_length=1, max_length=200)
@@ -30,31 +30,31 @@ flow = Flow("ticket", input=Ticket, auto_close_timeout=30 * DAY_SECONDS)
 
 
 def is_small(data: Data[Ticket]) -> bool:
-    """Whether nobody need be asked."""
+    """Whether the refund is small enough to need no approval."""
     return data.input.cents <= SMALL_CENTS
 
 
 def is_approved(data: Data[dict[str, object]]) -> bool:
-    """Whether it is to be refunded."""
+    """Whether the refund was approved."""
     return data.input["approved"] is True
 
 
 @flow.chunk
 def note(data: Data[Ticket]) -> Ticket:
-    """Keep the ticket where all chunks see it."""
+    """Store the ticket in the shared state."""
     data.set_state("ticket", data.input.model_dump(mode="json"))
     return data.input
 
 
 @flow.chunk
 def wave_through(data: Data[Ticket]) -> dict[str, object]:
-    """Approve what is small."""
+    """Approve a small refund."""
     return {"approved": True, "note": "small"}
 
 
 @flow.chunk
 async def ask(data: Data[Ticket]) -> object:
-    """Ask finance; nobody's answer in a week is a no."""
+    """Ask finance. No answer within a week counts as a no."""
     return await data.pause_for(
         "approval",
         {
@@ -69,27 +69,27 @@ async def ask(data: Data[Ticket]) -> object:
 
 @flow.chunk(effect="once")
 def refund(data: Data[dict[str, object]]) -> str:
-    """Tell the bank. This one writes a line; yours calls an API with ``data.execution_id`` as its idempotency key."""
+    """Notify the bank. This writes a line; yours calls an API with ``data.execution_id`` as its idempotency key."""
     return f"order-{data.execution_id}"
 
 
 @flow.chunk
 def refunding(data: Data[str]) -> None:
-    """Say that the bank has been told."""
+    """Record that the bank was notified."""
     data.set_state("status", "refunding")
     data.set_state("order", data.input)
 
 
 @flow.chunk
 def refuse(data: Data[dict[str, object]]) -> None:
-    """Say why not."""
+    """Record the reason for the refusal."""
     data.set_state("status", "refused")
-    data.set_state("reason", data.input.get("note", "nobody has said why"))
+    data.set_state("reason", data.input.get("note", "no reason given"))
 
 
 @flow.chunk
 def settle(data: Data[dict[str, object]]) -> None:
-    """Take the bank's word, which may come before we know that we have told it."""
+    """Record the bank's report. It may arrive before we have recorded our own notification."""
     data.set_state("status", data.input["bank"])
 
 

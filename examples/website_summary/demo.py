@@ -1,7 +1,7 @@
-"""``make demo``: the example on a page of its own, with every process on this machine, from the start to the result.
+"""``make demo``: the example on a page of its own, with every process on this machine, from start to result.
 
-Then Studio, with the shop's samples, until Ctrl-C. Without a terminal it plays the person, and ends as soon as Studio
-answers. ``python -m examples.website_summary.demo [URL]`` takes another page.
+Then it shows Studio with the shop's samples, until Ctrl-C. Without a terminal it plays the person, and ends once Studio
+answers. ``python -m examples.website_summary.demo [URL]`` uses another page.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST_SECONDS_ALONE = 60.0
 
 
 class GaveUp(Exception):
-    """Ends the demo with one line."""
+    """Ends the demo with a one-line message."""
 
 
 def main(arguments: list[str]) -> int:
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
 
 
 async def demonstrate(url: str, folder: Path) -> None:
-    """Start the processes and one run, see it through, and stop everything."""
+    """Start the processes and one run, follow it to its end, and stop everything."""
     with Site(folder) as site:
         site.start("server", "gateway", "worker")
         say(f"Page     {url}")
@@ -74,7 +74,7 @@ async def demonstrate(url: str, folder: Path) -> None:
 
 
 class Demo:
-    """Tells what happens to one run, and plays the person if there is none."""
+    """Reports the progress of one run, and plays the person if there is no one at the terminal."""
 
     def __init__(self, site: Site, run: AsyncHandle) -> None:
         self._site = site
@@ -114,7 +114,7 @@ class Demo:
         problem = json.loads(entry.error or "{}").get("message", "no reason given")
         if entry.fact("attempt") >= MOST_ATTEMPTS:
             raise GaveUp(f"{entry.name} failed {MOST_ATTEMPTS} times: {problem}")
-        say(f"{entry.name} failed and will be tried again: {problem}")
+        say(f"{entry.name} failed and will be retried: {problem}")
 
     async def _ask(self, mail: Path) -> None:
         link = link_in(mail)
@@ -126,15 +126,15 @@ class Demo:
             say(f"\n  Decide at  {link}\n  or with    {command}\n")
             return
         decision = next(self._plays)
-        say(f"There is no terminal here, so the demo plays the person, and decides: {decision}.")
+        say(f"There is no terminal, so the demo plays the person, and decides: {decision}.")
         await post(self._site.gateway_url + "/confirm", data={"promise_id": promise_id, "decision": decision})
 
 
 async def show_studio(site: Site, client: AsyncClient) -> None:
-    """Start the shop's samples, and show them until somebody says stop. Without a person, see that they could be shown.
+    """Start the shop's samples, and show them until Ctrl-C. Without a terminal, only check that Studio answers.
 
     Raises:
-        GaveUp: Studio does not answer, or the samples ask nothing.
+        GaveUp: Studio does not answer, or the samples open no questions.
     """
     site.start("shop")
     await while_all_live(site, start_shop(client))
@@ -147,10 +147,10 @@ async def show_studio(site: Site, client: AsyncClient) -> None:
     say(f"It has that run, and those of a small shop (examples/shop). {waiting} questions wait in its inbox.")
     if MODEL is None:
         say(
-            "The shop's assistant (run reply-tomas) follows a script: SIGNOFF_DEMO_MODEL=openai:gpt-5 gives it a model."
+            "The shop's assistant (run reply-tomas) follows a script. Set a model with SIGNOFF_DEMO_MODEL=openai:gpt-5."
         )
     if not has_person():
-        say("There is no terminal here, so nobody would look.")
+        say("There is no terminal, so Studio is not shown.")
         return
     stopped = stop_signals()
     say("Open it in a browser. Ctrl-C ends the demo.")
@@ -159,16 +159,16 @@ async def show_studio(site: Site, client: AsyncClient) -> None:
 
 
 async def start_shop(client: AsyncClient) -> None:
-    """Start the samples. Raises GaveUp if they do not come to ask."""
+    """Start the samples. Raises GaveUp if they open no questions."""
     try:
         async with asyncio.timeout(MOST_SECONDS_ALONE):
             await start_samples(client)
     except TimeoutError:
-        raise GaveUp(f"the samples ask nothing within {MOST_SECONDS_ALONE:g} s") from None
+        raise GaveUp(f"the samples opened no questions within {MOST_SECONDS_ALONE:g} s") from None
 
 
 def stop_signals() -> asyncio.Event:
-    """Return what Ctrl-C sets, or whatever else ends a program on a terminal. Said again it disturbs no cleaning up."""
+    """Return an event that Ctrl-C or a termination signal sets. Repeated signals do not disturb the cleanup."""
     stopped = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(each, stopped.set)
@@ -176,12 +176,12 @@ def stop_signals() -> asyncio.Event:
 
 
 def has_person() -> bool:
-    """Whether somebody sits at a terminal."""
+    """Whether there is a person at a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 async def while_all_live(site: Site, work: Any) -> None:
-    """Do some work for as long as no process has ended. Raises DidNotStart if one has."""
+    """Do some work while all processes live. Raises DidNotStart once one has ended."""
     task = asyncio.create_task(work)
     try:
         while not task.done():
@@ -193,7 +193,7 @@ async def while_all_live(site: Site, work: Any) -> None:
 
 
 async def post(url: str, **body: Any) -> httpx.Response:
-    """Post something to the gateway. Raises GaveUp if it is refused."""
+    """Post to the gateway. Raises GaveUp if it refuses."""
     async with httpx.AsyncClient(timeout=10, trust_env=False) as http:
         answer = await http.post(url, **body)
     if answer.is_error:
@@ -202,7 +202,7 @@ async def post(url: str, **body: Any) -> httpx.Response:
 
 
 async def result_of(run: AsyncHandle) -> dict[str, str]:
-    """Return the summary that was accepted. Raises GaveUp, saying why there is none."""
+    """Return the accepted summary. Raises GaveUp with the reason if there is none."""
     try:
         return await run.result()
     except RunFailed as error:
@@ -212,20 +212,20 @@ async def result_of(run: AsyncHandle) -> dict[str, str]:
 
 
 def checked(arguments: list[str]) -> str:
-    """Return the address that was given. Raises GaveUp if it can't be one."""
+    """Return the given address. Raises GaveUp if it is not valid."""
     url = arguments[0]
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise GaveUp(f"{url!r} is no web address: {error}") from None
+        raise GaveUp(f"{url!r} is not a web address: {error}") from None
     if len(arguments) > 1 or parsed.scheme not in ("http", "https") or not parsed.host:
-        raise GaveUp(f"{' '.join(arguments)!r} is no web address, such as https://example.com/")
+        raise GaveUp(f"{' '.join(arguments)!r} is not a web address, such as https://example.com/")
     return url
 
 
 @contextmanager
 def served_article() -> Iterator[str]:
-    """Serve our own page and give its address."""
+    """Serve the demo's own page. Yields its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -248,13 +248,13 @@ def served_article() -> Iterator[str]:
 
 
 def link_in(mail: Path) -> str:
-    """Return the link that a mail asks to follow."""
+    """Return the decision link in a mail."""
     text = BytesParser(policy=policy.default).parsebytes(mail.read_bytes()).get_content()
     return next(line for line in text.splitlines() if line.startswith("http"))
 
 
 def quoted(summary: dict[str, str]) -> str:
-    """Return a summary as a paragraph that stands out."""
+    """Return a summary as an indented paragraph."""
     return textwrap.fill(summary["text"], 96, initial_indent="  | ", subsequent_indent="  | ")
 
 
@@ -264,7 +264,7 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    # To be stopped, or left alone by a terminal that is closed, is to clean up.
+    # SIGTERM and SIGHUP also clean up.
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The first step: the text of a web page, in a file."""
+"""The first step: keeps the text of a web page in a file."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ WORTH_ANOTHER_TRY = (408, 425, 429)
 
 
 class NetworkResolutionError(Exception):
-    """The address leads nowhere: its name does not resolve. Trying again at once would not help."""
+    """The host name does not resolve. An immediate retry would not help."""
 
 
 class PageRefused(NetworkResolutionError):
-    """The address leads to something that is no page for us: gone, too large, not text, or empty."""
+    """The address does not lead to a usable page: it is gone, too large, empty, or not text."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """What a server sent."""
+    """A server's response."""
 
     url: str
     content_type: str
@@ -43,7 +43,7 @@ class Page:
     body: bytes
 
     def decoded(self) -> str | bytes:
-        """Return text if the server said how to read the bytes, else the bytes."""
+        """Return text if the server named the encoding, else bytes."""
         try:
             return self.body.decode(self.charset, "replace") if self.charset else self.body
         except LookupError:
@@ -51,17 +51,17 @@ class Page:
 
 
 def download(ctx: Context, usable_id: str, url: str) -> str:
-    """Keep the text of a web page in a file and return the file's name. A page that is there stays as it is.
+    """Keep the text of a web page in a file, and return the file's name. An existing file stays as it is.
 
-    So it may run again at every replay (``durable=False``): on the machine that has the file this costs nothing, on
-    another one it brings the file.
+    So it may run again at every replay (``durable=False``). On the machine that has the file this costs nothing; on
+    another one it fetches the page again.
 
     Raises:
-        NetworkResolutionError: There is no such page.
-        httpx.HTTPError: It could not be had now.
+        NetworkResolutionError: The page does not exist.
+        httpx.HTTPError: The page is not available now.
     """
     if not re.fullmatch(r"[\w-]{1,100}", usable_id):
-        raise PageRefused(f"{usable_id!r} cannot be the name of a file: use letters, digits, _ and -")
+        raise PageRefused(f"{usable_id!r} is not a valid file name: use letters, digits, _ and -")
     file = settings().pages / f"{usable_id}.txt"
     if not file.exists():
         write_atomically(file, text_of(fetch(url)))
@@ -71,7 +71,7 @@ def download(ctx: Context, usable_id: str, url: str) -> str:
 def fetch(url: str) -> Page:
     """Get a page, within limits of size, time and redirects."""
     if httpx.URL(url).scheme not in ("http", "https"):
-        raise PageRefused(f"{url} is not a web address: it has to begin with http:// or https://")
+        raise PageRefused(f"{url} is not a web address: it must begin with http:// or https://")
     try:
         with (
             httpx.Client(follow_redirects=True, max_redirects=MAX_REDIRECTS, timeout=10) as client,
@@ -80,14 +80,14 @@ def fetch(url: str) -> Page:
             return read(response)
     except httpx.ConnectError as error:
         if is_about_the_name(error):
-            raise NetworkResolutionError(f"no address is known for {httpx.URL(url).host!r}") from error
+            raise NetworkResolutionError(f"the host name {httpx.URL(url).host!r} does not resolve") from error
         raise
     except (httpx.TooManyRedirects, httpx.UnsupportedProtocol) as error:
-        raise PageRefused(f"{url} leads astray: {error}") from error
+        raise PageRefused(f"{url} redirects too often or to an invalid address: {error}") from error
 
 
 def read(response: httpx.Response) -> Page:
-    """Read an answer to its end, unless there is a reason not to."""
+    """Read a response to its end, within the limits."""
     status = response.status_code
     if response.is_client_error and status not in WORTH_ANOTHER_TRY:
         raise PageRefused(f"{response.url} answered {status} {response.reason_phrase}")
@@ -108,12 +108,12 @@ def read(response: httpx.Response) -> Page:
 
 
 def text_of(page: Page) -> str:
-    """Return what a person would read on a page."""
+    """Return the text that a person would read on a page."""
     content = rendered(page) or page.decoded()
     if page.content_type == "text/plain":
         text = content if isinstance(content, str) else content.decode("utf-8", "replace")
     else:
-        import trafilatura  # takes a while to import, and the process may never need it
+        import trafilatura  # the import is slow, and the process may never need it
 
         text = trafilatura.extract(content, url=page.url, include_comments=False) or ""
     if not text.strip():
@@ -122,11 +122,11 @@ def text_of(page: Page) -> str:
 
 
 def rendered(page: Page) -> str | None:
-    """Return the page's HTML after its scripts have run, if there is to be a browser and there is one."""
+    """Return the page's HTML after its scripts have run, if a browser is enabled and installed."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not settings().use_browser or browser is None or page.content_type == "text/plain":
         return None
-    as_root = ["--no-sandbox"] if os.geteuid() == 0 else []  # as root there is no sandbox to be had
+    as_root = ["--no-sandbox"] if os.geteuid() == 0 else []  # the sandbox does not work as root
     command = [browser, "--headless", "--disable-gpu", *as_root, "--virtual-time-budget=5000", "--dump-dom"]
     done = subprocess.run([*command, page.url], capture_output=True, timeout=MAX_SECONDS, check=True)
     return done.stdout.decode("utf-8", "replace")

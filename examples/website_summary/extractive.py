@@ -1,4 +1,4 @@
-"""A summariser that needs no model and no network: it picks the sentences that say most (sumy)."""
+"""A summariser without a model or a network: it picks the most informative sentences (sumy)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Tokenizer:
 
 
 def proposals(text: str) -> Iterator[tuple[str, str]]:
-    """Yield summaries by one algorithm after the other, then shorter and longer ones; always in the same order."""
+    """Yield summaries: one algorithm after the other, then shorter and longer ones, always in the same order."""
     from sumy.parsers.plaintext import PlaintextParser
 
     language = settings().language
@@ -54,7 +54,7 @@ def proposals(text: str) -> Iterator[tuple[str, str]]:
 
 
 def stop_words_of(language: str) -> frozenset[str]:
-    """Return words that say nothing of what a text is about, as far as they are known for the language."""
+    """Return words that carry no topic, as far as they are known for the language."""
     from sumy.utils import get_stop_words
 
     try:

@@ -1,4 +1,4 @@
-"""The gateway: the web app that people see. It has no database, it asks ``signoff server``.
+"""The gateway: the web app for people. It has no database; it calls ``signoff server``.
 
 ``uvicorn examples.website_summary.gateway:app --port 8080`` runs it.
 """
@@ -29,19 +29,19 @@ RUN_PREFIX = "summary-"
 
 
 class Order(BaseModel):
-    """What somebody asks for."""
+    """A request for a summary."""
 
     url: HttpUrl
     email: str = Field(max_length=254, pattern=r"^[^@\s<>]+@[^@\s<>]+$")
 
     @property
     def page_url(self) -> str:
-        """The address as every spelling of it: without the part that only a browser uses."""
+        """The normalised address, without its fragment."""
         return str(httpx.URL(str(self.url)).copy_with(fragment=None))
 
 
 def same_site(request: Request) -> None:
-    """Refuse a form that another web site made a visitor send."""
+    """Refuse a form that was submitted from another website."""
     origin = request.headers.get("Origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("Host"):
         raise HTTPException(403, f"this form was sent from {origin}, not from this site")
@@ -49,7 +49,7 @@ def same_site(request: Request) -> None:
 
 @asynccontextmanager
 async def connected(app: FastAPI) -> AsyncIterator[None]:
-    """Hold one client for the life of the process. The server need not be up yet."""
+    """Hold one client for the life of the process. The server may start later."""
     async with AsyncClient(settings().server_url) as client:
         app.state.client = client
         yield
@@ -77,14 +77,14 @@ async def start() -> str:
 
 @app.post("/summarize", dependencies=[Depends(same_site)])
 async def summarize(request: Request, client: Signoff) -> Response:
-    """Start a run, as a form or as JSON says. The same page asked for again is the same run."""
+    """Start a run, from a form or JSON. A repeated request for a page joins the same run."""
     as_json = request.headers.get("Content-Type", "").startswith("application/json")
     fields = await request.body() if as_json else json.dumps(dict(await request.form()), default=str)
     order = Order.model_validate_json(fields)
     page = hashlib.sha256(order.page_url.encode()).hexdigest()[:20]
     params = {"usable_id": page, "url": order.page_url, "email": order.email}
     run_id = RUN_PREFIX + page
-    with suppress(IdConflict):  # somebody else asked for this page before, and decides about it
+    with suppress(IdConflict):  # another user asked for this page before, and decides about it
         await client.start("download_and_summarize", params, id=run_id)
     if as_json:
         return JSONResponse({"run_id": run_id, "see": f"/runs/{run_id}"}, 202)
@@ -93,7 +93,7 @@ async def summarize(request: Request, client: Signoff) -> Response:
 
 @app.get("/runs/{run_id}", response_class=HTMLResponse)
 async def run(run_id: str, client: Signoff) -> str:
-    """Show how far a run is, or its result."""
+    """Show the progress of a run, or its result."""
     handle = await client.get(run_id)
     status = await handle.status()
     if not status.is_final:
@@ -102,18 +102,18 @@ async def run(run_id: str, client: Signoff) -> str:
         summary = await handle.result()
     except StoreUnavailable:
         raise
-    except Exception as error:  # whatever the run ended with
+    except Exception as error:  # any error that ended the run
         return pages.message("There is no summary", str(error))
     return pages.result(summary)
 
 
 @app.get("/confirm", response_class=HTMLResponse)
 async def confirm(promise_id: str, client: Signoff) -> Response:
-    """Show a summary with the two buttons. Mail scanners open links too, so this changes nothing."""
+    """Show a summary with the two buttons. Mail scanners open links, too, so this changes nothing."""
     promise = await promise_of_ours(client, promise_id)
     if promise.state is not PromiseState.PENDING:
         return HTMLResponse(
-            pages.message("Nothing to decide", "This summary has been decided about already.")
+            pages.message("Nothing to decide", "This summary has already been decided about.")
         )
     return HTMLResponse(pages.confirm(promise_id, await summary_before(client, promise)))
 
@@ -129,11 +129,11 @@ async def decide(
     await client.promises.resolve(promise_id, decision == "accept", by="gateway")
     if decision == "accept":
         return pages.message("Accepted", "Thank you. The summary is done.")
-    return pages.message("Rejected", "Thank you. You get a mail with another summary.")
+    return pages.message("Rejected", "Thank you. You will get a mail with another summary.")
 
 
 async def promise_of_ours(client: AsyncClient, promise_id: str) -> Promise:
-    """Return a promise that belongs to a summary. Raises NotFound for any other."""
+    """Return a summary's promise. Raises NotFound for any other."""
     promise = await client.promises.get(promise_id)
     if not (promise.run_id or "").startswith(RUN_PREFIX):
         raise NotFound("promise", promise_id)
@@ -141,7 +141,7 @@ async def promise_of_ours(client: AsyncClient, promise_id: str) -> Promise:
 
 
 async def summary_before(client: AsyncClient, promise: Promise) -> dict[str, str]:
-    """Read from the run's journal which summary a promise asks about: the last one made before it."""
+    """Return the summary that a promise asks about: the last one before it in the run's journal."""
     handle = await client.get(promise.run_id or "")
     summary = {"text": "", "made_by": "nobody"}
     async with aclosing(handle.events()) as events:
@@ -153,11 +153,11 @@ async def summary_before(client: AsyncClient, promise: Promise) -> dict[str, str
     return summary
 
 
-# What can go wrong, as pages (or as JSON for who asks for it)
+# Errors as pages (or as JSON for clients that ask for it)
 
 
 def refusal(request: Request, status: int, title: str, text: str) -> Response:
-    """Return one line that says what is wrong."""
+    """Return a one-line error."""
     if "text/html" in request.headers.get("Accept", ""):
         return HTMLResponse(pages.message(title, text), status)
     return JSONResponse({"detail": text}, status)
@@ -171,7 +171,7 @@ async def not_found(request: Request, error: NotFound) -> Response:
 @app.exception_handler(AlreadySettled)
 async def too_late(request: Request, error: AlreadySettled) -> Response:
     return refusal(
-        request, 409, "Too late", "This summary has been decided about already; nothing was changed."
+        request, 409, "Too late", "This summary has already been decided about; nothing was changed."
     )
 
 

@@ -14,10 +14,10 @@ from signoff import Context, current_step
 
 
 def send_email(ctx: Context, summary: Summary, email: str, promise_id: str) -> None:
-    """Write a mail with the link to decide into the outbox folder, and send it if there is a mail server.
+    """Write a mail with the decision link into the outbox folder, and send it if there is a mail server.
 
-    A step may run again after a crash, so the mail has an id that is the same at every attempt: the file is
-    replaced, and mail programs show one mail.
+    A step may run again after a crash, so the mail's id is the same at every attempt: the file is replaced, and mail
+    programs show one mail.
     """
     key = current_step().idempotency_key
     link = f"{settings().gateway_url}/confirm?{urlencode({'promise_id': promise_id})}"

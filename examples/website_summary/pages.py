@@ -1,4 +1,4 @@
-"""The gateway's pages. Whatever comes from outside is escaped here."""
+"""The gateway's pages. All outside text is escaped here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ small { color: #555 }
 
 
 def page(title: str, body: str, refresh: bool = False) -> str:
-    """Return a whole page around some HTML."""
+    """Return a complete page around some HTML."""
     again = '<meta http-equiv="refresh" content="2">' if refresh else ""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{again}'
@@ -29,18 +29,18 @@ def page(title: str, body: str, refresh: bool = False) -> str:
 
 
 def message(title: str, text: str) -> str:
-    """Return a page that says one thing."""
+    """Return a page with one message."""
     return page(title, f'<p>{escape(text)}</p><p><a href="/">Another page</a></p>')
 
 
 def start() -> str:
-    """Return the page on which somebody asks for a summary."""
+    """Return the page with the form for a new summary."""
     return page(
         "Summarise a web page",
         '<form method="post" action="/summarize">'
         '<label for="url">Address of the page</label>'
         '<input id="url" name="url" type="url" required placeholder="https://">'
-        '<label for="email">Who decides whether the summary is good</label>'
+        '<label for="email">E-mail of the person who decides about the summary</label>'
         '<input id="email" name="email" type="email" required>'
         "<button>Summarise</button></form>",
     )
@@ -49,9 +49,9 @@ def start() -> str:
 def progress(run_id: str, status: str) -> str:
     """Return the page of a run that has not ended."""
     stage = {
-        "ready": "It waits for a worker.",
-        "running": "A worker is at it.",
-        "paused": "It waits: for the decision that the mail asks for, or for the time of its next try.",
+        "ready": "Waiting for a worker.",
+        "running": "A worker is running it.",
+        "paused": "Waiting: for the decision that the mail asks for, or for its next retry.",
     }
     return page("Your summary", f"<p>{stage[status]}</p><small>Run {escape(run_id)}</small>", refresh=True)
 
@@ -62,7 +62,7 @@ def result(summary: dict[str, str]) -> str:
 
 
 def confirm(promise_id: str, summary: dict[str, str]) -> str:
-    """Return the page on which somebody decides. Looking at it changes nothing."""
+    """Return the decision page. Viewing it changes nothing."""
     return page(
         "Is this summary good?",
         f'{quoted(summary)}<form method="post" action="/confirm">'
@@ -73,7 +73,7 @@ def confirm(promise_id: str, summary: dict[str, str]) -> str:
 
 
 def quoted(summary: dict[str, str]) -> str:
-    """Return a summary and what made it, as HTML."""
+    """Return a summary and its author, as HTML."""
     return (
         f"<blockquote><p>{escape(summary['text'])}</p></blockquote>"
         f"<small>Made by {escape(summary['made_by'])}</small>"

@@ -26,7 +26,7 @@ class DidNotStart(Exception):
 
 
 class Process(Protocol):
-    """What is needed of a process: ``subprocess.Popen`` has it."""
+    """The interface of a process that is needed here: ``subprocess.Popen`` has it."""
 
     def poll(self) -> int | None: ...
     def wait(self, timeout: float | None = None) -> int: ...
@@ -36,11 +36,11 @@ class Process(Protocol):
 
 
 class Site:
-    """``signoff server``, the gateway and the workers. All they keep is in one folder, so they can be started again.
+    """``signoff server``, the gateway and the workers. Their data is in one folder, so they can be started again.
 
     Args:
-        folder: Where the database, the pages, the mails and the logs go.
-        environment: Variables besides this process's own, such as ``OPENAI_BASE_URL``.
+        folder: The folder for the database, the pages, the mails and the logs.
+        environment: Additional environment variables, such as ``OPENAI_BASE_URL``.
     """
 
     def __init__(self, folder: Path, **environment: str) -> None:
@@ -61,14 +61,14 @@ class Site:
 
     @property
     def running(self) -> frozenset[str]:
-        """The names of the processes that were started and not ended by us."""
+        """The names of the processes that were started and not stopped."""
         return frozenset(self._running)
 
     def start(self, *names: str) -> None:
-        """Start ``server``, ``gateway``, ``worker`` or ``shop``, together, and wait until those with an address answer.
+        """Start ``server``, ``gateway``, ``worker`` or ``shop``, together. Waits until those with an address answer.
 
         Raises:
-            DidNotStart: One of them does not.
+            DidNotStart: A process ended or does not answer.
         """
         for name in names:
             self._running[name] = self._spawn(name)
@@ -95,13 +95,13 @@ class Site:
                 process.wait()
 
     def check(self) -> None:
-        """Raise DidNotStart if a process has ended by itself."""
+        """Raise DidNotStart if a process has ended unexpectedly."""
         for name, process in self._running.items():
             if process.poll() is not None:
                 raise DidNotStart(f"the {name} ended: {self._last_words(name)}")
 
     def log(self, name: str) -> Path:
-        """Return the file that a process writes to."""
+        """Return a process's log file."""
         return self.folder / f"{name}.log"
 
     def _spawn(self, name: str) -> Process:
@@ -119,7 +119,7 @@ class Site:
             )
 
     def start_process(self, command: list[str], environment: dict[str, str], log: IO[bytes]) -> Process:
-        """Start a module with its arguments. Tests replace this: they fork, which takes no second."""
+        """Start a module with its arguments. Tests replace this with a fork, which is faster."""
         return subprocess.Popen(
             [sys.executable, "-m", *command],
             cwd=REPOSITORY,
@@ -127,7 +127,7 @@ class Site:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            start_new_session=True,  # Ctrl-C on the terminal is for whoever started us, who then stops us
+            start_new_session=True,  # Ctrl-C on the terminal goes to the parent, which then stops us
         )
 
     def _command(self, name: str) -> tuple[list[str], dict[str, str]]:
@@ -159,11 +159,11 @@ class Site:
 
     def _last_words(self, name: str) -> str:
         lines = self.log(name).read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "its log is empty"
 
 
 def is_up(url: str) -> bool:
-    """Whether something answers HTTP there."""
+    """Whether an HTTP server answers there."""
     try:
         httpx.get(url, timeout=2, trust_env=False)
     except httpx.TransportError:
@@ -172,7 +172,7 @@ def is_up(url: str) -> bool:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nobody has now, and that systems give to nobody by themselves."""
+    """Return a free port of the loopback interface, outside the range that systems assign automatically."""
     while True:
         port = secrets.choice(range(20_000, 30_000))
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):

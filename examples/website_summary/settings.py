@@ -1,4 +1,4 @@
-"""What the example reads from the environment. README.md lists it."""
+"""The example's settings, read from the environment. README.md lists them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Settings:
 
     @property
     def pages(self) -> Path:
-        """Where the text of pages is kept."""
+        """The folder for the pages' text."""
         return self.folder / "pages"
 
     @property
     def summaries(self) -> Path:
-        """Where the summaries of each run are kept, so that no two are the same."""
+        """The folder for the summaries of each run, which are all different."""
         return self.folder / "summaries"
 
     @property
     def outbox(self) -> Path:
-        """Where mails are written to."""
+        """The folder for mails."""
         return self.folder / "outbox"
 
 

@@ -1,4 +1,4 @@
-"""The second step: a summary, and after a rejection another one."""
+"""The second step: a summary, and another one after a rejection."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from signoff import Context, current_step
 
 
 class NoFurtherSummary(Exception):
-    """Every summary that can be made of this page was rejected."""
+    """All possible summaries of this page were rejected."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A summary, and what made it."""
+    """A summary and its author."""
 
     text: str
     made_by: str
 
 
 def summarize(ctx: Context, filename: str) -> Generator[Any, Any, Summary]:
-    """Summarise a page that ``download`` kept; never twice the same in one run.
+    """Summarise a page that ``download`` kept, each time differently within one run.
 
-    It is workflow code, so that it can say what there is no use in trying again.
+    It is workflow code, so that it can declare errors that retries do not help.
     """
     hopeless = (NoFurtherSummary, language_model.ModelRefused)
     return (yield ctx.lfc(write_summary, filename).options(non_retryable_exceptions=hopeless))
@@ -38,12 +38,11 @@ def summarize(ctx: Context, filename: str) -> Generator[Any, Any, Summary]:
 def write_summary(ctx: Context, filename: str) -> Summary:
     """Make a summary that this run has not had yet.
 
-    The summaries of a run are kept in a file by the key of their step. So the step knows which ones were
-    rejected, and if its worker dies before the journal has the summary, the next attempt finds it and pays no
-    model again.
+    The summaries of a run are kept in a file by the key of their step. So the step knows which ones were rejected. If
+    its worker dies before the summary is in the journal, the next attempt finds it there, and calls no model again.
 
     Raises:
-        NoFurtherSummary: There is none left.
+        NoFurtherSummary: There are no others.
     """
     key = current_step().idempotency_key
     file = settings().summaries / Path(filename).stem / f"{ctx.run_id}.json"
@@ -56,7 +55,7 @@ def write_summary(ctx: Context, filename: str) -> Summary:
 
 
 def first_new(text: str, rejected: list[str]) -> Summary:
-    """Return the first summary that is not one of the rejected ones."""
+    """Return the first summary that was not rejected."""
     known = {alike(each) for each in rejected}
     for summary, made_by in proposals(text, rejected):
         if summary.strip() and alike(summary) not in known:
@@ -67,12 +66,12 @@ def first_new(text: str, rejected: list[str]) -> Summary:
 
 
 def proposals(text: str, rejected: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield summaries and what made them: by a language model if one is configured."""
+    """Yield summaries with their authors: from a language model if one is configured."""
     if settings().openai_base_url:
         return language_model.proposals(text, rejected)
     return extractive.proposals(text)
 
 
 def alike(summary: str) -> str:
-    """Return what two summaries share that a reader would call the same."""
+    """Return a normalised summary, to compare two of them as a reader would."""
     return " ".join(summary.casefold().split())

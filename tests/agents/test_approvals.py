@@ -746,7 +746,7 @@ async def test_a_name_in_approvals_that_is_no_tools_is_warned_of_once(
         env.people.answer("*", approved=True)
         await env.run(scene.work)
     (warned,) = [each for each in caplog.messages if "approvals" in each]
-    assert warned.startswith("agent 'tidy': approvals= names 'remvoe', but it has no such tool: nobody")
+    assert warned.startswith("agent 'tidy': approvals= names 'remvoe', but it has no such tool: no call")
     assert warned.endswith("Its tools: remove")
 
 

@@ -101,7 +101,7 @@ async def test_a_plain_tool_cannot_call_a_tool_that_people_approve(
     app = Signoff(MemoryStore())
     app.workflow(name="run")(scene.run)
     async with environment(app) as env:
-        with pytest.raises(OutsideWorkflow, match="nobody can be asked inside"):
+        with pytest.raises(OutsideWorkflow, match="which is not possible inside"):
             await env.run("run")
     assert scene.paid == []
 

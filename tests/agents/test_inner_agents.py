@@ -112,7 +112,7 @@ def policy(call: ToolCall) -> Any:
 async def test_an_agent_that_may_ask_does_not_run_where_it_cannot(runs: Runs) -> None:
     scene = Scene(runs, durable=Durable(approvals=["pay"]))
     async with environment(scene.app) as env:
-        with pytest.raises(OutsideWorkflow, match=r"agent 'inner'.*nobody can be asked.*@in_workflow"):
+        with pytest.raises(OutsideWorkflow, match=r"agent 'inner'.*which is not possible.*@in_workflow"):
             await env.run(scene.work)
     assert (scene.paid, scene.inner_script.asked) == ([], [])
 
@@ -121,7 +121,7 @@ async def test_an_agent_that_may_ask_does_not_run_where_it_cannot(runs: Runs) ->
 async def test_an_agent_that_may_ask_does_not_run_where_it_cannot_in_any_store(new_store: NewStore) -> None:
     scene = Scene(directly, durable=Durable(approvals=["pay"]), app=Signoff(new_store()))
     async with running(scene.app) as client:
-        with pytest.raises(OutsideWorkflow, match=r"agent 'inner'.*nobody can be asked"):
+        with pytest.raises(OutsideWorkflow, match=r"agent 'inner'.*which is not possible"):
             await (await client.start(scene.work)).result(60)
     assert (scene.paid, scene.inner_script.asked) == ([], [])
 
@@ -141,7 +141,7 @@ async def test_what_approvals_say_is_not_skipped_outside_of_workflows(approvals:
         capabilities=[Durable(approvals=approvals)],
         tools=[Tool(lambda: paid.append(1), name="pay")],
     )
-    with pytest.raises(OutsideWorkflow, match="nobody can be asked outside of any workflow"):
+    with pytest.raises(OutsideWorkflow, match="which is not possible outside of any workflow"):
         await agent.run("go")
     assert (paid, script.asked) == ([], [])
 

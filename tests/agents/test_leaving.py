@@ -300,7 +300,7 @@ async def asking_and_paying(done: Done) -> None:
 async def test_a_toolset_that_catches_the_leaving_of_its_tool_stops_the_run(around: Any) -> None:
     scene = Scene(asking_and_paying, wrap=around)
     async with environment(scene.app) as env:
-        with pytest.raises(CannotRunHere, match="tool '.*t' has left.*hook or toolset"):
+        with pytest.raises(CannotRunHere, match="tool '.*t' paused.*hook or toolset"):
             await env.run(scene.work)
         assert not (await env.client.questions()).items
 

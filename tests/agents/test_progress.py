@@ -520,7 +520,7 @@ async def test_progress_that_no_generation_has_made_is_refused(tmp_path: Path) -
     async with running(app) as client:
         for wrong in (forged, {**forged, "parts": 0}, {**forged, "request": [1, 0]}):
             handle = await client.start("walker", {"progress": wrong, "context": {}, "prompt": "go"})
-            with pytest.raises(InvalidValue, match="progress: no turn begins with it"):
+            with pytest.raises(InvalidValue, match="progress: callers cannot set it"):
                 await handle.result()
 
 

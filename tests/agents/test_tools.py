@@ -234,7 +234,7 @@ async def test_the_model_reads_the_answer_or_the_denial_if_it_is_for_the_model()
         assert await env.run(scene.work) == [
             ["one", True, "success"],
             ["two", "not today", "denied"],
-            ["three", "Nobody has answered in time.", "denied"],
+            ["three", "There was no answer in time.", "denied"],
         ]
 
 
@@ -462,5 +462,5 @@ async def test_ask_user_for_certain_people_and_for_some_time() -> None:
         await env.sleep(61)
         assert [content for _, content, _ in await run.result()] == [
             "They did not want to answer.",
-            "Nobody has answered in time.",
+            "There was no answer in time.",
         ]

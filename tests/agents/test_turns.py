@@ -339,7 +339,7 @@ def test_what_is_no_limit_is_refused_where_a_budget_is_made(field: str, limit: A
 
 @pytest.mark.parametrize("field", ["requests", "tool_calls", "tokens"])
 def test_what_is_counted_has_whole_limits(field: str) -> None:
-    with pytest.raises(InvalidValue, match=f"^{field}: a budget has a whole number"):
+    with pytest.raises(InvalidValue, match=f"^{field}: expected a whole number"):
         Budget(**{field: 1.5})
 
 

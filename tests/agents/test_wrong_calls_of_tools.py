@@ -45,8 +45,8 @@ def paused(**options: Any) -> Callable[[], Any]:
         (paused(timeout="5"), InvalidValue, "timeout: '5' is not a number of seconds"),
         (paused(hours="9-17"), InvalidValue, "hours: pass BusinessHours"),
         (paused(exclude_requester="no"), InvalidValue, "exclude_requester: 'no' is neither True nor False"),
-        (paused(prompt=" "), RegistrationError, "prompt is a text that is not empty, not ' '"),
-        (paused(prompt=3), RegistrationError, "prompt is a text that is not empty, not 3"),
+        (paused(prompt=" "), RegistrationError, "prompt must be a text that is not blank, not ' '"),
+        (paused(prompt=3), RegistrationError, "prompt must be a text that is not blank, not 3"),
     ],
 )
 @in_asyncio
@@ -75,7 +75,7 @@ async def test_it_is_tried_once(body: Callable[[], Any], error: type[Exception],
 
 @pytest.mark.parametrize("prompt", ["", " ", 3, b"Pay?"])
 def test_a_prompt_that_says_nothing_is_refused_where_it_is_written(prompt: Any) -> None:
-    with pytest.raises(RegistrationError, match="ask: prompt is a text that is not empty"):
+    with pytest.raises(RegistrationError, match="ask: prompt must be a text that is not blank"):
         ask(prompt)
 
 

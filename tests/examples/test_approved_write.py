@@ -15,7 +15,7 @@ from tests.agents.openai_server import Provider, Reply, provider
 from tests.forks import run
 from tests.support import in_asyncio
 
-PLAN = "# Plan\n\n1. Move\n2. Tell everybody\n"
+PLAN = "# Plan\n\n1. Move\n2. Inform the team\n"
 
 
 def planner(folder: Path, said: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -41,10 +41,10 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("said", "text", "reply"),
     [
-        ("a\n", PLAN, "plan.md is written"),
-        ("e\nStay here.\n", "Stay here.\n", "plan.md is written"),
-        ("we stay\n", None, "I have written nothing: we stay"),
-        ("banana\n", None, "I have written nothing: banana"),
+        ("a\n", PLAN, "plan.md was written"),
+        ("e\nStay here.\n", "Stay here.\n", "plan.md was written"),
+        ("we stay\n", None, "I wrote nothing: we stay"),
+        ("banana\n", None, "I wrote nothing: banana"),
     ],
 )
 def test_what_is_written_is_what_was_approved(folder: Path, said: str, text: str | None, reply: str) -> None:
@@ -65,7 +65,7 @@ def test_a_turn_that_nobody_answered_is_kept_for_the_next_process(folder: Path) 
     done = planner(folder, "a\nno more plans\n", "Move again")
     assert done.returncode == 0, done.stderr
     assert (folder / "plan.md").read_text() == PLAN
-    assert done.stdout.endswith("I have written nothing: no more plans\n")
+    assert done.stdout.endswith("I wrote nothing: no more plans\n")
 
 
 def test_it_takes_one_wish(folder: Path) -> None:
@@ -92,7 +92,7 @@ def read_by(llm: Provider) -> str:
 @pytest.mark.parametrize(
     ("said", "text", "read"),
     [
-        ("a\n", PLAN, "plan.md is written"),
+        ("a\n", PLAN, "plan.md was written"),
         ("e\nStay here.\n", "Stay here.\n", "Stay here."),
         ("we stay\n", None, "we stay"),
     ],

@@ -121,7 +121,7 @@ def test_a_turn_asked_in_a_process_that_is_killed_is_answered_in_another_and_rea
     waiting.join()
     answer = {"session": "s-1", "question": question["id"], "decision": "approve", "user": "ana"}
     done = service.post("/respond", answer).json()
-    assert (done["status"], done["output"].strip()) == ("finished", "Done: €49.00 of o-1 are paid back.")
+    assert (done["status"], done["output"].strip()) == ("finished", "Done: €49.00 of o-1 were refunded.")
     said = service.http.get("/chat/s-1").json()
     assert [each["by"] for each in said["said"]] == ["you", "desk", "desk"]
     assert said["asked"] == []
@@ -188,7 +188,7 @@ def test_a_model_behind_http_says_what_is_done_and_reads_what_became_of_it(tmp_p
         answer = {"session": "s-1", "question": question["id"], "decision": "approve", "user": "ana"}
         assert service.post("/respond", answer).json()["output"] == "That was it."
         assert [each["stream"] for each in llm.requests] == [True] * 3
-        assert "€9.00 of o-1 are paid back" in json.dumps(llm.requests[-1]["messages"], ensure_ascii=False)
+        assert "€9.00 of o-1 were refunded" in json.dumps(llm.requests[-1]["messages"], ensure_ascii=False)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_wrong_answer_is_refused_and_the_turn_still_waits(
     assert service.http.get("/chat/s-1").json()["asked"] == [question]
     token = {"session": "s-1", "token": paused["resume_token"], "answer": "denied"}
     assert service.post("/resume", {**token, "answer": "banana"}).status_code == 422
-    assert "may not" in service.post("/resume", token).json()["output"]
+    assert "cannot be refunded" in service.post("/resume", token).json()["output"]
     assert service.post("/resume", token).status_code == 403
     assert service.post("/respond", answer).status_code == 409
 
@@ -229,18 +229,18 @@ def test_the_page_says_asks_and_shows_what_became_of_it(service: Service) -> Non
         page.get_by_label("Message").fill("please pay back o-2")
         page.get_by_role("button", name="Send").click()
         card = page.get_by_role("region", name="Questions")
-        expect(card).to_contain_text("Pay back €120.00 for order o-2?")
+        expect(card).to_contain_text("Refund €120.00 for order o-2?")
         other = browser.new_page()
         other.goto(f"{service.url}/#phone")
         other.get_by_role("button", name="Approve").click()
         lines = page.get_by_role("list", name="What was said")
-        expect(lines).to_contain_text("Done: €120.00 of o-2 are paid back.")
+        expect(lines).to_contain_text("Done: €120.00 of o-2 were refunded.")
         expect(card.get_by_role("article")).to_have_count(0)
         expect(lines.get_by_role("listitem")).to_have_text(
             [
                 "please pay back o-2",
-                "I ask whether that can be paid back. ",
-                "Done: €120.00 of o-2 are paid back. ",
+                "Let me ask whether that can be refunded. ",
+                "Done: €120.00 of o-2 were refunded. ",
             ]
         )
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

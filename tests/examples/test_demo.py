@@ -55,7 +55,10 @@ def test_without_a_terminal_it_plays_the_person_and_ends_with_the_result() -> No
     decisions = re.findall(r"the demo plays the person, and decides: (\w+)", demo.stdout)
     assert decisions == ["reject", "accept"]
     assert re.search(r"\b[1-9]\d* questions wait in its inbox", demo.stdout)
-    assert "The shop's assistant (run reply-tomas) follows a script: SIGNOFF_DEMO_MODEL=" in demo.stdout
+    assert (
+        "The shop's assistant (run reply-tomas) follows a script. Set a model with SIGNOFF_DEMO_MODEL="
+        in demo.stdout
+    )
     assert left_over(demo.stdout) == ([], False)
 
 
@@ -152,7 +155,10 @@ def test_a_page_that_cannot_be_had_ends_with_one_line_that_says_why() -> None:
         check=False,
         timeout=90,
     )
-    assert (demo.returncode, demo.stderr) == (1, "demo: no address is known for 'no-such-host.invalid'\n")
+    assert (demo.returncode, demo.stderr) == (
+        1,
+        "demo: the host name 'no-such-host.invalid' does not resolve\n",
+    )
     assert left_over(demo.stdout) == ([], False)
 
 

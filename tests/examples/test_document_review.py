@@ -33,9 +33,17 @@ def reviewed(folder: Path, text: str, said: str, **more: str) -> subprocess.Comp
     ("text", "said", "end"),
     [
         ("All is said.", "", "publish: it is complete\n\nAll is said.\n"),
-        ("It is on TBD.", "Monday\npublish\n", "publish: what was open is said\n\nIt is on Monday.\n"),
-        ("It is on TBD.", "\nhold\n", "hold: something is open in it\n\nIt is on TBD.\n"),
-        ("It is on TBD.", "Monday\nbanana\nFriday\npublish\n", "what was open is said\n\nIt is on Friday.\n"),
+        (
+            "It is on TBD.",
+            "Monday\npublish\n",
+            "publish: the open points are filled in\n\nIt is on Monday.\n",
+        ),
+        ("It is on TBD.", "\nhold\n", "hold: it has an open point\n\nIt is on TBD.\n"),
+        (
+            "It is on TBD.",
+            "Monday\nbanana\nFriday\npublish\n",
+            "the open points are filled in\n\nIt is on Friday.\n",
+        ),
     ],
     ids=["nothing to ask", "answered", "held", "no such verdict"],
 )

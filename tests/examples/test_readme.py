@@ -72,7 +72,7 @@ async def test_the_agent_of_the_readme_waits_for_an_approval(
         turn = await chat.respond(question.id, Approve(), user_id="ana")
         assert isinstance(turn, Finished)
         assert turn.output == "done"
-    assert "700 cents of o-1 are paid back" in str(script.asked[1])
+    assert "700 cents of o-1 were refunded" in str(script.asked[1])
 
 
 @in_asyncio

@@ -52,7 +52,7 @@ async def test_a_small_refund_asks_nobody() -> None:
 async def test_a_refund_that_nobody_decides_in_time_tells_the_team_and_asks_again_without_end() -> None:
     async with environment(app) as env:
         env.people.stay_silent("Refund*")
-        env.people.answer("Nobody decided in time*", approved=True, after=5 * HOUR)
+        env.people.answer("No decision in time*", approved=True, after=5 * HOUR)
         run = await env.start(refund, "o-1042", 7_000, "broken")
         assert (await run.result())["status"] == "paid"
         names = [entry.name for entry in await run.journal() if entry.kind is EntryKind.COMPLETED]
@@ -163,7 +163,7 @@ async def test_a_feed_that_is_broken_is_not_fetched_again() -> None:
 async def test_an_order_is_shipped_when_its_payment_has_come() -> None:
     async with environment(app) as env:
         env.people.call_back("Payment of*", {"cents": 900, "reference": "p-1"}, after=HOUR)
-        env.people.answer("*who carries it?", "Courier")
+        env.people.answer("*which carrier?", "Courier")
         result = await env.run(order, "o-1", 900, 31.0, 1e6)
         assert result == {"status": "shipped", "payment": "p-1", "tracking": "Courier-o-1"}
 

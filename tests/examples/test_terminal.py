@@ -21,8 +21,8 @@ def example(folder: Path, name: str, argument: str) -> Terminal:
 PROMPTS = pytest.mark.parametrize(
     ("name", "argument", "prompt"),
     [
-        ("approved_write", "Move", "the reason against it: "),
-        ("document_review", "note.txt", "stands for “TBD”? "),
+        ("approved_write", "Move", "the reason for a denial: "),
+        ("document_review", "note.txt", "“TBD” stand for? "),
         ("gated_review", "note.txt", "publish, reject or change: "),
     ],
 )
@@ -38,5 +38,5 @@ def test_ctrl_c_at_a_prompt_ends_an_example_at_once(
             terminal.interrupt(prompt)
             assert terminal.ends() == 130
             rest = terminal.rest()
-            assert "is kept, and so is what it asks" in rest
+            assert "are kept" in rest
             assert "Traceback" not in rest

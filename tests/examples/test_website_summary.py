@@ -323,7 +323,7 @@ def test_only_a_whole_decision_from_this_site_settles_anything_and_only_once(tow
     assert decide(town, mail, "accept").status_code == 200
     assert decide(town, mail, "reject").status_code == 409
     assert result(town, run_id)["text"] == town.model.replies[0]
-    assert "decided about already" in get(link).text
+    assert "already been decided about" in get(link).text
     assert "&lt;script&gt;" in get(f"{town.gateway_url}/runs/{run_id}").text
 
 
@@ -362,7 +362,7 @@ def test_what_is_no_page_is_refused_with_the_reason(web: WebSite) -> None:
         "/image": "image/gif",
         "/empty": "no text",
         "/around": "redirects",
-        "/file": "leads astray",
+        "/file": "redirects too often or to an invalid address",
     }
     for path, reason in reasons.items():
         with pytest.raises(PageRefused, match=reason):

@@ -61,7 +61,7 @@ def test_all_that_the_samples_ask_is_answered_until_nothing_is_open(page: Page, 
 
     press(opened(page, "Refund €124.50 to Mara Lindqvist?"), "Approve")
 
-    opened(page, "Nobody decided in time: refund €89.00 to Priya Nair?")
+    opened(page, "No decision in time: refund €89.00 to Priya Nair?")
     page.get_by_role("textbox", name="Note").fill("it came on the promised day")
     press(page, "Reject")
 
@@ -81,7 +81,7 @@ def test_all_that_the_samples_ask_is_answered_until_nothing_is_open(page: Page, 
     page.get_by_label("Days to pay").fill("14")
     press(page, "Answer")
 
-    opened(page, "Spring sale: how much off?")
+    opened(page, "Spring sale: how large is the discount?")
     page.get_by_role("radio", name="20%").check()
     press(page, "Answer")
     opened(page, "Spring sale: what does the headline say?")
@@ -94,7 +94,7 @@ def test_all_that_the_samples_ask_is_answered_until_nothing_is_open(page: Page, 
 
     press(opened(page, "Put version 4.2 of the shop online?"), "Approve")
 
-    opened(page, "o-1043 weighs 34.5 kg: who carries it?")
+    opened(page, "o-1043 weighs 34.5 kg: which carrier?")
     page.get_by_role("radio", name="Freight company").check()
     press(page, "Answer")
 

@@ -37,7 +37,7 @@ from pydantic_ai.toolsets import AbstractToolset, DynamicToolset
 from signoff.agents.approvals.approval_gate import ASSIGNEES, Gate
 from signoff.agents.approvals.approval_policy import (
     Policy,
-    check_asks_nobody,
+    check_has_no_policy,
     check_policy,
     may_ask,
     names_in,
@@ -87,7 +87,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     """Makes an agent durable: inside a workflow, its model requests and tool calls are steps of the run.
 
     Finished work is not repeated after a crash. Outside workflow code (in a step, a plain tool, a script) the agent
-    behaves as without this capability. An agent with ``approvals`` is refused there, since nobody can be asked.
+    behaves as without this capability. An agent with ``approvals`` is refused there, since it cannot ask people.
 
     Args:
         name: The prefix of its steps' names; by default the agent's name. It must never change.
@@ -264,10 +264,10 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
 
         Raises:
             NotSerializable: The dependencies cannot be stored as JSON.
-            OutsideWorkflow: The agent has ``approvals``, and nobody can be asked here.
+            OutsideWorkflow: The agent has ``approvals``, and cannot ask people here.
         """
         if not self.in_durable_context:
-            check_asks_nobody(self.approvals, self.name)
+            check_has_no_policy(self.approvals, self.name)
             with (
                 without_pauses(f"agent {self.name!r} outside of workflow code. {INSTEAD}"),
                 in_step_threads(),
@@ -323,12 +323,12 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         return tool_defs
 
     def _warn_of_unknown(self, tools: Sequence[str]) -> None:
-        """Warn of tool names that do not exist, usually because of a typo: nobody would be asked."""
+        """Warn of tool names that do not exist, usually because of a typo: their calls need no approval."""
         for name in names_in(self.approvals):
             if name not in tools and name not in self._warned_of:
                 self._warned_of.add(name)
                 log.warning(
-                    "agent %r: approvals= names %r, but it has no such tool: nobody is asked for it. Its tools: %s",
+                    "agent %r: approvals= names %r, but it has no such tool: no call needs approval. Its tools: %s",
                     self.name,
                     name,
                     ", ".join(sorted(tools)) or "none",
@@ -449,7 +449,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         """Ask the people who must agree, then run the tool."""
         if not self.in_durable_context:
             if may_ask(self.approvals, call.tool_name):
-                check_asks_nobody(self.approvals, self.name)
+                check_has_no_policy(self.approvals, self.name)
             if not ctx.tool_call_approved:
                 check_may_run(tool_def)
             return await handler(args)

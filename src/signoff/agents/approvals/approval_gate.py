@@ -32,7 +32,7 @@ from signoff.agents.approvals.shown_arguments import ShownArguments
 from signoff.agents.approvals.tool_arguments import Arguments, plain
 from signoff.agents.approvals.tool_changes import Change, Known, ToolChanged, code_missing
 from signoff.agents.approvals.tool_stubs import change_in, manager_of_chosen, runs_inline
-from signoff.agents.approvals.transcript import story_of
+from signoff.agents.approvals.transcript import transcript_of
 from signoff.agents.pausing import pause as pausing
 from signoff.agents.pausing.pause import Answered, ToolPaused
 from signoff.agents.steps.tools import requires_approval
@@ -51,9 +51,7 @@ DENIED: Final = "A person has not allowed this call."
 
 CHANGED: Final = "A hook has changed these arguments. They are shown as the tool would get them."
 
-MADE_OTHERWISE: Final = (
-    "The tool makes something else of what the edit has left as it was. It is shown as the tool would get it."
-)
+MADE_OTHERWISE: Final = "The tool changes a part that the edit left as it was. The arguments are shown as the tool would get them."
 
 INSTEAD: Final = "signoff_instead"
 """The key in a call's metadata for the tool that an operator has chosen."""
@@ -429,7 +427,7 @@ class Gate:
         return {
             "agent": self._durable.name,
             "tool_call_id": call.tool_call_id,
-            "conversation": story_of(self._ctx.messages),
+            "conversation": transcript_of(self._ctx.messages),
         }
 
     # Tools that have changed since they were called

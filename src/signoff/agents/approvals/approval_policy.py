@@ -75,7 +75,7 @@ class Decision(TypedDict, total=False):
 
 
 def approve() -> Decision:
-    """Allow the call without asking anybody."""
+    """Allow the call without a question."""
     return {"verdict": "approve"}
 
 
@@ -104,7 +104,7 @@ def ask(
     Args:
         prompt: The question's text; by default it names the agent and the tool.
         details: Further data to show.
-        assignees: The people who may answer: ``user:ana``, ``group:finance``, ``role:approver``; by default anybody.
+        assignees: The people who may answer: ``user:ana``, ``group:finance``, ``role:approver``; by default any user.
         timeout: Seconds until a missing answer counts as a refusal.
         approvers: The number of people who must approve: the same as ``quorum`` as a number.
         quorum: The number of people who must approve; ``Quorum(2, of=3)`` limits the number of voters.
@@ -113,8 +113,8 @@ def ask(
         remind_every: Seconds between reminders.
         escalations: The people who may also answer if the question stays open.
         hours: The working time in which all these seconds count.
-        timeout_answer: The decision if nobody answers in time: ``True`` approves, ``False`` denies. For a call that is
-            that runs elsewhere, its result.
+        timeout_answer: The decision if there is no answer in time: ``True`` approves, ``False`` denies. For a call that
+            runs elsewhere, its result.
 
     Raises:
         InvalidValue: An assignee, a time or a number is invalid.
@@ -134,7 +134,7 @@ def ask(
             or not isinstance(cast("object", approvers), int)
             or approvers < 1
         ):
-            raise InvalidValue("approvers", f"{approvers!r} is not a number of people from 1 on")
+            raise InvalidValue("approvers", f"expected a number of people of at least 1, not {approvers!r}")
         if quorum != 1:
             raise RegistrationError("ask: approvers and quorum say the same; give one of them")
         quorum = approvers
@@ -175,7 +175,7 @@ def check_prompt(function: str, prompt: object) -> None:
     """Raise RegistrationError for a blank prompt, or one that is not a string. None means the default."""
     if prompt is not None and (not isinstance(prompt, str) or not prompt.strip()):
         raise RegistrationError(
-            f"{function}: prompt is a text that is not empty, not {prompt!r}; leave it out for the default"
+            f"{function}: prompt must be a text that is not blank, not {prompt!r}; leave it out for the default"
         )
 
 
@@ -183,7 +183,7 @@ def check_timeout(seconds: float | None) -> float | None:
     """Return a checked time limit for the answer, in seconds. Raises InvalidValue."""
     checked = check_seconds("timeout", seconds)
     if checked is not None and checked <= 0:
-        raise InvalidValue("timeout", f"{checked:g} s is no time in which somebody could answer")
+        raise InvalidValue("timeout", f"{checked:g} s leaves no time to answer")
     return checked
 
 
@@ -203,20 +203,18 @@ def check_policy(policy: object) -> None:
         return
     if isinstance(policy, str):
         raise RegistrationError(
-            f"approvals={policy!r} is one text: give a list of tools' names, or a function"
+            f"approvals={policy!r} is a single text: give a list of tool names, or a function"
         )
     if not isinstance(policy, Collection):
-        raise RegistrationError(
-            f"approvals={policy!r}: give a list of tools' names, a mapping, or a function"
-        )
+        raise RegistrationError(f"approvals={policy!r}: give a list of tool names, a mapping, or a function")
     for name in cast("Collection[object]", policy):
         if not isinstance(name, str):
-            raise RegistrationError(f"approvals: {name!r} is no name of a tool")
+            raise RegistrationError(f"approvals: {name!r} is not a tool name")
     if not isinstance(policy, Mapping):
         return
     for name, entry in cast("Mapping[str, object]", policy).items():
         if not (isinstance(entry, bool) or callable(entry) or _is_decision(entry)):
-            raise RegistrationError(f"approvals: {entry!r} for {name!r} is nothing {_KNOWN}")
+            raise RegistrationError(f"approvals: {entry!r} for {name!r} {_KNOWN}")
 
 
 def _is_decision(value: object) -> bool:
@@ -225,7 +223,7 @@ def _is_decision(value: object) -> bool:
 
 _VERDICTS: Final = ("approve", "deny", "ask")
 _KNOWN: Final = (
-    "that is known: give approve(), deny(reason), ask(...), a bool, or a function that returns one"
+    "is not a decision: give approve(), deny(reason), ask(...), a bool, or a function that returns one"
 )
 
 
@@ -233,9 +231,9 @@ async def decide(policy: Policy | None, call: ToolCall, operators: Sequence[str]
     """Decide about a call. If a policy fails, or returns an invalid value, people are asked.
 
     Args:
-        policy: The agent's.
+        policy: The agent's policy.
         call: The call.
-        operators: Who is asked if the policy cannot say whom; empty: anybody.
+        operators: The people who are asked if the policy names none; empty: any user.
     """
     try:
         verdict, has_looked = await _verdict(policy, call)
@@ -260,9 +258,9 @@ def failed(error: Exception, agent: str, tool: str, operators: Sequence[str]) ->
         error: The error.
         agent: The agent's name.
         tool: The tool's name.
-        operators: The people who are asked; empty: anybody.
+        operators: The people who are asked; empty: any user.
     """
-    text = "agent %r: the approvals policy failed for a call of %r: people are asked"
+    text = "agent %r: the approvals policy failed for a call of %r, so people are asked"
     log.error(text, agent, tool, exc_info=error)
     return _ask_instead(operators, policy_failed=f"{type(error).__name__}: {error}")
 
@@ -326,18 +324,18 @@ def may_ask(policy: Policy | None, tool: str) -> bool:
     return callable(policy) or tool in cast("Collection[str]", policy)
 
 
-def check_asks_nobody(policy: Policy | None, agent: str) -> None:
-    """Check that an agent has no policy where nobody can be asked: its tools would run without approval.
+def check_has_no_policy(policy: Policy | None, agent: str) -> None:
+    """Check that an agent has no policy where it cannot ask people: its tools would run without approval.
 
     Raises:
-        OutsideWorkflow: It has one. A step then fails, even if its code catches this.
+        OutsideWorkflow: It has one. The step then fails, even if its code catches the error.
     """
     if not policy:
         return
     attempt = current_attempt.get(None)
     here = "outside of any workflow" if attempt is None else f"inside step {attempt[0].name!r}"
     why = (
-        f"its approvals= may ask people, and nobody can be asked {here}. Run it in workflow code: in a workflow, in a "
+        f"its approvals= may ask people, which is not possible {here}. Run it in workflow code: in a workflow, in a "
         "tool made with @in_workflow, or as a run of its own (agent_tool, ctx.rfc)"
     )
     raise refused(OutsideWorkflow(f"agent {agent!r}", why=why))

@@ -28,7 +28,7 @@ def asking_on_failure(
     Args:
         toolset: The toolset. It is not changed.
         agent: The agent's name, for the log.
-        operators: The people who are asked; empty: anybody.
+        operators: The people who are asked; empty: any user.
     """
     if isinstance(toolset, CombinedToolset):
         inner = [asking_on_failure(each, agent, operators) for each in toolset.toolsets]

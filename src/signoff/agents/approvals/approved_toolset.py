@@ -56,8 +56,8 @@ def running_call(call: Running) -> Generator[None]:
 class AsApproved(WrapperToolset[AgentDepsT]):
     """Wraps a toolset with tools, inside of all other wrappers.
 
-    A wrapper may change a call's arguments in ``call_tool``, and so may a hook around the call. Nobody has seen those
-    arguments, so the call needs another decision.
+    A wrapper may change a call's arguments in ``call_tool``, and so may a hook around the call. No person or policy has
+    seen those arguments, so the call needs another decision.
     """
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:

@@ -37,7 +37,7 @@ class Outcome:
         Args:
             tools: The tools of this step of the agent.
             tool: The tool.
-            args: What the model sent: a dict, JSON, or nothing.
+            args: The model's arguments: a dict, JSON, or nothing.
         """
         context = None if tools.ctx is None else tools.ctx.validation_context
         validator, key = tool.args_validator, key_of(args)

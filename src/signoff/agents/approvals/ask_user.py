@@ -29,11 +29,12 @@ class AskedField(BaseModel):
     """One question of the form."""
 
     name: Annotated[
-        str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$", description="Under which name it is returned")
+        str,
+        Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$", description="The name of its value in the result"),
     ]
-    question: Annotated[str, Field(min_length=1, description="What the person reads")]
+    question: Annotated[str, Field(min_length=1, description="The text that the person reads")]
     kind: Literal["text", "number", "boolean", "select", "multiselect"] = "text"
-    options: Annotated[list[str], Field(description="What can be chosen, for select and multiselect")] = []
+    options: Annotated[list[str], Field(description="The choices, for select and multiselect")] = []
     required: bool = True
     help: str | None = None
 
@@ -43,7 +44,7 @@ class AskedField(BaseModel):
         if self.kind not in ("select", "multiselect"):
             return {**_TYPES[self.kind], **words}
         if not self.options or len(set(self.options)) != len(self.options):
-            raise ModelRetry(f"field {self.name!r}: a {self.kind} needs options, each of them once")
+            raise ModelRetry(f"field {self.name!r}: a {self.kind} needs options that differ from each other")
         if self.kind == "select":
             return {"type": "string", "enum": self.options, **words}
         chosen: dict[str, Any] = {"type": "array", "items": {"enum": self.options}, "uniqueItems": True}
@@ -66,13 +67,13 @@ def ask_user_tool(
     It asks for a form, so one answer counts: a quorum is for approvals.
 
     Args:
-        assignees: Who may answer; by default anybody.
-        timeout: After how many seconds the model reads that there was no answer.
+        assignees: The people who may answer; by default any user.
+        timeout: Seconds until the model reads that there was no answer.
         name: The tool's name.
         exclude_requester: Whether the requester must not answer (four eyes).
         requester: The requester, such as ``user:ana``; by default the user who started the run.
-        remind_every: After how many seconds to remind people, again and again.
-        escalations: Who may answer, too, if the question stays open.
+        remind_every: Seconds between reminders.
+        escalations: The people who may also answer if the question stays open.
         hours: The working time in which all these seconds count.
 
     Raises:
@@ -94,15 +95,15 @@ def ask_user_tool(
 
 def _asking(policy: PolicyOptions) -> Callable[[str, list[AskedField]], Awaitable[dict[str, Any] | str]]:
     async def ask_user(message: str, fields: list[AskedField]) -> dict[str, Any] | str:
-        """Ask the person you work for. Use it when you cannot know what they want.
+        """Ask the person you work for. Use it when you cannot know their wishes.
 
         Args:
-            message: What it is about.
-            fields: What you want to know.
+            message: The subject.
+            fields: The questions.
         """
         names = [field.name for field in fields]
         if not names or len(set(names)) != len(names):
-            raise ModelRetry("ask for at least one field, and for each name once")
+            raise ModelRetry("ask for at least one field, and use each name once")
         form = {
             "type": "object",
             "properties": {field.name: field.schema_of_answer() for field in fields},
@@ -118,7 +119,7 @@ def _asking(policy: PolicyOptions) -> Callable[[str, list[AskedField]], Awaitabl
                 skippable=not any(field.required for field in fields),
             )
         except SignalTimeout:
-            return "Nobody has answered in time."
+            return "There was no answer in time."
         except QuestionCancelled:
             return "The question was withdrawn."
         return "They did not want to answer." if answer.skipped else answer.value

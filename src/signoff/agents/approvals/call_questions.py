@@ -78,7 +78,7 @@ class CallQuestions:
                 **self._about,
             },
         )
-        return await answer_or_denial(asked, "allowed this call")
+        return await answer_or_denial(asked, "No one allowed this call")
 
     async def ask_for_result(self, arguments: Arguments, decision: Decision) -> Answer | ToolDenied:
         """Ask for the result of a call that runs elsewhere."""
@@ -106,7 +106,7 @@ class CallQuestions:
                 "arguments": arguments.shown,
             },
         )
-        return await answer_or_denial(asked, "given the result of this call")
+        return await answer_or_denial(asked, "No one provided the result of this call")
 
 
 def _notes(noted: Mapping[str, Any]) -> str:
@@ -132,11 +132,11 @@ async def answer_or_denial(asked: Awaitable[Answer], what: str) -> Answer | Tool
 
     Args:
         asked: The question.
-        what: The action that nobody took in time, for the denial.
+        what: The event that was missing, for the denial.
     """
     try:
         return await asked
     except SignalTimeout:
-        return ToolDenied(f"Nobody has {what} in time.")
+        return ToolDenied(f"{what} in time.")
     except QuestionCancelled as withdrawn:
         return ToolDenied(f"The question was withdrawn: {withdrawn}")

@@ -31,7 +31,7 @@ async def known_tools(
 
 
 async def record_tools(durable: Durable[Any], ctx: RunContext[Any], calls: Sequence[ToolCallPart]) -> None:
-    """Journal the facts about the tools that are called, and put stubs in the place of those that have changed."""
+    """Journal the facts about the called tools, and replace those that have changed with stubs."""
     assert ctx.tool_manager is not None
     tools: ToolManager[Any] = ctx.tool_manager
     outcomes: dict[str, Sequence[Outcome]] = {}

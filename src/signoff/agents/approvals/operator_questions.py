@@ -127,7 +127,7 @@ def _options(
     return [
         *({"value": each, "label": _label(each, tools.get(each), args)} for each in offered),
         {"value": AS_BEFORE, "label": f"Run {name} as it was: deploy its code again, then choose this"},
-        {"value": NOTHING, "label": "Run nothing, and tell the model"},
+        {"value": NOTHING, "label": "Run nothing, and report that to the model"},
     ]
 
 

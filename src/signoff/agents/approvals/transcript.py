@@ -18,7 +18,7 @@ MOST_LINES: Final = 20
 LONGEST_LINE: Final = 2_000  # characters
 
 
-def story_of(messages: Sequence[ModelMessage]) -> list[dict[str, str]]:
+def transcript_of(messages: Sequence[ModelMessage]) -> list[dict[str, str]]:
     """Return the latest lines of a conversation: ``[{"who": "user" | "agent" | "tool", "text": ...}]``."""
     lines = [{"who": who, "text": _cut(text)} for who, text in _lines(messages) if text]
     return lines[-MOST_LINES:]

@@ -27,7 +27,7 @@ from signoff.agents.conversations.session_turns import SessionTurns, WaitingTurn
 from signoff.agents.conversations.turn_events import TurnEvent, place_of
 from signoff.agents.conversations.turn_watcher import StoppedTurn, open_questions_of, wait_until_stopped
 from signoff.agents.conversations.turn_workflow import TurnRequest
-from signoff.agents.conversations.waiters import Waits
+from signoff.agents.conversations.waiters import Waiters
 from signoff.agents.steps.turn_record import STEER
 from signoff.client.async_client import App, AsyncClient, result_of
 from signoff.client.run_ends import end_of
@@ -79,7 +79,7 @@ class Conversation:
         self._turns = SessionTurns(client, agent, self.session_id)
         self._messages = TakenMessages(client, agent, self.session_id)
         self._requests = KeptRequests(client, agent, self.session_id)
-        self._waits = Waits(session_id)
+        self._waiters = Waiters(session_id)
         self._is_open = False
         self._app: App | None = None
         self._listeners = 0
@@ -319,7 +319,7 @@ class Conversation:
 
     async def detach(self) -> None:
         """Stop waiting here: calls that wait raise ``Detached``. The runs stay as they are."""
-        await self._waits.end()
+        await self._waiters.end()
 
     async def fork(self, session_id: str, *, at: str | None = None) -> Conversation:
         """Begin another session with the history of this one, up to a turn that has ended.
@@ -426,7 +426,7 @@ class Conversation:
 
     async def _waited(self, run_id: str, coming: Coroutine[Any, Any, T]) -> T:
         async with self._listening():
-            return await self._waits.begin(self._client.backend, run_id, coming)
+            return await self._waiters.begin(self._client.backend, run_id, coming)
 
     async def _outcome(self, stopped: StoppedTurn) -> Outcome:
         run = stopped.run

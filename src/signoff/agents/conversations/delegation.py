@@ -1,4 +1,4 @@
-"""Sub-agents: a tool whose calls are turns of another registered agent, as runs of their own."""
+"""Sub-agents: a tool that delegates tasks to another registered agent, each as a run of its own."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from signoff.workflow.current_context import current_context
 
 
 def agent_tool(agent: str, *, name: str | None = None, description: str | None = None) -> Tool[Any]:
-    """Return a tool by which an agent has another one do something, with the same context.
+    """Return a tool that delegates a task to another agent, with the same context.
 
-    Each call is a run of its own, on any worker that has the other agent. It may ask people, too: its questions are
-    among those of the turn. It knows nothing of the conversation but what it is told. If it fails, the model reads why.
+    Each call is a run of its own, on any worker that has the other agent. That agent sees only the task, not the
+    conversation. It may ask people, too: its questions count as the turn's. If it fails, the model reads the error.
 
     Args:
-        agent: Under which name some process has registered the other agent.
+        agent: The name that another process, or this one, has registered the agent under.
         name: The tool's name; by default the agent's.
-        description: What the model reads of it.
+        description: The description for the model.
 
     Raises:
-        RegistrationError: ``agent`` is not a name.
+        RegistrationError: ``agent`` is not a string.
 
     Example::
 
@@ -45,11 +45,12 @@ def agent_tool(agent: str, *, name: str | None = None, description: str | None =
             result: dict[str, Any] = await current_context().rfc(agent, request)
             return result["output"]
         except Exception as error:
-            raise ToolFailed(f"{agent} has not done it: {error}") from error
+            raise ToolFailed(f"{agent} failed: {error}") from error
 
     return Tool(
         delegate,
         takes_ctx=True,
         name=name or agent,
-        description=description or f"Have {agent} do a task. Say all that it needs to know.",
+        description=description
+        or f"Delegate a task to {agent}. The task must contain everything it needs to know.",
     )

@@ -35,10 +35,10 @@ _PER_RUN: Final = (
     "after_node_run",
     "on_node_run_error",
 )
-"""What of a capability may know of a whole run of the agent: it would see each generation as one."""
+"""The hooks with which a capability may see a whole run of the agent. It would take each generation for one."""
 
 _OWN: Final = (Durable, InWorkflow, TurnRecord, Instrumentation)
-"""Capabilities that have some of it, and know of nothing that a generation has to be told."""
+"""Capabilities with some of these hooks that do not depend on earlier generations."""
 
 
 class State(TypedDict):
@@ -130,16 +130,16 @@ class Generation:
         self._first_step = 0
 
     async def begin(self, progress: Progress | None, behind: Behind | None) -> Any:
-        """Go to where the turn stands, as if all that is behind had been said in this run.
+        """Continue where the turn stands, as if the earlier messages belonged to this run.
 
         Returns:
-            The node that is next.
+            The next node.
         """
         first: Any = self._run.next_node
         if progress is None or behind is None:
             following = await self._run.next(first)
         else:
-            # What the turn began with is in the first of the messages behind.
+            # The instructions that the turn began with are in the first of the earlier messages.
             bare: dict[str, Any] = {"system_prompts": (), "system_prompt_functions": []}
             await self._run.next(replace(first, **bare, system_prompt_dynamic_functions={}))
             self._restore(progress)
@@ -172,11 +172,11 @@ class Generation:
         return await self._run.next(node)
 
     def stop_at(self, node: Any) -> Stop | None:
-        """Return the stop before a node, where this generation may end; None: it goes on.
+        """Return the stop before a node, where this generation may end; None: it continues.
 
-        It may not as long as something is known that the next one would not be told: what was said to the turn and
-        not read yet, messages that a processor has put in the place of others, what capabilities that are not Pydantic
-        AI's, or know of a whole run, may keep, and what tools keep in their variables, being workflow code.
+        It continues while there is state that the next generation would not get: messages to the turn that were not
+        read, messages that a processor has replaced, state of capabilities that see a whole run or are not Pydantic
+        AI's, and variables of tools that are workflow code.
         """
         state, tools = self._run.ctx.state, self._run.ctx.deps.tool_manager
         if not Agent.is_model_request_node(node) or state.run_step - self._first_step < RESPONSES:
@@ -227,6 +227,6 @@ def _knows_more(root: AbstractCapability[Any]) -> bool:
 
 
 def _is_of_requests(kind: type[Any]) -> bool:
-    """Whether a capability is one of Pydantic AI's, and knows of no more than a request at a time."""
+    """Whether a capability is one of Pydantic AI's, and sees only one request at a time."""
     is_known = kind.__module__.startswith("pydantic_ai.")
     return is_known and all(getattr(kind, name) is getattr(AbstractCapability, name) for name in _PER_RUN)

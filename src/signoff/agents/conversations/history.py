@@ -1,4 +1,4 @@
-"""The messages of a session: each turn keeps what it has added, and names the turn before it."""
+"""The messages of a session: each turn keeps the messages it added, and names the turn before it."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from signoff.errors import InvalidValue, NotFound
 from signoff.records import Entry, EntryKind, Run, RunState
 
 SLICE: Final = 250_000
-"""How many characters of a turn's messages one journal entry has; a value is limited to 1 MiB."""
+"""Characters of a turn's messages per journal entry; a value is limited to 1 MiB."""
 
 MOST_CACHED: Final = 256
-"""Turns that have ended whose messages a process keeps at hand."""
+"""The number of ended turns whose messages a process caches."""
 
 MOST_RUNNING: Final = 16
-"""Long turns that go on of which it does."""
+"""The number of running long turns whose messages a process caches."""
 
 BEHIND: Final = "behind"
-"""How steps are called that keep what earlier generations of a turn have added: with the agent's name before it."""
+"""The suffix of the names of steps that keep the messages of earlier generations, after the agent's name."""
 
 REQUEST: Final = "request"
-"""How steps are called that keep what comes next at the end of a generation."""
+"""The suffix of the names of steps that keep the next request at the end of a generation."""
 
 Prompt = str | Sequence[UserContent]
 PROMPT: Final[TypeAdapter[Prompt]] = TypeAdapter(Prompt)
 
-NO_PROMPT: Final = "(What was said here is no prompt.)"
-"""What a history has of a turn that was started with something else."""
+NO_PROMPT: Final = "(This turn had no valid prompt.)"
+"""The history's text for a turn that was started with an invalid prompt."""
 
 
 def read_prompt(given: object) -> Prompt:
     """Return a prompt, also one that was stored as JSON.
 
     Raises:
-        InvalidValue: It is none.
+        InvalidValue: It is not a prompt.
     """
     try:
         return PROMPT.validate_python(given)
@@ -58,7 +58,7 @@ class Kept:
     """The messages of an ended turn.
 
     Attributes:
-        messages: What it has added, as JSON.
+        messages: The messages it added, as JSON.
         previous: The run of the turn before it, if any.
     """
 
@@ -114,7 +114,7 @@ class Histories:
     """Reads the messages of earlier turns, and of a turn's earlier generations.
 
     Args:
-        client: Where the runs are.
+        client: The client for the runs.
         workflow: The agent's workflow.
     """
 
@@ -122,12 +122,12 @@ class Histories:
         self._client = client
         self._workflow = workflow
         self._cache: OrderedDict[str, Kept] = OrderedDict()
-        self._journals: dict[str, Journal] = {}  # of turns that run here, the latest last
+        self._journals: dict[str, Journal] = {}  # of turns that run here, the most recently used last
 
     async def up_to(self, run_id: str | None) -> list[ModelMessage]:
-        """Return all messages of the turns up to one that has ended, that one's too.
+        """Return all messages of the session up to and including an ended turn.
 
-        Turns that were pruned are not there any more: the history begins after them.
+        Pruned turns are missing: the history then begins after them.
         """
         texts: list[str] = []
         while run_id is not None:
@@ -210,7 +210,7 @@ class Histories:
             return Kept("[]", previous)
         try:
             prompt = read_prompt(asked["prompt"])
-        except InvalidValue:  # it failed for that
+        except InvalidValue:  # the turn failed because of it
             prompt = NO_PROMPT
         return Kept(dumped(unsaid(prompt, ending_of(run), run.id)), previous)
 
@@ -222,7 +222,7 @@ def _read_lists(text: str) -> list[ModelMessage]:
 
 
 def _request(run: Run) -> Mapping[str, Any]:
-    """Return what a turn was started with, whoever has started it, and however: its workflow may have refused it."""
+    """Return a turn's input. Anyone may start the workflow, so the input may be invalid."""
     arguments = json.loads(run.arguments)
     given: list[object] = [*arguments["args"], *arguments["kwargs"].values()]
     is_one = len(given) == 1 and isinstance(given[0], dict)
@@ -230,7 +230,7 @@ def _request(run: Run) -> Mapping[str, Any]:
 
 
 def _progress_of(entries: Sequence[Entry]) -> Progress | None:
-    """Return what the latest generation of a turn began with; None: it was the first."""
+    """Return the progress that a turn's latest generation began with; None: it was the first."""
     for entry in reversed(entries):
         if entry.kind is EntryKind.CONTINUED and entry.value is not None:
             return json.loads(entry.value)["args"][0]["progress"]
@@ -238,7 +238,7 @@ def _progress_of(entries: Sequence[Entry]) -> Progress | None:
 
 
 def ending_of(run: Run) -> Ending:
-    """Return why a run ended that did not record it itself."""
+    """Return why a run ended, for a run that did not record it itself."""
     error: Mapping[str, Any] = json.loads(run.error or "{}")
     if run.state is RunState.CANCELLED:
         return Ending("aborted", reason_of(str(error.get("message") or ""), run.id))
@@ -246,7 +246,7 @@ def ending_of(run: Run) -> Ending:
 
 
 def reason_of(message: str, run_id: str) -> str:
-    """Return the reason that a cancellation gives, of the message of its error."""
+    """Extract a cancellation's reason from the message of its error."""
     _, _, reason = message.partition(f"{run_id} was cancelled: ")
     return reason
 

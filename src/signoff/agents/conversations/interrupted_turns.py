@@ -38,8 +38,8 @@ class Ending:
         """Its text in the history."""
         reason = self.reason.strip()
         cut = reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 1] + "…"
-        told = "This turn failed" if self.status == "failed" else "This turn was aborted"
-        return f"{told}: {cut}" if cut else f"{told}."
+        cause = "This turn failed" if self.status == "failed" else "This turn was aborted"
+        return f"{cause}: {cut}" if cut else f"{cause}."
 
 
 def closed(

@@ -44,14 +44,14 @@ class TakenMessages:
         self._session_id = session_id
 
     async def find(self, id: str) -> Taken | None:
-        """Return the question that a message answers; None: none."""
+        """Return the question that a message has answered; None if it has answered none."""
         try:
             return _taken(await self._client.promises.get(self._key(id)))
         except NotFound:
             return None
 
     async def keep(self, id: str, question_id: str, run_id: str) -> Taken:
-        """Have a message answer a question, or return what it answers already."""
+        """Record that a message answers a question. Returns the earlier record if there is one."""
         data = {"session": self._session_id, "message": id, "question": question_id, "run": run_id}
         return _taken(await self._client.promises.create(self._key(id), data=data))
 

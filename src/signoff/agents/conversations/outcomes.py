@@ -1,4 +1,4 @@
-"""What a turn has come to: it is finished, or it waits for people."""
+"""The outcome of a turn: it is finished, or it waits for people."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ class Pending:
     """An open question of a turn.
 
     Attributes:
-        id: What it is answered by.
-        text: What people read.
-        reason: ``approval_required``, ``await_input``, ``external_event``, or what the tool's ``pause`` has said.
-        input_type: What answers it: ``approval``, ``text``, ``select``, ``multiselect``, ``form`` or ``external``.
-        tool: Which tool it is about, if any.
-        arguments: With which arguments.
-        metadata: What else is shown.
-        run_id: Which run asks it: the turn, or one of a sub-agent.
+        id: The question's id, used to answer it.
+        text: The question's text.
+        reason: ``approval_required``, ``await_input``, ``external_event``, or the reason of the tool's ``pause``.
+        input_type: The form of the answer: ``approval``, ``text``, ``select``, ``multiselect``, ``form`` or
+            ``external``.
+        tool: The tool it is about, if any.
+        arguments: The arguments of the tool's call.
+        metadata: Further data that is shown.
+        run_id: The run that asks it: the turn's, or a sub-agent's.
     """
 
     id: str
@@ -60,7 +61,7 @@ class Pending:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """What it is about, as plain data."""
+        """The question's content, as plain data."""
         shown = {"question_id": self.id, "question": self.text, "input_type": self.input_type}
         about = {} if self.tool is None else {"tool": self.tool, "arguments": self.arguments}
         return {**shown, **about, "metadata": dict(self.metadata)}
@@ -68,11 +69,11 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A turn that has its answer.
+    """A finished turn.
 
     Attributes:
-        output: What the agent has returned, as JSON has it.
-        messages: What the turn has added to the history.
+        output: The agent's output, as JSON data.
+        messages: The messages that the turn added to the history.
         usage: Requests, tokens and so on.
         run_id: The turn's run.
     """
@@ -85,13 +86,13 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """A turn that waits for people, and uses nothing meanwhile.
+    """A turn that waits for people. It uses no resources meanwhile.
 
     Attributes:
-        reason: Why: that of its first open question, or ``queued``: an earlier turn of the session waits.
-        payload: What the first open question is about.
+        reason: The reason of its first open question; ``queued`` if an earlier turn of the session waits.
+        payload: The content of the first open question.
         pending: All open questions of the turn.
-        resume_token: A secret by which they are answered once.
+        resume_token: A secret that answers them once.
         run_id: The turn's run.
     """
 
@@ -116,7 +117,7 @@ def _reason_of(question: Question) -> str:
 
 
 def said_of_event(question: Question) -> object:
-    """Return the answer to a question which says no more than that something has happened; UNSET: it takes more."""
+    """Return the answer that only confirms an external event; UNSET if the question needs more than that."""
     if _reason_of(question) != "external_event":
         return UNSET
     if question.skippable:
@@ -126,7 +127,7 @@ def said_of_event(question: Question) -> object:
 
 
 def _is_of_pause(question: Question) -> bool:
-    """Whether a tool's ``pause`` asks. Before such questions were marked, their metadata alone told them."""
+    """Whether a tool's ``pause`` asks. Unmarked questions of older runs are recognized by their metadata."""
     metadata = question.metadata
     if metadata.get("reason") not in REASONS:
         return False
@@ -135,7 +136,7 @@ def _is_of_pause(question: Question) -> bool:
 
 
 def _is_for_result(question: Question) -> bool:
-    """Whether the result of a call that is made elsewhere is asked for."""
+    """Whether a question asks for the result of a call that runs elsewhere."""
     fields = question.answer_schema.get("properties", {})
     return (
         question.input_type == "form" and fields.keys() == {"result"} and question.metadata.keys() >= _OF_CALL
@@ -146,5 +147,5 @@ _OF_CALL: Final = frozenset({"tool", "arguments", "tool_call_id"})
 
 
 def result_parts(result: str | None) -> Mapping[str, Any]:
-    """Read what a turn's run has returned."""
+    """Read the result of a turn's run."""
     return cast("Mapping[str, Any]", json.loads(result or "{}"))

@@ -40,7 +40,7 @@ class Edit:
         note: A note.
 
     Raises:
-        InvalidValue: The arguments are no dict.
+        InvalidValue: The arguments are not a dict.
     """
 
     arguments: Mapping[str, Any]
@@ -109,7 +109,7 @@ def said(question_id: str, question: Question, given: object) -> Said:
 
 
 def said_in_words(question_id: str, question: Question, text: str) -> Said:
-    """Return the answer that a message in a conversation stands for: to an approval, what is no yes is a no.
+    """Return the answer that a message stands for. To an approval, every message other than a yes is a denial.
 
     The model reads the message as the reason.
     """

@@ -22,11 +22,11 @@ class Kept:
     Attributes:
         id: The request id.
         key: The promise that keeps it.
-        operation: What it does.
-        target: To which question, or with which token.
-        run_id: The turn that it is for.
-        done_with: A digest of what it was done with; None: it is not known to be done.
-        done_by: Who has done it, if they said.
+        operation: The operation.
+        target: The question that it answers, or the token that it uses.
+        run_id: The turn that it belongs to.
+        done_with: A digest of its input; None: it is not known to be done.
+        done_by: The user who did it, if given.
     """
 
     id: str
@@ -38,11 +38,11 @@ class Kept:
     done_by: str | None = None
 
     def is_of_another(self, user: str | None) -> bool:
-        """Whether it was done by another person than ``user``, both of whom have said who they are."""
+        """Whether it was done by a user other than ``user``. Both must be known."""
         return None not in (self.done_by, user) and self.done_by != user
 
     def check(self, operation: Operation, target: str, given: object) -> None:
-        """Raise RequestConflict unless a request is this one."""
+        """Raise RequestConflict unless the given request is this one."""
         if (self.operation, self.target) != (operation, target):
             raise RequestConflict(self.id, _named(operation, target), _named(self.operation, self.target))
         if self.done_with is not None and self.done_with != digest_of(given):
@@ -50,7 +50,7 @@ class Kept:
 
 
 class KeptRequests:
-    """The request ids of a session. Each is kept as a promise of no run, before the request does something.
+    """The request ids of a session. Each is kept as a promise without a run, before its request has an effect.
 
     Args:
         client: The client for the runs.
@@ -68,13 +68,13 @@ class KeptRequests:
 
         Args:
             id: Its request id.
-            operation: What it does.
-            target: To which question, or with which token.
-            given: What is said.
+            operation: The operation.
+            target: The question that it answers, or the token that it uses.
+            given: The input.
 
         Raises:
             InvalidValue: The id is empty, too long, or one of Signoff's own.
-            RequestConflict: The id stands for another request of the session.
+            RequestConflict: Another request of the session has this id.
         """
         check_length(id)
         check_free(id)

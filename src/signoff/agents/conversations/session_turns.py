@@ -13,7 +13,7 @@ from signoff.errors import NotFound
 from signoff.records import EntryKind, Promise, PromiseKind, Run, RunState
 
 AT_ONCE: Final = 100
-"""How many runs and entries are asked for at a time."""
+"""How many runs and entries to read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class WaitingTurn:
 
     Attributes:
         run: Its run.
-        questions: What it asks.
-        on_message: What the agent does with a new message then.
+        questions: Its open questions.
+        on_message: The agent's setting for new messages.
     """
 
     run: Run
@@ -84,10 +84,10 @@ class SessionTurns:
         return await self._whole(page.items[0])
 
     async def last_ended_or_begun_with(self) -> Run:
-        """Return the newest turn that has ended; of a fork that no worker has looked at yet, what it begins with.
+        """Return the newest ended turn; of a fork that no worker has run yet, the turn it begins with.
 
         Raises:
-            NotFound: There is none.
+            NotFound: No turn has ended.
         """
         ended = [state for state in RunState if state.is_final]
         page = await self._client.list(
@@ -103,7 +103,7 @@ class SessionTurns:
         return await self._client.backend.get_run(request["fork"])
 
     async def active(self) -> Run | None:
-        """Return the running or waiting turn; None: there is none."""
+        """Return the running or waiting turn, if any."""
         try:
             session = await self._client.sessions.get(self._session_id)
         except NotFound:
@@ -114,7 +114,7 @@ class SessionTurns:
         return run if run.workflow == self._agent else None
 
     async def waiting(self) -> WaitingTurn | None:
-        """Return the turn that waits for people; None: there is none."""
+        """Return the turn that waits for people, if any."""
         run = await self.active()
         if run is None:
             return None

@@ -15,7 +15,7 @@ class TurnEvent:
     """An event of a conversation.
 
     Attributes:
-        id: Its place: ``events(after=id)`` continues behind it.
+        id: Its position: ``events(after=id)`` continues after it.
         run_id: The turn's run.
         entry: The entry in the run's journal.
     """

@@ -50,22 +50,22 @@ OnMessage = Literal["queue", "cancel", "answer"]
 
 
 class TurnRequest(TypedDict):
-    """What a turn is started with; a later generation of it with its progress, too."""
+    """The input of a turn; of its later generations, also their progress."""
 
     prompt: NotRequired[Any]
     context: NotRequired[Any]
     fork: NotRequired[str]
-    progress: NotRequired[SkipJsonSchema[Progress]]  # nobody who starts a turn has it
+    progress: NotRequired[SkipJsonSchema[Progress]]  # only set between generations, never by a caller
 
 
 @dataclass(frozen=True, slots=True)
 class SaidBefore:
-    """What a generation of a turn is to go on with.
+    """The messages that a generation of a turn starts with.
 
     Attributes:
         history: The messages of earlier turns.
-        prompt: What the turn was asked.
-        behind: What its earlier generations have said; None: it is the first.
+        prompt: The turn's prompt.
+        behind: The messages of its earlier generations; None: it is the first.
     """
 
     history: Sequence[ModelMessage]
@@ -75,7 +75,7 @@ class SaidBefore:
 
 @dataclass(frozen=True, slots=True)
 class TurnSettings:
-    """How an agent is registered."""
+    """The options that an agent was registered with."""
 
     budget: Budget
     on_message: OnMessage
@@ -114,10 +114,10 @@ def register(
 
 
 def checked_name(agent: AbstractAgent[Any, Any], name: str | None) -> str:
-    """Return under which name an agent is registered.
+    """Return the name that an agent is registered under.
 
     Raises:
-        RegistrationError: It has none, or is not durable.
+        RegistrationError: The agent has no name, or is not durable.
     """
     found: list[Durable[Any]] = []
     agent.root_capability.apply(lambda each: found.append(each) if isinstance(each, Durable) else None)
@@ -127,7 +127,7 @@ def checked_name(agent: AbstractAgent[Any, Any], name: str | None) -> str:
         )
     chosen = name or agent.name
     if not chosen:
-        raise RegistrationError("an agent that is registered needs a name: Agent(..., name='support')")
+        raise RegistrationError("a registered agent needs a name: Agent(..., name='support')")
     return chosen
 
 
@@ -149,10 +149,10 @@ class Turn:
         self._histories = histories
 
     async def run(self, request: TurnRequest) -> dict[str, Any]:
-        """Run the agent on what was said, after all that was said before.
+        """Run the agent on the prompt, after the history of the session.
 
         Returns:
-            How it went, and the messages that it has added, unless the journal has them for their size.
+            The status, the output and the messages that the turn has added. Large messages are in the journal instead.
         """
         progress = request.get("progress")
         begun = await self._begun(request, progress)
@@ -176,7 +176,7 @@ class Turn:
                 await self._keep("messages", dumped(self._left(said, messages, record, ending)))
                 raise
             except Exception as error:
-                ending = Ending("failed", _told(error))
+                ending = Ending("failed", _reason_for(error))
                 await self._keep("messages", dumped(self._left(said, messages, record, ending)))
                 raise
 
@@ -186,16 +186,16 @@ class Turn:
         return await self._ctx.step(f"{self._name}:turn", self._begin, request.get("fork"))
 
     async def _begin(self, fork: str | None) -> dict[str, Any]:
-        """Find the turn before this one: as later ones may be queued by now, it is not simply the last."""
+        """Find the turn before this one. It may not be the last, since later turns may be queued already."""
         previous = await self._histories.before(await self._histories.run(self._ctx.run_id))
         return {"previous": previous or fork, "on_message": self._settings.on_message}
 
     async def _said_before(self, request: TurnRequest, previous: str | None) -> SaidBefore:
-        """Read what was said before: it does not change any more, so the journal need not have it, too."""
+        """Read the earlier messages. They no longer change, so the journal does not need a copy."""
         read: list[tuple[Sequence[ModelMessage], Any, Behind | None]] = []
         progress = request.get("progress")
         if progress is None:
-            read_prompt(request.get("prompt"))  # before anything is read for it
+            read_prompt(request.get("prompt"))  # refuse a bad prompt before reading anything
 
         async def load() -> None:
             history = await self._histories.up_to(previous)
@@ -208,13 +208,13 @@ class Turn:
         await self._ctx.step(f"{self._name}:history", load, durable=False)
         ((history, prompt, behind),) = read
         if progress is not None and behind is None:
-            raise InvalidValue("progress", "no turn begins with it: the journal has no messages of it")
+            raise InvalidValue("progress", "callers cannot set it: the journal has no messages for it")
         return SaidBefore(history, read_prompt(prompt), behind)
 
     async def _run_agent(
         self, said: SaidBefore, context: Any, record: TurnRecord, progress: Progress | None
     ) -> AgentRunResult[Any] | Stop:
-        """Run the agent to its end, or to where the turn goes on in a new generation."""
+        """Run the agent to its end, or to the end of this generation."""
         options: dict[str, Any] = {
             "message_history": said.history,
             "deps": context,
@@ -226,7 +226,7 @@ class Turn:
         if not can_be_split(self._agent):
             return await self._agent.run(said.prompt, **options)
         async with self._agent.iter(said.prompt, **options) as run:
-            if run.result is not None:  # a capability has it already
+            if run.result is not None:  # a capability has provided it
                 return run.result
             generation = Generation(run)
             node = await generation.begin(progress, said.behind)
@@ -250,7 +250,7 @@ class Turn:
 
     @asynccontextmanager
     async def _given(self, context: Any, record: TurnRecord) -> AsyncGenerator[None]:
-        """Take over what is said of the context when a question is answered, as long as the agent runs."""
+        """While the agent runs, replace its context with the one that an answer brings."""
         if not isinstance(context, dict):
             with record.current():
                 yield
@@ -260,7 +260,7 @@ class Turn:
         async def listen() -> None:
             while True:
                 given: object = await self._ctx.wait_for_signal(CONTEXT)
-                if isinstance(given, dict):  # whoever may send signals may send anything
+                if isinstance(given, dict):  # the content of a signal is not checked when it is sent
                     known.clear()
                     known.update(cast("dict[str, Any]", given))
 
@@ -295,7 +295,7 @@ class Turn:
         }
 
     async def _keep(self, what: str, text: str) -> int:
-        """Have the journal keep a text; returns in how many entries."""
+        """Keep a text in the journal. Returns the number of entries."""
         parts = sliced(text)
         for part in parts:
             await self._ctx.step(f"{self._name}:{what}", _same, part)
@@ -303,20 +303,20 @@ class Turn:
 
 
 LARGEST_PROGRESS: Final = 10_000
-"""How many bytes of what is stored with a context are left to the rest of a turn's progress."""
+"""Bytes of a stored input that the context leaves to the rest of a turn's progress."""
 
 LONGEST_IN_RESULT: Final = 400_000
-"""Bytes of messages that a turn's result has; more are kept in the journal."""
+"""The most bytes of messages in a turn's result; larger ones are kept in the journal."""
 
 
-def _told(error: Exception) -> str:
-    """Return what the model reads of an error: what others say in theirs may be none of its business."""
+def _reason_for(error: Exception) -> str:
+    """Return an error as the model reads it: only its class, since its text may not be meant for the model."""
     name = type(error).__name__
     return f"{name}: {error}" if isinstance(error, UsageLimitExceeded) else name
 
 
 def _can_be_stored(context: Any) -> bool:
-    """Whether a context is as it is given to a next generation: workflow code may have put anything in it."""
+    """Whether a context can be passed to the next generation: workflow code may have put anything into it."""
     if not _is_json(context):
         return False
     try:

@@ -20,8 +20,8 @@ UNTAKEN: Final = 5.0
 """Seconds without news until a waiting caller is warned that no worker runs the turn."""
 
 
-class Waits:
-    """Those who wait for turns of a session, so that they can be told to stop.
+class Waiters:
+    """The calls that wait for turns of a session, so that ``detach`` can stop them.
 
     Args:
         session_id: The session.
@@ -35,13 +35,13 @@ class Waits:
         """Wait for a turn, and warn if no worker runs it.
 
         Args:
-            backend: Where the turn is.
-            run_id: Its run.
-            coming: What is waited for.
+            backend: The backend with the turn.
+            run_id: The turn's run.
+            coming: The wait.
 
         Raises:
-            Detached: It was told to stop.
-            CircularWait: The caller is a step of that turn, or of a run that comes before it in its session.
+            Detached: ``detach`` was called.
+            CircularWait: The caller is a step of that turn, or of a run before it in its session.
         """
         try:
             await refuse_circle(backend, run_id)

@@ -1,4 +1,4 @@
-"""``pause``: a plain tool leaves, and is called again, or replaced by the answer, once a person has answered."""
+"""``pause``: a plain tool stops for a question. The answer then runs it again, or becomes its result."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class Pause:
     """The question of a paused tool.
 
     Attributes:
-        reason: Why it left.
-        payload: What people are shown.
+        reason: Why the tool paused.
+        payload: The data shown to the people who answer.
         then: Who gets the answer.
-        prompt: What they read.
-        schema: What a form's answer must fit, as JSON Schema; None: what the reason says.
+        prompt: The question's text; None: a default.
+        schema: The JSON Schema of a form's answer; None: the reason determines the form of the answer.
         policy: The question's policy options, as plain data.
     """
 
@@ -83,7 +83,7 @@ class Pause:
         if self.reason == "constraints_conflict" and isinstance(options, list) and options:
             offered = [str(each) for each in cast("list[object]", options)]
             return {"input_type": "select", "options": offered}
-        # an event has happened, or it has not: what there is to say of it may be nothing
+        # for an external event, "it has happened" is a full answer: there may be nothing else to report
         return {"input_type": "text", "skippable": self.reason == "external_event"}
 
 
@@ -110,7 +110,7 @@ class _Call:
     """One call of a tool, in its step.
 
     Attributes:
-        leaving: How it leaves.
+        leaving: Unwinds the tool at a pause.
         run: The id of the agent's run.
     """
 
@@ -119,7 +119,7 @@ class _Call:
         self.run = agent_run_here()
         self._resumed: list[tuple[weakref.ref[Resumed], _Given]] = []
         self._missed: _Given | None = None
-        self._answers = list(answers)  # that no pause has had yet
+        self._answers = list(answers)  # answers that no pause has returned yet
 
     def give(self, answer: Answer, line: str) -> Resumed:
         """Return the value of a pause that has an answer."""
@@ -129,7 +129,7 @@ class _Call:
         return resumed
 
     def note_missed(self) -> None:
-        """Note at another pause an answer that its code can no longer read."""
+        """Remember an answer that the code can no longer read, when it reaches another pause."""
         lost = (given for resumed, given in self._resumed if not given.is_taken and resumed() is None)
         self._missed = self._missed or next(lost, None)
 
@@ -137,14 +137,14 @@ class _Call:
         """Return an answer that its code has not read.
 
         Args:
-            has_left: Whether it has left once more, so that it may yet look at an answer when it runs again.
+            has_left: Whether the tool has paused again: when it runs again, it may still read the answer.
         """
         if has_left:
             return self._missed
         return self._missed or next((given for _, given in self._resumed if not given.is_taken), None)
 
     def answer_of(self, reason: Reason, prompt: str | None) -> Answer | None:
-        """Return the answer to a pause; None: it was not asked yet."""
+        """Return the answer to a pause; None: its question was not asked yet."""
         for index, (asked, answer) in enumerate(self._answers):
             if (asked.reason, asked.prompt) == (reason, prompt):
                 del self._answers[index]
@@ -156,11 +156,11 @@ class Round:
     """One run of a tool, in workflow code: until it returns or pauses.
 
     Args:
-        answers: What its pauses have been answered.
+        answers: The answers to its earlier pauses.
 
     Attributes:
         answers: The same.
-        left: What has ended it, if something that it waits for has.
+        left: The pause or stop that ended it, if one did.
     """
 
     def __init__(self, answers: Sequence[Answered]) -> None:
@@ -173,14 +173,14 @@ _round: contextvars.ContextVar[Round | None] = contextvars.ContextVar("signoff_t
 
 
 class Resumed(Awaited, Coroutine[Any, Any, Answer]):
-    """An answer that is there: ``await`` it, or read ``value`` in a plain function.
+    """An answered pause: ``await`` it, or read ``value`` in a plain function.
 
-    A tool that does neither has not looked at the answer, and fails. It is a coroutine, as what ``wait_for_user`` gives
-    in a workflow: ``asyncio.create_task`` takes it.
+    A tool that does neither has ignored the answer, and fails. Like the result of ``wait_for_user`` in a workflow, it
+    is a coroutine: ``asyncio.create_task`` accepts it.
 
     Args:
         value: The answer.
-        given: Where it is noted that the answer is looked at.
+        given: Records that the answer was read.
     """
 
     def __init__(self, value: Answer, given: _Given) -> None:
@@ -208,7 +208,7 @@ class Resumed(Awaited, Coroutine[Any, Any, Answer]):
         raise error[0]
 
     def close(self) -> None:
-        """Do nothing: nothing is under way."""
+        """Do nothing: no work is in progress."""
 
 
 def pause(
@@ -228,40 +228,40 @@ def pause(
     hours: BusinessHours | None = None,
     timeout_answer: Any = UNSET,
 ) -> Resumed:
-    """Leave the tool until a person has answered.
+    """Stop the tool until a person has answered.
 
-    With ``then="tool"`` the tool is called again from its beginning, and this ``pause``, known by its reason and
-    prompt, then gives the answer: what comes before it is done twice. With ``then="model"`` the answer is the tool's
-    result.
+    With ``then="tool"`` the tool runs again from its beginning, and this ``pause``, identified by its reason and
+    prompt, returns the answer. Code before it runs twice. With ``then="model"`` the answer is the tool's result.
 
-    It leaves by an exception that ``except Exception`` does not catch. ``finally`` blocks and the exits of ``with``
-    run, to clean up. A tool that catches the exception and goes on (with ``except BaseException``, or
-    ``gather(return_exceptions=True)``) fails: its run stops with ``PauseSwallowed``, and nobody is asked.
+    The tool is stopped with an exception that ``except Exception`` does not catch. ``finally`` blocks and the exits of
+    ``with`` blocks run, for cleanup. A tool that catches the exception and continues (with ``except BaseException``, or
+    ``gather(return_exceptions=True)``) fails: its run stops with ``PauseSwallowed``, and no question is asked.
 
     Args:
-        reason: ``approval_required`` asks for a yes or no, ``await_input`` for a text, ``external_event`` for what
-            comes from elsewhere, ``constraints_conflict`` which of ``payload["options"]``, or what to do.
-        payload: What people are shown.
+        reason: ``approval_required`` asks for approval and ``await_input`` for a text. ``external_event`` waits for
+            something that happens elsewhere. ``constraints_conflict`` asks for one of ``payload["options"]``, or for a
+            text.
+        payload: Data to show.
         then: Who gets the answer: the ``tool`` or the ``model``.
-        prompt: What they read; by default the tool's name and the reason.
-        assignees: Who may answer; by default anybody.
-        timeout: After how many seconds nobody's answer is a refusal, which the model reads.
-        answer_type: A pydantic model (or any type) that the answer must fit, asked for by a form.
-        quorum: For ``approval_required``: how many different people must approve, as of ``Context.wait_for_user``.
+        prompt: The question's text; by default the tool's name and the reason.
+        assignees: The people who may answer; by default any user.
+        timeout: Seconds until a missing answer counts as a refusal, which the model reads.
+        answer_type: A pydantic model (or another type) that the answer must fit. It is asked for with a form.
+        quorum: For ``approval_required``: how many different people must approve, as in ``Context.wait_for_user``.
         exclude_requester: Whether the requester must not answer (four eyes).
         requester: The requester, such as ``user:ana``; by default the user who started the run.
-        remind_every: After how many seconds to remind people, again and again.
-        escalations: Who may answer, too, if the question stays open.
+        remind_every: Seconds between reminders.
+        escalations: The people who may also answer if the question stays open.
         hours: The working time in which all these seconds count.
-        timeout_answer: The answer that stands if nobody gives one in time, instead of a refusal.
+        timeout_answer: The answer that counts if there is none in time, instead of a refusal.
 
     Returns:
-        The answer, to be awaited: an ``Answer``, its ``value`` an ``answer_type`` if there is one. In a plain function,
-        ``pause(...).value``.
+        The answer, to be awaited: an ``Answer``, whose ``value`` has the ``answer_type`` if one is given. In a plain
+        function, use ``pause(...).value``.
 
     Raises:
-        OutsideWorkflow: This is no tool of a durable run.
-        RegistrationError: There is no such reason, the options do not fit together, or too few people could answer.
+        OutsideWorkflow: The caller is not a tool of a durable run.
+        RegistrationError: The reason is unknown, the options do not fit together, or too few people could answer.
         InvalidValue: An assignee, a time or a number is invalid.
 
     Example::
@@ -283,14 +283,14 @@ def pause(
     if then not in get_args(Then):
         raise RegistrationError(f"pause: then is 'tool' or 'model', not {then!r}")
     check_prompt("pause", prompt)
-    # beside a part of the tool that leaves, no other part goes on
+    # once one part of the tool has paused, its other parts do not continue
     answer = None if call.leaving.has_begun else call.answer_of(reason, prompt)
     if answer is not None:
         here = inspect.currentframe()
         given = answer if answer_type is None else _typed(answer, answer_type)
         return call.give(given, calling_line(here and here.f_back))
     schema = None if answer_type is None else TypeAdapter(readable(answer_type)).json_schema()
-    data = full_json(dict(payload or {}), "payload")  # refused here, where it is written
+    data = full_json(dict(payload or {}), "payload")  # refused at the line that passes it
     rules: dict[str, Any] = {
         "assignees": check_names("assignees", assignees),
         "timeout_seconds": check_timeout(timeout),
@@ -329,7 +329,7 @@ def _typed(answer: Answer, declared: Any) -> Answer:
 
 
 def answered(answer: Answer, schema: Mapping[str, Any] | None) -> Any:
-    """Return the answer, without the form around a value that is not an object."""
+    """Return the answer's value, without the form that wraps a value other than an object."""
     if schema is None or schema.get("type") == "object":
         return answer.value
     return cast("dict[str, Any]", answer.value)["value"]
@@ -339,11 +339,11 @@ async def run_tool(tool: str, body: Callable[[], Awaitable[object]]) -> object:
     """Run a tool in its step.
 
     Returns:
-        What its step records, also if it left.
+        The outcome that the step records: the tool's result, or its pause.
 
     Raises:
-        PauseSwallowed: It left, and went on.
-        NotAwaited: It went on without a look at an answer.
+        PauseSwallowed: The tool caught its pause and continued.
+        NotAwaited: The tool continued without reading an answer.
     """
     here = _round.get()
     call = _Call(tool, () if here is None else here.answers)
@@ -357,7 +357,7 @@ async def run_tool(tool: str, body: Callable[[], Awaitable[object]]) -> object:
     finally:
         _call.reset(token)
     if (missed := call.missed(has_left=pause is not None)) is not None:
-        how = "was never awaited, so that the tool went on without a look at its answer"
+        how = "was never awaited, so the tool continued without reading the answer"
         raise NotAwaited(f"tool {tool!r}", SAID, missed.line, how)
     if pause is None:
         return result
@@ -369,7 +369,7 @@ def without_pauses(what: str) -> Generator[None]:
     """Refuse to pause here.
 
     Args:
-        what: What runs here, for whoever tries.
+        what: Names the code that runs here, for the error.
     """
     token = _call.set(f"{PLACE}, and this is {what}")
     try:
@@ -386,7 +386,7 @@ def check_left(payload: object) -> None:
 
 
 def noted(left: E) -> E:
-    """Note an exception that must reach the tool's gate, and return it."""
+    """Record an exception that must reach the tool's gate, and return it."""
     here = _round.get()
     if here is not None:
         here.left = left
@@ -394,13 +394,13 @@ def noted(left: E) -> E:
 
 
 def is_answered() -> bool:
-    """Whether the tool that runs here has paused before, and its pause was answered."""
+    """Whether the tool that runs here has paused before, and was answered."""
     here = _round.get()
     return here is not None and bool(here.answers)
 
 
 def check_not_left(context: Context, tool: str) -> None:
-    """Stop the run if code around a tool runs it again although it has paused."""
+    """Stop the run if code around a paused tool runs it again."""
     here = _round.get()
     if here is not None and here.left is not None:
         _stop(context, tool, "it was run again")
@@ -414,13 +414,13 @@ async def in_round(
     Args:
         context: The run's.
         tool: The tool.
-        answers: What its pauses have been answered.
+        answers: The answers to its pauses.
         run: Runs it.
 
     Raises:
-        ToolPaused: It has left, and waits.
-        ToolChanged: It was not run, as it had changed.
-        CannotRunHere: It has left, and code around it has caught that.
+        ToolPaused: The tool has paused.
+        ToolChanged: The tool has changed, and was not run.
+        CannotRunHere: The tool has paused, and code around it caught the exception.
     """
     here = Round(answers)
     token = _round.set(here)
@@ -433,7 +433,7 @@ async def in_round(
             raise
         if not carries(error, here.left):
             _stop(context, tool, f"it raised {error!r}")
-        raise here.left from None  # a task group has put another around it
+        raise here.left from None  # a task group has wrapped it
     finally:
         _round.reset(token)
     if here.left is not None:
@@ -443,9 +443,9 @@ async def in_round(
 
 def _stop(context: Context, tool: str, how: str) -> NoReturn:
     context.cannot_run_here(
-        f"tool {tool!r} has left for people, and a hook or toolset around it caught the exception with which it "
-        f"leaves: {how}. Nothing was asked, and nothing counts as answered. Catch Exception in it, not BaseException, "
-        "then retry the run"
+        f"tool {tool!r} paused for an answer, but a hook or toolset around it caught the exception that ends the "
+        f"tool: {how}. No question was asked, and no answer was used. Catch Exception there instead of "
+        "BaseException, then retry the run"
     )
 
 
@@ -456,10 +456,10 @@ async def ask_for(
 
     Args:
         context: The run's.
-        pause: What it has left for.
+        pause: The tool's pause.
         tool: The tool.
-        arguments: With which it was called.
-        about: What else people are shown of the call; its ``agent`` is named in the question.
+        arguments: The arguments of the call.
+        about: Further metadata of the call; its ``agent`` is named in the question.
 
     Raises:
         SignalTimeout, QuestionCancelled

@@ -1,4 +1,4 @@
-"""How a tool leaves its step for a pause: by an exception of its own, which the tool's code must let through."""
+"""Unwinds a tool at a pause, with an exception that the tool's code must not catch."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ T = TypeVar("T")
 log = own_logger("signoff.agents")
 
 GRACE_SECONDS: Final = 1.0
-"""How long a tool that has caught its leaving may take to end, before its call fails without it."""
+"""How long a tool that caught its pause may take to end before its call fails anyway, in seconds."""
 
 _PATIENCE: Final = 8
-"""How often a tool may pause again before it is held there, since it does so in a loop."""
+"""How often a tool may pause again before it is suspended: it does so in a loop."""
 
 
 class Left(BaseException):
-    """Ends a tool's code at a pause; ``except Exception`` does not catch it."""
+    """Ends a tool's code at a pause. ``except Exception`` does not catch it."""
 
 
 class Leaving(Generic[T]):
-    """One call of a tool, which may leave. What it leaves for is a ``T``.
+    """Unwinds one call of a tool. ``T`` is the type of its pause.
 
     Args:
         tool: The tool's name.
@@ -42,28 +42,31 @@ class Leaving(Generic[T]):
     def __init__(self, tool: str) -> None:
         self._tool = tool
         self._exits: list[_Exit[T]] = []
-        self._again: str | None = None  # the line at which it paused after it had caught its leaving
+        self._again: str | None = None  # the line of the first pause after a caught one
         self._refused = 0
         self._lock = threading.Lock()
         self._has_ended = False
-        self._is_held = False  # where it pauses in a loop
+        self._is_held = False  # suspended, because it pauses in a loop
         self._body: asyncio.Task[_Outcome] | None = None
         self._given_up: asyncio.Future[None] | None = None
 
     @property
     def has_begun(self) -> bool:
-        """Whether a pause has left."""
+        """Whether the tool has paused."""
         return bool(self._exits)
 
     def leave(self, for_what: T) -> Awaitable[Any]:
-        """Leave the tool for ``for_what``.
+        """End the tool's code at a pause.
+
+        Args:
+            for_what: The pause.
 
         Returns:
-            Only to a tool that pauses in a loop and catches everything: something that is never there.
+            An awaitable that never completes, and only to a tool that catches everything and pauses in a loop.
 
         Raises:
-            Left: What ends the tool's code.
-            OutsideWorkflow: The call has ended.
+            Left: Ends the tool's code.
+            OutsideWorkflow: The call has already ended.
         """
         here = inspect.currentframe()
         line = calling_line(here and here.f_back)
@@ -73,9 +76,9 @@ class Leaving(Generic[T]):
             if _left.get() is self:
                 return self._refuse(line)
             task = _current_task()
-            _left.set(self)  # whatever code goes on from here, in this task or in those that it begins
+            _left.set(self)  # marks all code that continues from here, in this task and in those it starts
             running = frozenset(each.task for each in self._exits if each.task and not each.task.done())
-            left = Left(f"{self._tool} leaves for people at {line}; let this exception through")
+            left = Left(f"{self._tool} pauses for an answer at {line}; do not catch this exception")
             self._exits.append(_Exit(left, for_what, line, task, running))
             if task is not None and task is not self._body:
                 task.add_done_callback(_retrieve)
@@ -93,17 +96,17 @@ class Leaving(Generic[T]):
                 return _Held(self)
             time.sleep(
                 min(self._refused / 100, 1)
-            )  # a thread cannot be held for good: its pool may be joined
-        raise Left(f"{self._tool} has left already")
+            )  # a thread cannot be suspended permanently: its pool may be joined
+        raise Left(f"{self._tool} has already paused")
 
     async def run(self, body: Callable[[], Awaitable[object]]) -> tuple[object, T | None]:
         """Run a tool.
 
         Returns:
-            What it returned, and what it has left for, if it has.
+            The tool's result, and its pause, if it has paused.
 
         Raises:
-            PauseSwallowed: It has caught its leaving and gone on.
+            PauseSwallowed: The tool caught its pause and continued.
         """
         self._given_up = asyncio.get_running_loop().create_future()
         self._body = asyncio.create_task(self._outcome_of(body), name=f"signoff tool {self._tool}")
@@ -120,10 +123,10 @@ class Leaving(Generic[T]):
             raise
         finally:
             self._has_ended = True
-            self._exits.clear()  # and with them, tracebacks
+            self._exits.clear()  # also frees their tracebacks
 
     async def _outcome_of(self, body: Callable[[], Awaitable[object]]) -> _Outcome:
-        """Run a body to its end. No exception ends the task, since some of them end the loop as well."""
+        """Run a body to its end. The task itself never raises, since some exceptions would also end the loop."""
 
         async def tool() -> object:
             return await body()
@@ -134,18 +137,18 @@ class Leaving(Generic[T]):
             return _Outcome(None, error)
 
     async def hold(self) -> None:
-        """Hold a task of the tool that pauses in a loop; the tool's own is let go where it stands."""
+        """Suspend a task of a tool that pauses in a loop; the tool's own task is abandoned where it stands."""
         self._is_held = _current_task() is self._body
         await asyncio.get_running_loop().create_future()
 
     @property
     def is_held(self) -> bool:
-        """Whether the tool's own code is held."""
+        """Whether the tool's own code is suspended."""
         return self._is_held
 
     def _end(self, body: asyncio.Task[_Outcome]) -> tuple[object, T | None]:
         if not body.done():
-            log.warning("tool %r caught its pause and has not ended; it goes on by itself", self._tool)
+            log.warning("tool %r caught its pause and has not ended; it continues unattended", self._tool)
             raise self._swallowed("it has not ended")
         outcome = body.result()
         carried = set(map(id, _with_causes(outcome.error)))
@@ -166,7 +169,7 @@ class Leaving(Generic[T]):
         return None, ended_by[0].for_what
 
     def _was_kept(self, index: int, ended_by: _Exit[T]) -> bool:
-        """Whether the tool's code has caught a leaving that is not what the tool ended by."""
+        """Whether the tool's code has caught this pause, and ended by another one."""
         each = self._exits[index]
         is_earlier = index < self._exits.index(ended_by)
         task = each.task
@@ -176,7 +179,7 @@ class Leaving(Generic[T]):
             return False
         if all(error is not each.left for error in _with_causes(task.exception())):
             return True
-        # two tasks that leave at once: the tool ends by one of them
+        # two tasks that paused at once: the tool ends by one of them
         return is_earlier and task not in ended_by.running
 
     def _swallowed(self, how: str, exit: _Exit[T] | None = None) -> PauseSwallowed:
@@ -187,13 +190,13 @@ class Leaving(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Exit(Generic[T]):
-    """A pause that has left."""
+    """A pause that has unwound the code."""
 
     left: Left
     for_what: T
     line: str
     task: asyncio.Task[Any] | None  # None: in a thread
-    running: frozenset[asyncio.Task[Any]]  # tasks that had left before it, and had not ended yet
+    running: frozenset[asyncio.Task[Any]]  # tasks that had paused before it, and had not ended yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +206,10 @@ class _Outcome:
 
 
 class _Held(Awaitable[Any]):
-    """Never there, for code that pauses again and again whatever it is told.
+    """Never completes. For code that catches every exception and pauses in a loop.
 
     Args:
-        leaving: How its call leaves.
+        leaving: Unwinds its call.
     """
 
     def __init__(self, leaving: Leaving[Any]) -> None:
@@ -217,15 +220,15 @@ class _Held(Awaitable[Any]):
 
     @property
     def value(self) -> Any:
-        raise Left("nobody has answered")
+        raise Left("there is no answer")
 
 
 class _Steps(Awaitable[object]):
-    """Goes through a coroutine step by step, and lets it go where it stands once it is held.
+    """Runs a coroutine step by step, and abandons it once it is suspended.
 
     Args:
         coroutine: The tool's code.
-        leaving: How its call leaves.
+        leaving: Unwinds its call.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, object], leaving: Leaving[Any]) -> None:
@@ -254,7 +257,7 @@ _left: contextvars.ContextVar[Leaving[Any] | None] = contextvars.ContextVar("sig
 
 
 def carries(error: BaseException | None, looked_for: BaseException) -> bool:
-    """Whether an exception is another, has it among its parts, or was raised while that was handled."""
+    """Whether an exception is another one, contains it in a group, or was raised while it was handled."""
     return any(each is looked_for for each in _with_causes(error))
 
 
@@ -280,7 +283,7 @@ def _current_task() -> asyncio.Task[Any] | None:
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Keep asyncio from complaining of a task that left and that nobody waits for."""
+    """Retrieve the exception of a paused task that is never awaited, so asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 

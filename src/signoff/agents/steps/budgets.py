@@ -27,12 +27,12 @@ class Budget:
         tool_calls: Successful tool calls.
         tokens: Tokens of all requests and responses together.
         cost: US dollars, as far as Pydantic AI knows the model's prices.
-        seconds: Time in which attempts at model requests and tool calls ran, looked at before each model request.
-            Waiting costs none, be it for people (also for what they say of a call that was interrupted), or until the
+        seconds: Time in which attempts at model requests and tool calls ran, checked before each model request.
+            Waiting does not count: neither for people (including questions about interrupted calls) nor for the
             next attempt.
 
     Raises:
-        InvalidValue: A limit is no number that is 0 or more.
+        InvalidValue: A limit is not a number of at least 0.
 
     Example::
 
@@ -69,21 +69,19 @@ def _check(name: str, limit: object, *types: type) -> None:
     is_number = isinstance(limit, types) and not isinstance(limit, bool)
     if not is_number or not 0 <= cast("float | Decimal", limit) < math.inf:
         kind = "a whole number" if types == (int,) else "a number"
-        raise InvalidValue(
-            name, f"a budget has {kind} that is 0 or more, or None for no limit, not {limit!r}"
-        )
+        raise InvalidValue(name, f"expected {kind} of at least 0, or None for no limit, not {limit!r}")
 
 
 class Stopwatch:
     """Counts the time in which at least one step was at work.
 
     Args:
-        seconds: What it begins with.
+        seconds: The initial value.
     """
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._before = seconds
-        self._times: list[tuple[datetime, datetime]] = []  # in their order, with gaps between them
+        self._times: list[tuple[datetime, datetime]] = []  # sorted, with gaps between them
 
     @property
     def seconds(self) -> float:

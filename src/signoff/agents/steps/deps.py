@@ -15,22 +15,22 @@ Copy = Callable[[], Any]
 
 _given: contextvars.ContextVar[GivenDeps] = contextvars.ContextVar("signoff_agent_deps_given")
 
-LIVE: Final = "what cannot be stored is made for each step, by a factory: Durable(deps=factory)"
+LIVE: Final = "have a factory make what cannot be stored, for each step: Durable(deps=factory)"
 
 
 class GivenDeps:
     """The ``deps`` given to ``agent.run``.
 
-    A step gets a copy, written as JSON and read back by its type: what it does to it is lost in a replay, and so
-    nobody sees it before one either.
+    A step gets a copy, written as JSON and read back by its type. A replay would lose the step's changes to it, so they
+    are never visible outside the step.
 
     Args:
-        deps: That.
+        deps: The dependencies.
         declared: The agent's ``deps_type``.
-        has_factory: Whether steps get what a factory makes of it; it may then be anything.
+        has_factory: Whether a factory makes the steps' dependencies from these, which may then be anything.
 
     Raises:
-        NotSerializable: There is no factory, and no copy can be made.
+        NotSerializable: They cannot be copied, and there is no factory.
     """
 
     def __init__(self, deps: Any, declared: object, *, has_factory: bool) -> None:
@@ -54,7 +54,7 @@ class GivenDeps:
     def as_now(self) -> Copy:
         """Return a function that copies the dependencies in their present state.
 
-        Workflow code may have put into it what cannot be stored: then there are no copies, and steps get itself.
+        Workflow code may have put values into them that cannot be stored. Steps then get the object itself.
         """
         deps, declared = self._deps, self._type
         if declared is None:
@@ -75,7 +75,7 @@ class GivenDeps:
 
 def copies_of_deps() -> Copy:
     """Return a function that copies the present dependencies of the agent that runs here."""
-    given = _given.get(None)  # there is none where something is asked of an agent beside its runs
+    given = _given.get(None)  # None if an agent is used outside of its runs
     return (lambda: None) if given is None else given.as_now()
 
 
@@ -96,4 +96,4 @@ def _type_of(deps: object, declared: object) -> object:
 
 
 def _written(deps: object) -> str:
-    return codec.encode(deps, path="deps", limit=sys.maxsize)  # it is not stored, only could be
+    return codec.encode(deps, path="deps", limit=sys.maxsize)  # a check only: it is not stored

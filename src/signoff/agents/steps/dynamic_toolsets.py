@@ -27,7 +27,7 @@ from signoff.people.questions.edits import is_same
 
 def dynamic_toolset(tool: ToolsetTool[Any]) -> DynamicToolset[Any] | None:
     """Return the dynamic toolset of a tool; None: it has another kind of toolset."""
-    while (source := getattr(tool, "source_tool", None)) is not None:  # of toolsets that were put together
+    while (source := getattr(tool, "source_tool", None)) is not None:  # of combined toolsets
         tool = source
     leaf = tool.toolset
     while isinstance(leaf, WrapperToolset):
@@ -43,14 +43,14 @@ async def facts_of(
     Args:
         toolset: The toolset, which is built for this.
         name: The tool's name in it.
-        args: What the model sent.
-        ctx: What Pydantic AI gives of the agent's run, for a step.
+        args: The model's arguments.
+        ctx: Pydantic AI's context of the agent's run, for a step.
     """
     async with await toolset.for_run(ctx) as built:
         built = await built.for_run_step(ctx)
         tool = (await built.get_tools(ctx)).get(name)
         if tool is None:
-            return {"refused": f"there is no tool {name!r} any more"}
+            return {"refused": f"tool {name!r} no longer exists"}
         try:
             validated = tool.args_validator.validate_python(args, context=ctx.validation_context)
         except Exception as error:  # a validator may raise ModelRetry, too
@@ -79,8 +79,8 @@ def expecting(tool: str, sent: dict[str, Any], shown: Mapping[str, Any]) -> Gene
 
     Args:
         tool: The tool, for the error.
-        sent: What the tool validates.
-        shown: What was decided on.
+        sent: The arguments that the tool validates.
+        shown: The arguments that were decided on.
     """
     token = _expected.set(_Expected(tool, sent, shown))
     try:

@@ -71,7 +71,7 @@ class Calling:
     Attributes:
         is_allowed: Whether a person has allowed it.
         about: Returns the metadata of the question about an interrupted call.
-        assignees: The people who could allow it, asked about its outcome if there are no operators; empty: anybody.
+        assignees: The people who could allow it, asked about its outcome if there are no operators; empty: any user.
     """
 
     is_allowed: bool = False
@@ -148,14 +148,14 @@ def is_external(definition: ToolDefinition) -> bool:
 
 
 def check_may_run(definition: ToolDefinition) -> None:
-    """Check that people need not answer a call that a plain tool makes of another tool, inside its own step.
+    """Check that a call from inside a plain tool, in that tool's own step, needs no answer from people.
 
     Raises:
         OutsideWorkflow: Pydantic AI would defer the call.
     """
     if NEEDS_APPROVAL in (definition.metadata or {}):
         why = (
-            "people answer its calls, and nobody can be asked inside the step of the tool that calls it. Make that "
+            "people answer its calls, which is not possible inside the step of the tool that calls it. Make that "
             "tool workflow code: @in_workflow"
         )
         raise refused(OutsideWorkflow(f"tool {definition.name!r}", why=why))

@@ -68,27 +68,29 @@ class WholeAnswers(WrapperModel):
         try:
             yield
         except UnexpectedModelBehavior as error:
-            if type(error) is not UnexpectedModelBehavior:  # what models decline, they decline again
+            if type(error) is not UnexpectedModelBehavior:  # a refusal by the model would only repeat
                 raise
-            raise ModelAPIError(self.model_name, f"The provider has sent no answer: {error}") from error
+            raise ModelAPIError(self.model_name, f"The provider sent no response: {error}") from error
 
 
 def check_whole(stream: StreamedResponse) -> None:
     """Raise ModelAPIError for a stream that was closed cleanly before the response was complete."""
     if stream.get().state == "incomplete":
-        raise ModelAPIError(stream.model_name, "The answer was cut off: its stream ended before it did.")
+        raise ModelAPIError(stream.model_name, "The response was cut off: its stream ended early.")
     if _may_end_silently(stream):
         return
     details = stream.provider_details or {}
     said = "finish_reason" in details or "refusal" in details
     is_openai = OPENAI_CHAT in _classes(stream)
-    if said or (stream.finish_reason is not None and not is_openai):  # OpenAI's would be a guess
+    if said or (stream.finish_reason is not None and not is_openai):  # for OpenAI it would be a guess
         return
     hint = (
-        f' If this provider never says one, set profile={{"{ASKED_BY_PROFILE}": False}}.' if is_openai else ""
+        f' If this provider never sends one, set profile={{"{ASKED_BY_PROFILE}": False}}.'
+        if is_openai
+        else ""
     )
     raise ModelAPIError(
-        stream.model_name, f"The answer was cut off: its stream ended without a finish reason.{hint}"
+        stream.model_name, f"The response was cut off: its stream ended without a finish reason.{hint}"
     )
 
 

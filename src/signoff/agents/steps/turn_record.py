@@ -41,12 +41,12 @@ class TurnRecord(AbstractCapability[Any]):
 
     Args:
         ctx: The turn's run.
-        budget: What the turn may use up.
-        seconds: How long it was at work before.
+        budget: The turn's budget.
+        seconds: How long it has worked before.
 
     Attributes:
         begun: The ids of the calls whose tools have begun to run.
-        watch: How long the turn was at work.
+        watch: How long the turn has worked.
     """
 
     def __init__(self, ctx: Context, budget: Budget, seconds: float = 0.0) -> None:
@@ -75,7 +75,7 @@ class TurnRecord(AbstractCapability[Any]):
                 if isinstance(said, str):
                     ctx.enqueue(said)
                 else:  # it did not come from `Conversation.steer`
-                    self._ctx.logger.warning("signal %s is no text, but %r: nobody reads it", STEER, said)
+                    self._ctx.logger.warning("signal %s is not a text but %r: it is ignored", STEER, said)
 
         async with beside(listen()):
             return await handler()
@@ -83,7 +83,7 @@ class TurnRecord(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Stop before a request for which no time is left."""
+        """Stop before a request if no time is left for it."""
         self.watch.check(self._budget.seconds)
         return request_context
 

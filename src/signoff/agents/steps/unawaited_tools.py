@@ -24,7 +24,7 @@ def check_awaits(agent: str | None, toolset: AbstractToolset[Any], *others: obje
     Args:
         agent: The agent's name, for the error.
         toolset: Its tools.
-        others: Its other functions, also as values of a mapping. Anything else is passed over.
+        others: Its other functions, also as values of a mapping. Other objects are ignored.
 
     Raises:
         NotAwaited: The first such call.
