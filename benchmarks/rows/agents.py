@@ -107,7 +107,12 @@ ROWS = (
                 less_is_better=True,
             ),
             Line("one by one", "... of 20 responses", "ms", target=20, less_is_better=True),
-            Line("own", "... of 20 responses, in a workflow that runs the agent itself", "ms", less_is_better=True),
+            Line(
+                "own",
+                "... of 20 responses, in a workflow that runs the agent itself",
+                "ms",
+                less_is_better=True,
+            ),
         ),
         lambda sizes: sizes.answers,
     ),

@@ -133,7 +133,7 @@ async def test_three_questions_are_open_at_once_and_answered_in_any_order() -> N
         assert len((await env.client.questions()).items) == 3
         env.people.answer("*where*", ["Radio", "Posters"])
         env.people.answer("*headline*", "Light!", after=2 * HOUR)
-        env.people.answer("*how much*", {"other": "12%"}, after=HOUR)
+        env.people.answer("*discount*", {"other": "12%"}, after=HOUR)
         assert await run.result() == {
             "discount": "12%",
             "headline": "Light!",

@@ -255,7 +255,7 @@ class Gate:
                 return await self._run_choice(call, sent, choice)
             shown = (await self.arguments.seen(call, args)).shown
             asked = pausing.ask_for(self._context, pause, call.tool_name, shown, self._about(call))
-            answer = await answer_or_denial(asked, "answered")
+            answer = await answer_or_denial(asked, "There was no answer")
             if isinstance(answer, ToolDenied):
                 return answer
             if pause.then == "tool":
