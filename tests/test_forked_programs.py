@@ -24,7 +24,7 @@ def _run(folder: Path, program: str) -> tuple[int, str]:
         ("import sys; sys.stdout = None", "returned 0"),
     ],
 )
-def test_a_program_that_ends_with_another_code_than_it_returned_is_explained(
+def test_a_program_with_an_unexpected_exit_code_is_explained(
     tmp_path: Path, program: str, came_to: str
 ) -> None:
     code, printed = _run(tmp_path, program)

@@ -43,7 +43,7 @@ def _current(loop: asyncio.AbstractEventLoop) -> asyncio.Task[object] | None:
 
 
 @in_asyncio
-async def test_a_loop_runs_inside_another_and_its_tasks_are_not_those_of_the_other() -> None:
+async def test_a_loop_inside_another_has_its_own_tasks() -> None:
     outer, task = asyncio.get_running_loop(), asyncio.current_task()
     inner, innermost = Loop(), Loop()
     with private_names.running(inner):

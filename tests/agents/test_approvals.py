@@ -59,9 +59,7 @@ class Scene:
 
 
 @in_asyncio
-async def test_a_tool_that_requires_approval_shows_tool_arguments_and_conversation_and_runs_if_approved() -> (
-    None
-):
+async def test_an_approval_shows_tool_arguments_and_conversation_before_it_runs() -> None:
     scene = Scene(calls(REMOVE), says("done"))
     async with environment(scene.app) as env:
         run = await env.start(scene.work)
@@ -105,7 +103,7 @@ async def test_nobodys_answer_in_time_and_a_withdrawn_question_are_denials() -> 
 
 
 @in_asyncio
-async def test_what_a_person_edits_is_what_runs_and_the_history_and_the_model_say_so() -> None:
+async def test_an_edited_call_runs_as_edited_and_history_and_model_say_so() -> None:
     scene = Scene(calls(REMOVE), says("done"))
     async with environment(scene.app) as env:
         run = await env.start(scene.work)
@@ -125,7 +123,7 @@ async def test_what_a_person_edits_is_what_runs_and_the_history_and_the_model_sa
 
 
 @in_asyncio
-async def test_edits_that_only_the_tool_itself_refuses_are_asked_about_again_and_consume_nothing() -> None:
+async def test_edits_that_only_the_tool_refuses_are_asked_about_again() -> None:
     app, script, moved = (
         Signoff(MemoryStore()),
         Script(calls(("move", {"to": "b"})), says("done")),
@@ -161,9 +159,7 @@ async def test_edits_that_only_the_tool_itself_refuses_are_asked_about_again_and
 
 
 @in_asyncio
-async def test_all_approvals_of_a_response_are_visible_at_once_and_each_starts_when_its_own_is_answered() -> (
-    None
-):
+async def test_a_responses_approvals_are_open_at_once_and_start_separately() -> None:
     scene = Scene(calls(("remove", {"path": "a"}), ("remove", {"path": "b"})), says("done"))
     async with environment(scene.app) as env:
         run = await env.start(scene.work)
@@ -373,7 +369,7 @@ async def test_a_rule_approves_no_call_that_shows_other_details() -> None:
 
 
 @in_asyncio
-async def test_a_rule_made_at_the_gate_answers_no_pause_and_one_of_a_pause_only_the_very_same() -> None:
+async def test_a_gate_rule_answers_no_pause_and_a_pause_rule_only_equal_pauses() -> None:
     app, warning, paid = Signoff(MemoryStore()), "it would be overdrawn", list[str]()
     script = Script(*[calls(("pay", {"cents": 900})), says("done")] * 4)
     agent = Agent(script.model, name="a", capabilities=[Durable()])
@@ -444,7 +440,7 @@ async def test_a_tool_may_ask_itself_in_its_body() -> None:
 
 
 @in_asyncio
-async def test_what_is_run_elsewhere_is_asked_for_and_its_result_goes_to_the_model() -> None:
+async def test_an_external_calls_result_is_asked_for_and_returned_to_the_model() -> None:
     app = Signoff(MemoryStore())
     script = Script(calls(("scan", {"page": 1}), ("ship", {"order": "o-1"})), says("done"))
     scan = ToolDefinition(
@@ -481,7 +477,7 @@ async def test_what_is_run_elsewhere_is_asked_for_and_its_result_goes_to_the_mod
 @pytest.mark.parametrize("hot_runs", [0, 100])
 @pytest.mark.parametrize("is_approved", [False, True])
 @in_asyncio
-async def test_behind_a_barrier_a_tool_that_is_run_elsewhere_is_answered_for_and_lets_no_other_begin(
+async def test_behind_a_barrier_an_external_call_holds_the_others_back(
     is_approved: bool, hot_runs: int
 ) -> None:
     scene = Scene(calls(REMOVE, ("ship", {"order": "o-1"})), says("done"), barrier=True)
@@ -563,7 +559,7 @@ async def test_behind_a_barrier_all_that_people_are_asked_is_to_be_seen_at_once(
 
 
 @in_asyncio
-async def test_an_edited_call_behind_a_barrier_whose_result_nobody_gives_is_denied() -> None:
+async def test_an_edited_call_behind_a_barrier_without_a_result_is_denied() -> None:
     scene = Scene(calls(("ship", {"order": "o-1"})), says("done"), barrier=True)
 
     @scene.agent.tool_plain(requires_approval=True)
@@ -618,7 +614,7 @@ async def test_operators_are_asked_about_an_interrupted_call(operators: list[str
 
 
 @in_asyncio
-async def test_a_policy_is_asked_once_and_a_changed_policy_does_not_change_the_past() -> None:
+async def test_a_policy_runs_once_and_its_change_does_not_affect_old_decisions() -> None:
     verdicts = [ask("first")]
     scene = Scene(calls(REMOVE), says("done"), approvals=lambda call: verdicts[0])
     async with environment(scene.app, hot_runs=0) as env:
@@ -692,7 +688,7 @@ async def test_a_tool_that_a_person_was_asked_about_is_not_tried_again_by_itself
 @pytest.mark.parametrize("barrier", [False, True])
 @pytest.mark.parametrize("operators", [[], ["group:ops"]], ids=["", "operators"])
 @in_asyncio
-async def test_who_could_allow_an_interrupted_call_says_what_became_of_it_and_sees_which_it_was(
+async def test_the_approvers_of_an_interrupted_call_decide_its_outcome(
     tmp_path: Path, barrier: bool, operators: list[str]
 ) -> None:
     app, begun = new_app(tmp_path, operators=["group:app"]), list[str]()
@@ -752,7 +748,7 @@ async def test_a_name_in_approvals_that_is_no_tools_is_warned_of_once(
 
 @pytest.mark.parametrize("approvals", [["transfer"], {"transfer": True}])
 @in_asyncio
-async def test_an_approval_of_an_output_tool_is_refused_since_nobody_would_be_asked(approvals: Any) -> None:
+async def test_an_approval_of_an_output_tool_is_refused_since_it_could_not_ask(approvals: Any) -> None:
     paid: list[int] = []
 
     def transfer(cents: int) -> int:

@@ -398,7 +398,7 @@ def remembering(way: str) -> Tool[list[str]]:
 
 @pytest.mark.parametrize("way", ["changes deps", "receives", "leaves a task", "leaves a function"])
 @in_asyncio
-async def test_what_a_body_that_has_finished_leaves_behind_is_there_after_a_replay_by_the_same_code(
+async def test_the_results_of_a_finished_body_survive_a_replay_by_the_same_code(
     tmp_path: Path, way: str
 ) -> None:
     def new() -> Signoff:

@@ -214,7 +214,7 @@ async def test_an_answer_after_a_deploy_that_left_the_tool_alone_asks_nobody(
 @pytest.mark.parametrize("change", ["removed", "widened"])
 @pytest.mark.parametrize("kind", sample((name for name, kind in KINDS.items() if kind.is_run), every=4))
 @in_asyncio
-async def test_a_tool_runs_as_before_when_its_code_is_back_and_an_operator_says_so(
+async def test_a_tool_runs_as_before_once_its_code_is_back_and_chosen(
     tmp_path: Path, kind: str, change: str
 ) -> None:
     old = KINDS[kind]
@@ -426,7 +426,7 @@ async def deployed(folder: Path, script: Script, parts: Parts, answer: Any, by: 
 
 
 @in_asyncio
-async def test_a_chosen_tool_that_changes_before_the_choice_is_made_is_asked_about_again(
+async def test_a_chosen_tool_that_changes_before_the_choice_is_asked_about_again(
     tmp_path: Path,
 ) -> None:
     old = KINDS["approval"]
@@ -485,7 +485,7 @@ async def test_the_history_says_what_was_edited_and_what_was_chosen(tmp_path: Pa
 
 
 @in_asyncio
-async def test_what_a_chosen_tool_wants_of_the_model_is_told_of_the_call_that_it_made(tmp_path: Path) -> None:
+async def test_a_chosen_tools_retry_prompt_is_returned_to_the_original_call(tmp_path: Path) -> None:
     async def delete(path: str) -> str:
         raise ModelRetry("another one")
 

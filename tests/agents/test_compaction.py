@@ -46,7 +46,7 @@ def latest_here(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[Mode
 @pytest.mark.parametrize("processor", [latest, latest_later, latest_here])
 @pytest.mark.parametrize("hot_runs", [100, 0])
 @in_asyncio
-async def test_the_model_is_sent_a_shortened_history_and_the_session_keeps_all_of_it(
+async def test_the_model_gets_a_compacted_history_and_the_session_keeps_it_whole(
     tmp_path: Path, processor: Any, hot_runs: int
 ) -> None:
     app, model, removed = new_app(tmp_path), ObedientModel(["rm"]), list[str]()
@@ -131,7 +131,7 @@ SUMMARISERS: list[Agent[None, str]] = []
 
 @pytest.mark.parametrize("by", sample(["the provider", "another agent"]))
 @in_asyncio
-async def test_what_is_asked_to_compact_is_a_step_and_is_not_asked_again_after_a_crash_anywhere(
+async def test_a_compaction_request_is_a_step_and_is_never_repeated(
     by: str,
 ) -> None:
     app = Signoff(MemoryStore())

@@ -101,7 +101,7 @@ async def test_another_process_answers_and_another_one_goes_on(tmp_path: Path) -
 
 
 @in_asyncio
-async def test_of_two_who_answer_one_approval_at_once_one_wins_and_the_history_says_which(
+async def test_of_two_answers_to_one_approval_one_wins_in_the_history(
     tmp_path: Path,
 ) -> None:
     async with Chats(tmp_path).running() as chats, opened(Chats(tmp_path).app) as other:
@@ -148,7 +148,7 @@ async def test_a_context_that_is_no_json_is_refused_when_the_turn_starts(tmp_pat
 
 
 @in_asyncio
-async def test_tools_get_what_a_factory_makes_of_the_context_and_an_answer_may_change_it(
+async def test_tools_get_a_factorys_context_and_an_answer_may_change_it(
     tmp_path: Path,
 ) -> None:
     chats = Chats(tmp_path, durable={"deps": lambda context: {**context, "live": True}})
@@ -211,7 +211,7 @@ async def test_only_the_pause_of_a_tool_says_why_a_turn_waits(tmp_path: Path, to
 
 
 @in_asyncio
-async def test_what_a_policy_shows_is_not_why_a_turn_waits_and_an_outside_tool_waits_for_an_event(
+async def test_a_policys_metadata_is_no_reason_and_an_external_tool_is_an_event(
     tmp_path: Path,
 ) -> None:
     scan = ToolDefinition(
@@ -438,7 +438,7 @@ async def test_who_closes_a_turn_that_no_worker_runs_is_warned_and_need_not_wait
 
 
 @in_asyncio
-async def test_who_waits_for_a_turn_that_is_at_work_or_queued_is_warned_of_nothing(
+async def test_waiting_for_a_running_or_queued_turn_logs_no_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(waiters, "UNTAKEN", 0.01)

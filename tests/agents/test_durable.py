@@ -38,7 +38,7 @@ def new_app() -> Signoff:
 
 
 @in_asyncio
-async def test_requests_and_tool_calls_are_steps_and_none_is_repeated_after_a_crash_anywhere() -> None:
+async def test_requests_and_tool_calls_are_steps_that_no_crash_repeats() -> None:
     app = new_app()
 
     @app.workflow
@@ -279,9 +279,7 @@ async def test_tools_and_policies_get_copies_of_dependencies_by_their_type(deps:
 @pytest.mark.parametrize("hot_runs", [0, 100])
 @pytest.mark.parametrize("made", [False, True])
 @in_asyncio
-async def test_what_a_tool_changes_in_its_dependencies_is_seen_by_nobody_else_hot_or_replayed(
-    hot_runs: int, made: bool
-) -> None:
+async def test_a_tools_changes_of_its_dependencies_are_invisible_elsewhere(hot_runs: int, made: bool) -> None:
     app, seen = new_app(), list[tuple[str, int]]()
     script = Script(calls(("count", {}), ("wait", {})), calls(("count", {})), says("done"))
 
@@ -325,7 +323,7 @@ async def test_what_a_tool_changes_in_its_dependencies_is_seen_by_nobody_else_ho
 
 @pytest.mark.parametrize("hot_runs", [0, 100])
 @in_asyncio
-async def test_what_workflow_code_changes_in_dependencies_is_seen_by_the_steps_made_after_it(
+async def test_workflow_codes_changes_of_dependencies_reach_later_steps(
     hot_runs: int,
 ) -> None:
     app, seen = new_app(), list[int]()

@@ -154,7 +154,7 @@ async def test_answers_that_are_cut_off_again_and_again_fail_as_the_provider_has
 
 
 @in_asyncio
-async def test_a_provider_that_never_says_why_it_ends_is_believed_if_its_profile_says_so() -> None:
+async def test_a_provider_without_finish_reasons_is_trusted_by_its_profile() -> None:
     async with provider(Cut("o-1 is here", 4)) as llm:
         desk = Desk(llm, stream=True, openai_chat_streaming_requires_finish_reason=False)
         assert (await desk.serve())[0] == "o-1 is here"

@@ -250,9 +250,7 @@ async def test_what_is_no_prompt_is_refused_before_anything_is_stored(tmp_path: 
 
 @NO_PROMPTS
 @in_asyncio
-async def test_a_turn_started_with_what_is_no_prompt_fails_and_its_session_goes_on(
-    tmp_path: Path, prompt: Any
-) -> None:
+async def test_a_turn_started_with_an_invalid_prompt_fails_alone(tmp_path: Path, prompt: Any) -> None:
     async with Chats(tmp_path).running() as chats:
         chat = chats.conversation("c")
         await chat.run("hello")
@@ -264,7 +262,7 @@ async def test_a_turn_started_with_what_is_no_prompt_fails_and_its_session_goes_
 
 @pytest.mark.parametrize("arguments", [[5], [], [{"prompt": "a"}, "b"], [{"fork": 5}]], ids=repr)
 @in_asyncio
-async def test_a_turn_started_with_what_is_no_request_fails_and_its_session_goes_on(
+async def test_a_turn_started_with_an_invalid_request_fails_alone(
     tmp_path: Path, arguments: list[Any]
 ) -> None:
     async with Chats(tmp_path).running() as chats:

@@ -88,7 +88,7 @@ async def test_a_tool_that_catches_its_leaving_and_goes_on_stops_its_run(tool: A
 
 
 @in_asyncio
-async def test_the_error_says_where_the_tool_paused_and_where_that_was_caught_and_what_it_did() -> None:
+async def test_the_error_names_the_pause_the_catching_line_and_the_reaction() -> None:
     async def tool(done: Done) -> None:
         with suppress(BaseException):
             await ask()
@@ -169,7 +169,7 @@ async def test_an_endless_loop_is_left_behind() -> None:
 
 
 @in_asyncio
-async def test_two_parts_that_pause_are_asked_one_after_the_other_and_none_goes_on_alone() -> None:
+async def test_two_parts_that_pause_are_asked_in_turn_and_continue_together() -> None:
     async def part(done: Done, prompt: str) -> None:
         done.append((await pause("await_input", prompt=prompt)).value)
 

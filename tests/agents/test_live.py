@@ -93,7 +93,7 @@ def left_in(folder: Path) -> int:
 
 
 @in_asyncio
-async def test_what_a_model_says_and_thinks_is_read_live_and_its_response_is_journaled(
+async def test_a_models_text_and_thinking_are_live_and_its_response_is_journaled(
     tmp_path: Path,
 ) -> None:
     app = speaking_app(tmp_path)
@@ -119,7 +119,7 @@ async def test_what_a_model_says_and_thinks_is_read_live_and_its_response_is_jou
 
 @pytest.mark.long
 @in_asyncio
-async def test_a_worker_killed_in_mid_sentence_is_followed_by_one_that_begins_anew(tmp_path: Path) -> None:
+async def test_after_a_kill_during_live_output_the_next_worker_starts_over(tmp_path: Path) -> None:
     app = speaking_app(tmp_path)
     async with served(app) as url, AsyncClient(url) as client:
         turn = await client.start("teller", {"prompt": "Tell"}, id="r", session_id="c")
@@ -148,7 +148,7 @@ async def test_a_worker_killed_in_mid_sentence_is_followed_by_one_that_begins_an
 
 
 @in_asyncio
-async def test_a_reader_that_reconnects_gets_what_it_missed_then_what_is_live_from_its_beginning(
+async def test_a_reconnecting_reader_gets_missed_entries_then_all_live_text(
     tmp_path: Path,
 ) -> None:
     app = speaking_app(tmp_path)

@@ -82,9 +82,7 @@ def fits(cents: int) -> int:
 @BARRIERS
 @pytest.mark.parametrize("asks", ["nobody", "the tool", "a policy", "its validator", "its body"])
 @in_asyncio
-async def test_a_validator_runs_once_where_a_call_is_approved_and_once_for_an_edit(
-    asks: str, barrier: bool
-) -> None:
+async def test_a_validator_runs_once_per_approved_call_and_once_per_edit(asks: str, barrier: bool) -> None:
     def pay(ctx: RunContext[Any], cents: Annotated[int, AfterValidator(look)]) -> str:
         if asks == "its body" and not ctx.tool_call_approved:
             raise ApprovalRequired
@@ -139,7 +137,7 @@ class Numbered(BaseModel):
 
 @BARRIERS
 @in_asyncio
-async def test_what_is_made_anew_each_time_is_what_was_approved_after_a_crash_too(barrier: bool) -> None:
+async def test_values_made_by_validators_stay_the_approved_ones_in_a_crash(barrier: bool) -> None:
     def pay(what: Numbered) -> str:
         scene.paid.append(what)
         return "paid"
@@ -160,9 +158,7 @@ async def test_what_is_made_anew_each_time_is_what_was_approved_after_a_crash_to
 @BARRIERS
 @pytest.mark.parametrize("wrong", ["no", -1])
 @in_asyncio
-async def test_arguments_that_are_refused_go_back_to_the_model_and_nobody_is_asked(
-    wrong: Any, barrier: bool
-) -> None:
+async def test_refused_arguments_go_back_to_the_model_without_a_question(wrong: Any, barrier: bool) -> None:
     def pay(cents: Annotated[int, AfterValidator(fits)]) -> str:
         raise AssertionError
 

@@ -149,7 +149,7 @@ async def test_overrides_hold_where_models_are_streamed(stream: bool) -> None:
 
 
 @in_asyncio
-async def test_an_override_of_instructions_and_of_the_name_of_a_known_model_holds() -> None:
+async def test_overrides_of_instructions_and_of_a_known_models_name_apply() -> None:
     def says(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return ModelResponse([TextPart(str(info.instructions))])
 

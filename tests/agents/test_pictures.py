@@ -67,7 +67,7 @@ def shown(messages: list[ModelMessage]) -> list[object]:
 
 
 @in_asyncio
-async def test_pictures_are_what_they_were_in_another_process_and_in_the_next_turn(tmp_path: Path) -> None:
+async def test_pictures_are_unchanged_in_another_process_and_the_next_turn(tmp_path: Path) -> None:
     app, _ = process(tmp_path)
     async with running(app):
         turn = await app.conversation("painter", session_id="c").run(SAID)

@@ -148,7 +148,7 @@ async def test_a_plain_tool_that_has_a_thread_times_out(options: dict[str, Any],
 
 
 @in_asyncio
-async def test_an_agent_in_a_plain_tool_does_not_wait_for_the_thread_that_it_holds() -> None:
+async def test_an_agent_in_a_plain_tool_does_not_wait_for_its_own_thread() -> None:
     app = Signoff(MemoryStore())
     inner = agent_of("i", "quick", tools=[quick])
 

@@ -66,7 +66,7 @@ async def test_a_process_that_is_stopped_or_killed_leaves_its_approval_open(
 
 @pytest.mark.long
 @in_asyncio
-async def test_of_two_processes_that_answer_one_approval_at_once_one_wins_and_the_history_says_which(
+async def test_of_two_processes_answering_one_approval_one_wins_in_the_history(
     tmp_path: Path,
 ) -> None:
     sessions = [f"c{number}" for number in range(8)]
@@ -132,7 +132,7 @@ async def test_a_tool_that_may_have_happened_is_asked_about_in_the_conversation(
 
 
 @in_asyncio
-async def test_a_turn_with_twenty_calls_behind_it_goes_on_without_a_request_or_call_made_again(
+async def test_a_turn_after_twenty_calls_continues_without_repeating_any(
     tmp_path: Path,
 ) -> None:
     first = Chats(tmp_path)
@@ -152,7 +152,7 @@ async def test_a_turn_with_twenty_calls_behind_it_goes_on_without_a_request_or_c
 
 @pytest.mark.long
 @in_asyncio
-async def test_nothing_of_a_paused_turn_stays_in_memory_when_its_worker_lets_it_go(tmp_path: Path) -> None:
+async def test_an_evicted_paused_turn_leaves_nothing_in_memory(tmp_path: Path) -> None:
     chats = Chats(tmp_path)
     before = _contexts()
     async with opened(chats.app), doomed_worker(chats.app) as worker:

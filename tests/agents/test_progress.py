@@ -92,7 +92,7 @@ async def test_a_turn_that_waits_a_day_behind_twenty_calls_repeats_none_of_them(
 
 @pytest.mark.long
 @in_asyncio
-async def test_a_crash_anywhere_in_a_long_turn_repeats_no_request_and_comes_to_the_same(
+async def test_a_crash_anywhere_in_a_long_turn_repeats_no_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     long = 3  # each further response is tried at ten more places, on the way to each of which all others are asked for
@@ -170,7 +170,7 @@ async def test_outputs_that_were_not_taken_are_counted_on(tmp_path: Path) -> Non
 
 
 @in_asyncio
-async def test_a_tool_that_was_renamed_while_its_approval_was_open_is_asked_about(tmp_path: Path) -> None:
+async def test_a_tool_renamed_during_its_open_approval_asks_an_operator(tmp_path: Path) -> None:
     first, second = new_app(tmp_path), new_app(tmp_path)
     steps = 2 * RESPONSES
     Walk(first, steps=steps)
@@ -240,7 +240,7 @@ async def test_a_long_turn_that_is_aborted_leaves_all_of_it_in_the_history(tmp_p
 
 
 @in_asyncio
-async def test_of_a_long_turn_whose_code_does_not_fit_any_more_what_is_behind_is_kept(tmp_path: Path) -> None:
+async def test_a_long_turn_that_no_longer_fits_its_code_keeps_its_messages(tmp_path: Path) -> None:
     first, second = new_app(tmp_path), new_app(tmp_path)
     Walk(first)
     async with running(first):
@@ -473,7 +473,7 @@ def rewritten(messages: list[ModelMessage]) -> list[ModelMessage]:
 
 @pytest.mark.parametrize("processor", [cut, rewritten])
 @in_asyncio
-async def test_the_history_of_a_long_turn_is_the_same_split_or_not_whatever_processors_make_of_it(
+async def test_a_long_turns_history_is_the_same_split_or_whole_with_processors(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     processor: Callable[[list[ModelMessage]], list[ModelMessage]],

@@ -28,7 +28,7 @@ def model_of(llm: Provider) -> OpenAIChatModel:
 
 
 @in_asyncio
-async def test_a_real_provider_is_asked_once_for_each_response_and_again_where_that_may_help() -> None:
+async def test_a_real_provider_gets_one_request_per_response_and_useful_retries() -> None:
     refund = [("refund", {"cents": 700})]
     async with provider(429, refund, 503, "all done") as llm:
         app, paid = Signoff(MemoryStore()), list[int]()

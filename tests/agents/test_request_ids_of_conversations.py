@@ -77,9 +77,7 @@ async def test_a_resume_of_another_person_is_no_repetition(tmp_path: Path, way: 
 
 @WAYS
 @in_asyncio
-async def test_what_is_repeated_to_a_running_turn_is_read_once_and_in_no_later_turn(
-    tmp_path: Path, way: str
-) -> None:
+async def test_a_repeated_message_to_a_running_turn_is_read_once(tmp_path: Path, way: str) -> None:
     async with talking(tmp_path, way) as talk:
         chat = talk.conversation("c")
         first, _ = await paused(chat, "rm a")

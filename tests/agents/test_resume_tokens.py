@@ -182,7 +182,7 @@ async def test_of_two_that_use_one_token_at_once_one_wins(tmp_path: Path, way: s
 @WAYS
 @pytest.mark.parametrize("are_named", [True, False], ids=["named", "unnamed"])
 @in_asyncio
-async def test_of_several_who_say_the_same_by_one_token_one_succeeds_and_the_others_learn_who(
+async def test_of_equal_uses_of_a_token_one_wins_and_is_named_to_the_rest(
     new_store: NewStore, way: str, are_named: bool
 ) -> None:
     async with talking(new_store(), way) as talk:
@@ -211,9 +211,7 @@ async def refused_of(chat: Conversation, token: str, user_id: str) -> Exception:
 
 @WAYS
 @in_asyncio
-async def test_of_two_who_use_one_token_at_once_only_the_context_of_who_wins_counts(
-    tmp_path: Path, way: str
-) -> None:
+async def test_of_two_uses_of_a_token_only_the_winners_context_counts(tmp_path: Path, way: str) -> None:
     async with talking(tmp_path, way) as talk:
         for number in range(5):
             chat = talk.conversation(f"c{number}")

@@ -220,7 +220,7 @@ async def test_a_capability_may_answer_instead_of_the_model(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["think", "p_think"])
 @in_asyncio
-async def test_a_tool_that_is_workflow_code_keeps_its_variables_whatever_it_is_called(
+async def test_a_tool_of_workflow_code_keeps_its_variables_whatever_its_name(
     tmp_path: Path, name: str
 ) -> None:
     app = new_app(tmp_path)
@@ -253,7 +253,7 @@ def put_a_number(context: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("put", [put_a_set, put_a_tuple, put_a_number])
 @in_asyncio
-async def test_a_context_that_would_come_back_as_something_else_keeps_a_turn_whole(
+async def test_a_context_that_would_change_in_storage_keeps_a_turn_whole(
     tmp_path: Path, put: Callable[[dict[str, Any]], None]
 ) -> None:
     app = new_app(tmp_path)

@@ -70,7 +70,7 @@ def requests_counted(read: InMemoryMetricReader) -> int:
 
 
 @in_asyncio
-async def test_spans_are_made_and_tokens_counted_once_though_the_run_is_replayed_again_and_again(
+async def test_spans_and_token_counts_are_made_once_despite_replays(
     instrumented: list[AbstractCapability[None]], exported: InMemorySpanExporter, read: InMemoryMetricReader
 ) -> None:
     app, script = Signoff(MemoryStore()), Script(calls(("look", {})), calls(("pay", {})), says("paid"))

@@ -69,7 +69,7 @@ REGISTRATIONS: list[Callable[[Scene, Any], None]] = [
 
 @pytest.mark.parametrize("register", REGISTRATIONS)
 @in_asyncio
-async def test_a_tool_in_the_workflow_goes_on_with_the_answer_where_it_stopped_after_a_crash(
+async def test_a_workflow_tool_continues_with_the_answer_after_a_crash(
     register: Any,
 ) -> None:
     scene = Scene(calls(("deploy", {"service": "web"})))
@@ -87,7 +87,7 @@ async def test_a_tool_in_the_workflow_goes_on_with_the_answer_where_it_stopped_a
     [lambda tool: {"tools": [tool]}, lambda tool: {"toolsets": [FunctionToolset([Tool(tool)], id="x")]}],
 )
 @in_asyncio
-async def test_tools_in_the_workflow_may_come_from_anywhere_and_ask_the_model_to_try_again(make: Any) -> None:
+async def test_workflow_tools_of_any_toolset_may_ask_the_model_to_retry(make: Any) -> None:
     scenes: list[Scene] = []
 
     async def deploy(ctx: RunContext[Any], service: str) -> str:
@@ -197,7 +197,7 @@ async def test_a_tool_that_pauses_is_called_again_and_gets_the_answer() -> None:
 
 
 @in_asyncio
-async def test_each_pause_of_a_body_gets_its_own_answer_and_a_plain_function_may_pause() -> None:
+async def test_each_pause_gets_its_own_answer_also_in_plain_functions() -> None:
     scene = Scene(calls(("book", {})))
 
     @scene.agent.tool_plain
@@ -364,9 +364,7 @@ async def test_an_answer_of_a_type_is_checked_before_anything_is_consumed(
 
 
 @in_asyncio
-async def test_parallel_tools_pause_beside_each_other_and_a_crash_after_the_answer_repeats_no_question() -> (
-    None
-):
+async def test_parallel_tools_pause_together_and_a_crash_repeats_no_question() -> None:
     scene = Scene(calls(("wait", {"n": 1}), ("wait", {"n": 2})))
 
     @scene.agent.tool_plain
@@ -419,7 +417,7 @@ FIELDS = [
 
 
 @in_asyncio
-async def test_a_model_asks_for_several_things_in_one_form_and_wrong_answers_are_refused_by_field() -> None:
+async def test_a_model_asks_in_one_form_and_wrong_answers_are_refused_by_field() -> None:
     scene = Scene(calls(("ask_user", {"message": "Your trip", "fields": FIELDS})), tools=[ask_user])
     async with environment(scene.app) as env:
         run = await env.start(scene.work)

@@ -233,7 +233,7 @@ def at_todays_rate(euros: int) -> int:
 
 
 @in_asyncio
-async def test_a_dynamic_tool_whose_validators_say_otherwise_each_time_does_not_run() -> None:
+async def test_a_dynamic_tool_with_unstable_validators_does_not_run() -> None:
     paid: list[Any] = []
     RATES[:] = [2, 3]
 
@@ -253,9 +253,7 @@ async def test_a_dynamic_tool_whose_validators_say_otherwise_each_time_does_not_
 
 
 @in_asyncio
-async def test_a_dynamic_tool_that_changed_while_people_thought_gets_what_was_approved_or_does_not_run() -> (
-    None
-):
+async def test_a_changed_dynamic_tool_runs_only_with_the_approved_arguments() -> None:
     paid: list[Any] = []
     scene = Paying(paying(paid), {"euros": 70}, paid, is_dynamic=True)
 
@@ -336,7 +334,7 @@ async def test_rows_that_an_edit_moves_removes_or_leaves_stay_what_they_are(
 
 
 @in_asyncio
-async def test_a_row_that_an_edit_changes_and_moves_is_shown_as_the_tool_would_get_it() -> None:
+async def test_a_row_that_an_edit_changes_and_moves_is_shown_as_the_tool_gets_it() -> None:
     paid: list[Any] = []
     scene = Paying(paying_lines(paid), {"lines": [{"cents": 1}, {"cents": 2}]}, paid)
     async with environment(scene.app) as env:
@@ -352,7 +350,7 @@ async def test_a_row_that_an_edit_changes_and_moves_is_shown_as_the_tool_would_g
 
 
 @in_asyncio
-async def test_what_an_edit_left_alone_and_the_tool_derives_is_shown_before_it_runs() -> None:
+async def test_derived_values_that_an_edit_left_alone_are_shown_before_the_run() -> None:
     paid: list[Any] = []
 
     def pay(order: Total, note: str = "") -> str:
@@ -474,7 +472,7 @@ async def test_a_predicate_of_a_toolset_that_fails_has_people_asked(
 
 
 @in_asyncio
-async def test_a_predicate_of_a_toolset_that_fails_outside_of_workflows_raises_as_before() -> None:
+async def test_a_failing_toolset_predicate_outside_workflows_raises_as_before() -> None:
     toolset = FunctionToolset[Any](id="tools")
     toolset.add_function(paying([]), name="pay")
     agent = Agent(

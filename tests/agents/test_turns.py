@@ -101,7 +101,7 @@ async def test_a_message_answers_the_open_question_if_the_agent_says_so(tmp_path
 
 @pytest.mark.parametrize("text", ["yes", "no, keep that one"])
 @in_asyncio
-async def test_a_message_that_has_answered_answers_nothing_else_when_it_is_said_again(
+async def test_a_message_that_has_answered_answers_nothing_else_when_repeated(
     new_store: NewStore, text: str
 ) -> None:
     first = Chats(new_store(), on_message="answer")
@@ -126,7 +126,7 @@ async def test_a_message_that_has_answered_answers_nothing_else_when_it_is_said_
 
 
 @in_asyncio
-async def test_a_message_whose_process_died_before_it_answered_answers_what_it_was_said_to(
+async def test_a_message_whose_process_died_still_answers_its_first_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def dies(*args: Any, **said: Any) -> None:
@@ -144,7 +144,7 @@ async def test_a_message_whose_process_died_before_it_answered_answers_what_it_w
 
 
 @in_asyncio
-async def test_a_message_that_came_too_late_answers_nothing_else_when_it_is_said_again(
+async def test_a_message_that_came_too_late_answers_nothing_else_when_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Chats(tmp_path, on_message="answer").running() as chats:
@@ -211,9 +211,7 @@ async def test_what_is_no_text_is_not_said_to_a_running_turn(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", [STEER, CONTEXT])
 @in_asyncio
-async def test_a_turn_outlives_signals_from_outside_that_are_no_text_or_no_context(
-    tmp_path: Path, name: str
-) -> None:
+async def test_a_turn_survives_outside_signals_with_invalid_content(tmp_path: Path, name: str) -> None:
     async with Chats(tmp_path).running() as chats:
         chat = chats.conversation("c")
         first = await chat.run("rm a", context={"tenant": "t1"})
@@ -354,7 +352,7 @@ def test_what_is_no_budget_is_refused_when_an_agent_is_registered(tmp_path: Path
 @pytest.mark.parametrize("hot_runs", [0, 100])
 @pytest.mark.parametrize(("action", "seconds"), [("done", 10), ("retry", 30)])
 @in_asyncio
-async def test_what_people_say_of_an_interrupted_call_and_back_off_cost_no_time_but_each_attempt_does(
+async def test_only_attempts_cost_time_not_outcome_questions_or_back_off(
     action: str, seconds: int, hot_runs: int
 ) -> None:
     app, attempts = Signoff(MemoryStore()), list[str]()
@@ -513,7 +511,7 @@ async def test_a_fork_that_no_worker_has_looked_at_yet_has_what_it_begins_with(t
 
 
 @in_asyncio
-async def test_only_a_turn_of_the_session_that_has_ended_is_forked_and_only_into_a_new_one(
+async def test_only_an_ended_turn_of_the_session_is_forked_into_a_new_session(
     tmp_path: Path,
 ) -> None:
     async with Chats(tmp_path).running() as chats:
@@ -593,7 +591,7 @@ async def test_what_a_sub_agent_fails_with_is_read_by_the_model(tmp_path: Path) 
 
 
 @in_asyncio
-async def test_events_tell_all_turns_in_order_and_go_on_behind_the_last_one_known(tmp_path: Path) -> None:
+async def test_events_cover_all_turns_in_order_and_continue_after_a_known_one(tmp_path: Path) -> None:
     async with Chats(tmp_path).running() as chats:
         chat = chats.conversation("c")
         one = await chat.run("one")

@@ -194,7 +194,7 @@ async def in_workflow_by_table(cents: int) -> str:
 
 @pytest.mark.parametrize("tool", [plain_by_table, by_table, in_workflow_by_table])
 @in_asyncio
-async def test_a_tool_that_calls_a_helper_of_a_table_without_an_await_stops_its_run(tool: Any) -> None:
+async def test_a_tool_that_calls_a_tables_helper_without_await_stops_its_run(tool: Any) -> None:
     """No source says what is in the table."""
     paid.clear()
     app = Signoff(MemoryStore())

@@ -108,7 +108,7 @@ FORGERIES: dict[str, tuple[Callable[[str], tuple[str, ...]], str]] = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_a_trail_that_was_forged_as_a_whole_is_found_by_its_anchor_and_else_not_called_unchanged(
+def test_a_forged_trail_is_found_by_its_anchor_or_not_called_unchanged(
     address: str, tmp_path: Path, forgery: str
 ) -> None:
     change, found = FORGERIES[forgery]
@@ -161,7 +161,7 @@ def test_one_row_that_does_not_fit_is_found_without_an_anchor(
     assert (ended.code, found in ended.err) == (1, True), ended
 
 
-def test_an_older_copy_of_the_whole_database_is_found_until_the_trail_is_restarted(
+def test_an_older_database_copy_is_found_until_the_trail_is_restarted(
     tmp_path: Path,
 ) -> None:
     address, copy = f"sqlite:///{tmp_path}/signoff.db", tmp_path / "copy.db"
@@ -197,9 +197,7 @@ def test_an_older_copy_of_the_whole_database_is_found_until_the_trail_is_restart
     assert verify(address, tmp_path, **environment).code == 1
 
 
-def test_a_trail_that_was_cut_off_with_the_anchors_marks_is_found_by_the_file(
-    address: str, tmp_path: Path
-) -> None:
+def test_a_trail_truncated_with_its_anchor_marks_is_found_by_the_file(address: str, tmp_path: Path) -> None:
     anchors = file_in(tmp_path)
 
     async def begin(store: Store) -> None:
@@ -245,7 +243,7 @@ def test_an_anchor_that_lost_its_end_is_found_by_the_marks_in_the_database(
     assert "was given event 8" in found.verdict.problems[0]
 
 
-def test_a_line_of_the_anchor_that_was_edited_contradicts_the_trail_or_is_counted(tmp_path: Path) -> None:
+def test_an_edited_anchor_line_contradicts_the_trail_or_is_counted(tmp_path: Path) -> None:
     address, file, anchors = anchored_thrice(tmp_path)
     whole = file.read_text()
     [first, *_] = whole.splitlines()
@@ -259,7 +257,7 @@ def test_a_line_of_the_anchor_that_was_edited_contradicts_the_trail_or_is_counte
     assert "lines of anchor" in found.unverified[0]
 
 
-def test_namespaces_do_not_vouch_for_each_other_and_one_that_is_gone_is_reported(
+def test_namespaces_do_not_vouch_for_each_other_and_a_lost_one_is_reported(
     address: str, tmp_path: Path
 ) -> None:
     anchors = file_in(tmp_path)
@@ -309,7 +307,7 @@ class Failing:
 
 
 @rule
-async def test_an_anchor_that_is_away_stops_no_sealing_and_no_other_anchor_and_gets_all_later(
+async def test_an_unreachable_anchor_stops_no_sealing_and_catches_up(
     scene: Scene,
 ) -> None:
     away, other = Failing("away"), Failing("other", is_away=False)
@@ -352,7 +350,7 @@ class Crashing:
 
 
 @rule
-async def test_a_crash_between_anchor_and_store_keeps_a_checkpoint_twice_and_never_none(scene: Scene) -> None:
+async def test_a_crash_between_anchor_and_store_repeats_but_loses_no_checkpoint(scene: Scene) -> None:
     kept = Failing(is_away=False)
     await add(scene.store, 3)
     with pytest.raises(SystemExit):
@@ -402,7 +400,7 @@ async def test_a_file_that_cannot_be_one_is_an_error_that_names_it(tmp_path: Pat
         await FileAnchor(tmp_path).read("signoff")
 
 
-def test_an_anchor_that_cannot_be_read_ends_with_5_and_says_what_is_left_open(tmp_path: Path) -> None:
+def test_an_unreadable_anchor_exits_with_5_and_says_what_is_unverified(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/signoff.db"
     on_store(address, lambda store: add(store, 3))
     ended = verify(address, tmp_path, SIGNOFF_AUDIT_ANCHORS=tmp_path.as_uri())
@@ -436,7 +434,7 @@ def receiver() -> Iterator[tuple[str, list[tuple[dict[str, str], bytes]]]]:
         thread.join()
 
 
-def test_a_webhook_gets_signed_checkpoints_and_what_it_has_is_compared_by_expect(
+def test_a_webhook_gets_signed_checkpoints_that_expect_compares(
     tmp_path: Path, receiver: tuple[str, list[tuple[dict[str, str], bytes]]]
 ) -> None:
     url, got = receiver

@@ -26,7 +26,7 @@ from tests.support import in_asyncio
 
 @pytest.mark.parametrize("database", DATABASES)
 @in_asyncio
-async def test_a_question_and_a_schedule_whose_key_is_lost_keep_no_other_from_being_served(
+async def test_a_question_and_a_schedule_with_lost_keys_stop_no_other(
     tmp_path: Path, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The key they were encrypted with was taken from the list: an operator's slip, or on purpose."""
@@ -81,7 +81,7 @@ async def test_rows_that_cannot_be_read_keep_no_other_from_being_served(tmp_path
 
 
 @in_asyncio
-async def test_a_question_that_this_version_cannot_serve_is_set_aside_and_not_changed(
+async def test_a_question_too_new_for_this_version_is_set_aside_unchanged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with damaged("sqlite", tmp_path) as damage:

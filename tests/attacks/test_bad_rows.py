@@ -257,7 +257,7 @@ async def test_timers_that_fail_stop_no_other_job_and_are_not_ready(
 
 
 @pytest.mark.long
-def test_a_schedule_of_before_lengths_were_checked_stops_nobody_on_postgres(
+def test_an_old_schedule_with_long_names_stops_no_other_on_postgres(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was stored by an earlier version; its runs fit into no index."""

@@ -46,7 +46,7 @@ async def test_a_lease_that_cannot_be_extended_costs_no_other_run_its_lease(
 
 @pytest.mark.parametrize("database", DATABASES)
 @in_asyncio
-async def test_a_lease_that_cannot_be_extended_costs_no_other_run_of_a_remote_worker_its_lease(
+async def test_a_remote_lease_that_cannot_be_extended_costs_no_other_lease(
     tmp_path: Path, database: str
 ) -> None:
     async with damaged(database, tmp_path) as damage, Server(damage.scene.store, port=0) as server:

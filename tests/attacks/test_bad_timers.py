@@ -57,7 +57,7 @@ async def test_an_item_that_the_database_refuses_keeps_no_other_from_firing(
 
 @pytest.mark.parametrize("database", DATABASES)
 @in_asyncio
-async def test_a_message_that_is_there_already_keeps_no_other_promise_from_timing_out(
+async def test_an_existing_message_keeps_no_other_promise_from_timing_out(
     tmp_path: Path, database: str
 ) -> None:
     """A run's counter of messages was set back, as by a table restored from an older copy."""
@@ -166,7 +166,7 @@ async def test_what_is_due_is_done_in_one_transaction_while_nothing_fails(
 
 
 @in_asyncio
-async def test_an_operation_on_a_damaged_row_fails_no_other_operation_of_its_commit(tmp_path: Path) -> None:
+async def test_an_operation_on_a_damaged_row_fails_no_other_of_its_commit(tmp_path: Path) -> None:
     """SQLite commits the operations of all namespaces together; a row whose JSON is none fails its own alone."""
     async with damaged("sqlite", tmp_path) as damage:
         scene = damage.scene

@@ -178,7 +178,7 @@ async def test_the_store_door_shows_no_number_either(make: Callable[[], Store]) 
             await store.close()
 
 
-def test_each_list_of_the_contract_is_sealed_or_paged_by_what_its_rows_show() -> None:
+def test_each_list_of_the_contract_is_sealed_or_paged_by_visible_rows() -> None:
     """A new list is in one of these."""
     lists = {name for name in dir(Store) if name.startswith("list_")}
     unpaged = {"list_groups", "list_workers"}

@@ -208,7 +208,7 @@ async def test_a_change_of_another_run_that_is_refused_follows_later(
 @pytest.mark.parametrize("how", ["refused", "ignored"])
 @pytest.mark.parametrize("database", DATABASES)
 @in_asyncio
-async def test_a_blocked_run_that_is_refused_keeps_no_other_of_its_key_from_its_slot(
+async def test_a_refused_blocked_run_keeps_no_other_of_its_key_from_its_slot(
     tmp_path: Path,
     database: str,
     how: str,
@@ -270,7 +270,7 @@ async def test_another_process_makes_a_change_that_was_deferred(tmp_path: Path, 
 
 @pytest.mark.parametrize("database", DATABASES)
 @in_asyncio
-async def test_what_comes_for_a_run_is_refused_if_the_database_ignores_its_wake_up(
+async def test_input_for_a_run_is_refused_if_the_database_ignores_its_wake_up(
     tmp_path: Path, database: str
 ) -> None:
     """An answer and the waking of its run are one transaction: else the run would wait for good."""
@@ -316,7 +316,7 @@ async def test_a_change_that_another_process_made_is_set_aside_no_more(tmp_path:
 @pytest.mark.parametrize("make", [_joined_promise, _cancelled])
 @pytest.mark.parametrize("database", DATABASES)
 @in_asyncio
-async def test_a_change_of_a_run_that_was_deleted_is_not_made_to_another_of_its_id(
+async def test_a_change_of_a_deleted_run_is_not_applied_to_a_new_run_of_its_id(
     tmp_path: Path, database: str, make: Callable[[Scene], Awaitable[Callable[[], Awaitable[object]]]]
 ) -> None:
     async with damaged(database, tmp_path) as damage:
@@ -473,7 +473,7 @@ async def _do_what_is_due(store: Store) -> int:
 
 
 @in_asyncio
-async def test_a_deferred_change_that_cannot_be_read_keeps_no_other_from_being_made(tmp_path: Path) -> None:
+async def test_an_unreadable_deferred_change_stops_no_other(tmp_path: Path) -> None:
     async with damaged("sqlite", tmp_path) as damage:
         scene = damage.scene
         do = await _turn(scene)

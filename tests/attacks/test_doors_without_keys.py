@@ -61,7 +61,7 @@ def test_the_store_door_is_closed_by_a_key_of_any_namespace(here: Keyed, namespa
         ("POST", "/v1/runs"),
     ],
 )
-def test_each_other_door_asks_as_soon_as_another_process_has_made_a_key_of_another_namespace(
+def test_each_route_authenticates_once_another_process_made_a_key(
     here: Keyed, method: str, path: str
 ) -> None:
     with here.http() as anybody:

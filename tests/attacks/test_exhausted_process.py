@@ -74,9 +74,7 @@ def _end_once(deployment: Deployment, ids: Iterable[str]) -> None:
     assert {id: marks[id] for id in ids} == dict.fromkeys(ids, 1)
 
 
-def test_a_server_without_a_file_handle_serves_whom_it_has_and_says_that_it_is_not_ready(
-    tmp_path: Path, kind: str
-) -> None:
+def test_a_server_without_file_handles_serves_its_clients_and_is_not_ready(tmp_path: Path, kind: str) -> None:
     with deployed(tmp_path, kind) as deployment:
         with no_handle_left(deployment.server):
             status, reason = deployment.ready()
@@ -218,7 +216,7 @@ async def test_servers_of_one_loop_leave_its_exception_handler_as_it_was(tmp_pat
 
 
 @in_asyncio
-async def test_a_database_without_a_free_connection_is_not_ready_and_goes_on_after() -> None:
+async def test_a_database_without_free_connections_is_not_ready_then_recovers() -> None:
     settings = {**FAST, "max_connections": "20", "superuser_reserved_connections": "0"}
     with PostgresServer(settings=settings) as database:
         store = PostgresStore(database.url())

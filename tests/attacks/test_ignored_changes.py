@@ -320,7 +320,7 @@ async def test_items_that_other_transactions_have_locked_are_left_for_a_while(
 
 
 @in_asyncio
-async def test_an_item_that_failed_and_is_locked_when_its_time_comes_is_left_for_a_while(
+async def test_a_failed_item_that_is_locked_at_its_retry_is_left_for_a_while(
     tmp_path: Path,
 ) -> None:
     """As where another process tries it at the same time."""

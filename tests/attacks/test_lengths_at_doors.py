@@ -68,19 +68,19 @@ async def _parents_fail_with_the_reason(app: Signoff) -> None:
 
 
 @in_asyncio
-async def test_a_parent_of_a_child_that_no_store_could_keep_fails_with_the_reason(tmp_path: Path) -> None:
+async def test_a_parent_of_an_unstorable_child_fails_with_the_reason(tmp_path: Path) -> None:
     await _parents_fail_with_the_reason(new_app(tmp_path))
 
 
 @pytest.mark.long
 @in_asyncio
-async def test_a_parent_of_a_child_that_no_store_could_keep_fails_with_the_reason_on_postgres() -> None:
+async def test_a_parent_of_an_unstorable_child_fails_on_postgres() -> None:
     with migrated_database() as url:
         await _parents_fail_with_the_reason(Signoff(PostgresStore(url)))
 
 
 @in_asyncio
-async def test_a_parent_of_a_child_that_no_store_could_keep_fails_with_the_reason_through_a_server(
+async def test_a_parent_of_an_unstorable_child_fails_through_a_server(
     tmp_path: Path,
 ) -> None:
     served = SqliteStore(tmp_path / "signoff.db")

@@ -102,7 +102,7 @@ async def test_the_log_stays_short_while_reads_from_outside_overlap_without_end(
 
 
 @in_asyncio
-async def test_a_reader_that_never_ends_holds_up_commits_for_little_and_is_logged(
+async def test_an_endless_reader_delays_commits_little_and_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(write_ahead_log, "LIMIT_BYTES", MIB)
@@ -159,7 +159,7 @@ def test_an_attempt_waits_for_all_readers_together_no_longer_than_for_one(
         assert asked[-1] == "PRAGMA busy_timeout = 0"
 
 
-def test_a_wait_that_was_long_enough_is_allowed_again_and_commits_rest_after_it() -> None:
+def test_a_sufficient_wait_is_allowed_again_and_commits_rest_after_it() -> None:
     limit = LogLimit("x")
     limit.note(is_empty=True, length=600 * MIB, took=1.5, now=100.0)
     assert limit.is_due(65 * MIB, 100.0), "the log has grown to its limit again meanwhile"
@@ -174,7 +174,7 @@ def test_a_wait_that_was_long_enough_is_allowed_again_and_commits_rest_after_it(
 
 
 @in_asyncio
-async def test_a_log_that_another_process_empties_is_no_loss_and_costs_no_look_at_all_pages(
+async def test_a_log_emptied_by_another_process_is_no_loss_and_scans_no_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SqliteStore(tmp_path / "x.db")
@@ -328,7 +328,7 @@ async def test_a_path_that_is_a_link_to_the_file_opens_and_is_the_same_file(tmp_
 
 
 @in_asyncio
-async def test_a_log_that_was_emptied_under_a_process_at_rest_is_noticed_without_a_read(
+async def test_a_log_emptied_under_an_idle_process_is_noticed_without_a_read(
     tmp_path: Path,
 ) -> None:
     store = SqliteStore(tmp_path / "x.db")

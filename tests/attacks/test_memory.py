@@ -102,7 +102,7 @@ def test_no_batch_of_a_worker_takes_much_of_a_server_s_memory(empty: Served, kin
 
 
 @pytest.mark.long
-def test_batches_that_one_worker_key_sends_at_once_take_little_more_than_one(empty: Served) -> None:
+def test_concurrent_batches_of_one_worker_key_take_little_more_than_one(empty: Served) -> None:
     contents = [LONG_BATCHES["text"](*empty.hold(f"held-{number}")) for number in range(BATCHES)]
     with ThreadPoolExecutor(BATCHES) as senders, empty.memory.rise() as risen:
         sent = [

@@ -44,9 +44,7 @@ async def write_into(path: Path) -> dict[str, int]:
         await store.close()
 
 
-def test_a_new_file_its_log_and_its_shared_memory_are_their_owners_alone_whatever_the_umask(
-    tmp_path: Path, umask: int
-) -> None:
+def test_a_new_file_with_its_log_is_its_owners_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     found = asyncio.run(write_into(folder / "signoff.db"))
@@ -93,7 +91,7 @@ def test_threads_that_create_one_file_at_once_all_have_it(tmp_path: Path) -> Non
     assert max(applied) > 0
 
 
-def test_a_file_that_is_there_keeps_its_mode_and_the_doctor_says_who_may_read_it(tmp_path: Path) -> None:
+def test_an_existing_file_keeps_its_mode_and_doctor_names_its_readers(tmp_path: Path) -> None:
     path = tmp_path / "signoff.db"
     path.touch()
     path.chmod(0o640)

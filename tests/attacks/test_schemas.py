@@ -390,7 +390,7 @@ def test_a_reference_with_a_number_of_thousands_of_digits_leads_to_nothing() -> 
         ("^[a-z&&[^b]]{0,5000}$", False),
     ],
 )
-def test_only_a_sequence_in_which_one_character_is_repeated_has_few_positions_open(
+def test_only_sequences_with_one_repeated_part_have_few_open_positions(
     pattern: str, is_sequence: bool
 ) -> None:
     assert (open_size(pattern) < 10) is is_sequence

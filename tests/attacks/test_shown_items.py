@@ -70,7 +70,7 @@ async def placed(database: str, folder: Path) -> AsyncIterator[Place]:
 
 @pytest.mark.parametrize("database", DATABASES)
 @in_asyncio
-async def test_an_item_that_fails_is_listed_with_its_error_in_its_namespace_until_it_is_mended(
+async def test_a_failing_item_is_listed_with_its_error_until_it_is_repaired(
     tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with placed(database, tmp_path) as place:

@@ -92,7 +92,7 @@ async def test_a_server_that_was_stopped_takes_no_run_from_its_remote_workers(
 
 
 @in_asyncio
-async def test_workers_that_were_stopped_take_no_runs_from_themselves_or_each_other(
+async def test_stopped_workers_take_no_runs_from_themselves_or_each_other(
     tmp_path: Path, database: str
 ) -> None:
     app = slow_app(store_of(database), tmp_path)

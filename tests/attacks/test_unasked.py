@@ -51,7 +51,7 @@ def test_no_role_answers_what_is_assigned_to_others(tmp_path: Path, role: Role) 
 
 
 @in_asyncio
-async def test_a_run_of_a_schedule_has_no_requester_to_tell_apart_so_four_eyes_fail_it(
+async def test_a_schedules_run_has_no_requester_so_four_eyes_fail_it(
     tmp_path: Path,
 ) -> None:
     clock = VirtualClock()
@@ -95,7 +95,7 @@ def test_who_is_signed_in_is_nobody_else_by_headers_of_the_proxy(tmp_path: Path)
         assert kind(browser.send("GET", "/v1/runs", **forged)) == "AccessDenied"
 
 
-def test_another_spelling_of_a_name_is_nobody_else_for_four_eyes_and_no_assignee(tmp_path: Path) -> None:
+def test_another_spelling_of_a_name_is_the_same_person_for_four_eyes_only(tmp_path: Path) -> None:
     with (
         OnThread(lambda: serving(app_in(tmp_path), proxy=PROXY)) as server,
         through(server, "boss", roles="operator") as boss,

@@ -105,7 +105,7 @@ def _ask(server: Served, sockets: ExitStack, path: str) -> socket.socket:
 
 
 @pytest.mark.parametrize("live", [pytest.param("false", marks=pytest.mark.long), "true"])
-def test_streams_that_nobody_reads_take_little_memory_and_leave_others_theirs(
+def test_unread_streams_take_little_memory_and_leave_others_theirs(
     served: Served,
     sockets: ExitStack,
     live: str,

@@ -43,7 +43,7 @@ def test_a_full_disk_of_the_database_is_reported_and_loses_nothing(tmp_path: Pat
 
 @pytest.mark.timeout(240)
 @in_asyncio
-async def test_a_database_that_fails_over_to_a_standby_is_reported_and_loses_nothing() -> None:
+async def test_a_database_that_fails_over_is_reported_and_loses_nothing() -> None:
     with PostgresServer(settings=FAST) as database:
         _check(await unwritable.attack(database, unwritable.fail_over, unwritable.promote))
 

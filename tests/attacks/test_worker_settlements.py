@@ -227,7 +227,7 @@ async def test_what_a_workers_code_does_with_questions_passes(tmp_path: Path, da
 
 @pytest.mark.parametrize("database", DATABASES)
 @in_asyncio
-async def test_an_excluded_vote_that_a_worker_writes_is_refused_before_it_is_counted(
+async def test_an_excluded_vote_from_a_worker_is_refused_before_it_counts(
     tmp_path: Path, database: str
 ) -> None:
     async with placed(database, tmp_path) as place:

@@ -78,7 +78,7 @@ async def test_a_right_link_is_never_held_back_by_wrong_secrets_of_its_address(
 
 @pytest.mark.parametrize("path", ["/l/guess{}", "/c/guess{}", "/v1/me"])
 @in_asyncio
-async def test_a_right_callback_is_never_held_back_by_wrong_secrets_of_its_address(
+async def test_a_right_callback_is_never_held_back_by_its_address_wrong_secrets(
     tmp_path: Path, path: str
 ) -> None:
     app = new_app(tmp_path, public_url="http://localhost")

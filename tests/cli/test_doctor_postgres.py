@@ -100,9 +100,7 @@ def test_a_server_that_is_not_there_or_refuses(here: Here, tmp_path: Path, datab
 
 
 @needs_pgbouncer
-def test_a_pooler_that_swallows_notifications_is_recognised_and_left_as_it_was(
-    here: Here, tmp_path: Path
-) -> None:
+def test_a_pooler_that_swallows_notifications_is_detected_and_unchanged(here: Here, tmp_path: Path) -> None:
     with PostgresServer(settings=FAST) as server, PgBouncer(server.url(), pool_size=3) as bouncer:
         here("migrate", "--store", bouncer.url(), cwd=tmp_path)
         found = examine(here, "--store", bouncer.url(), cwd=tmp_path)

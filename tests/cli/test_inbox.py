@@ -185,9 +185,7 @@ def test_on_a_terminal_an_approval_is_put_with_what_it_is_about(here: Here, open
     assert result(here, open_shop, "form-2") == {"approved": True, "by": "ana", "note": "as agreed"}
 
 
-def test_an_edit_changes_the_fields_that_it_names_and_is_kept_with_the_answer(
-    here: Here, open_shop: Path
-) -> None:
+def test_an_edit_changes_the_named_fields_and_is_kept_with_the_answer(here: Here, open_shop: Path) -> None:
     question = ask(here, open_shop, "edit-1", "send")
     wrong = here("answer", question, "--edit", '{"parcels": "two"}', cwd=open_shop)
     assert wrong.code == 4
@@ -213,7 +211,7 @@ def test_an_edit_needs_a_proposal_and_json(here: Here, open_shop: Path) -> None:
     assert here("inbox", "--run", "edit-2", "--json", cwd=open_shop).json["items"]
 
 
-def test_on_a_terminal_a_proposal_is_shown_with_help_and_attachments_and_edited_by_field(
+def test_on_a_terminal_a_proposal_shows_its_context_and_is_edited_by_field(
     here: Here, open_shop: Path
 ) -> None:
     question = ask(here, open_shop, "edit-3", "send")

@@ -39,7 +39,7 @@ def test_keys_of_the_environment_count_as_those_of_a_file_do(tmp_path: Path) -> 
         assert signoff("worker", "orders:app", "--url", url, cwd=tmp_path).code == 4
 
 
-def test_server_and_worker_of_one_machine_share_the_key_of_their_environment(tmp_path: Path) -> None:
+def test_a_server_and_worker_on_one_machine_share_an_environment_key(tmp_path: Path) -> None:
     (tmp_path / "orders.py").write_text(ORDERS)
     shared = {"SIGNOFF_WORKER_KEY": signoff("keys", "create", "--worker", cwd=tmp_path).out.strip()}
     with Running("server", "--port", "0", cwd=tmp_path, **shared) as server:

@@ -27,7 +27,7 @@ def state(here: Here, shop: Path, run_id: str) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_that_is_stopped_lets_a_running_step_finish_and_journals_it(
+def test_a_stopped_worker_lets_a_running_step_finish_and_journals_it(
     here: Here, shop: Path, number: signal.Signals
 ) -> None:
     with Running("worker", "orders:app", cwd=shop) as worker:
@@ -156,9 +156,7 @@ def test_a_path_of_what_is_hidden_that_is_none_is_refused_by_name(here: Here, sh
     assert "'card[' is not a valid path" in " ".join(ended.err.split())
 
 
-def test_who_edits_on_a_terminal_what_is_shown_without_something_leaves_that_as_it_is(
-    here: Here, shop: Path
-) -> None:
+def test_an_edit_on_a_terminal_keeps_hidden_parts(here: Here, shop: Path) -> None:
     with Running("dev", "orders:app", "--port", "0", "--redact", "street", cwd=shop) as server:
         url = server.wait_for("listening")["url"]
         here("start", "send", "--id", "s-1", "--url", url, cwd=shop)

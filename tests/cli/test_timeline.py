@@ -18,7 +18,7 @@ class Flaky(Exception):
 
 
 @in_asyncio
-async def test_steps_side_by_side_steps_retried_and_steps_begun_again_take_their_own_time(
+async def test_concurrent_retried_and_repeated_steps_show_their_own_durations(
     tmp_path: Path,
 ) -> None:
     clock = VirtualClock()

@@ -135,7 +135,7 @@ def test_a_function_without_a_context_takes_all_its_arguments() -> None:
     assert codec.decode_arguments(text, no_context, skip=0) == ([3], {})
 
 
-def test_arguments_of_a_function_that_is_not_known_here_come_back_where_it_is() -> None:
+def test_arguments_of_an_unknown_function_are_restored_where_it_is_known() -> None:
     text = codec.encode_arguments(None, (ORDER,), {"lines": [Line(DAY)]})
     assert codec.decode_arguments(text, typed) == ([ORDER, [Line(DAY)]], {})
 
@@ -163,7 +163,7 @@ def test_text_may_leave_out_what_is_empty() -> None:
         (Service().method, (), {}, r"Service.method\(.*'day'"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused_naming_function_and_parameter(
+def test_arguments_that_do_not_fit_are_refused_with_function_and_parameter(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidValue, match=f"^args: .*{message}"):

@@ -100,7 +100,7 @@ def test_a_schema_is_used_or_refused_by_name(make: Any, levels: int) -> None:
 
 
 @in_asyncio
-async def test_a_question_with_a_form_of_a_type_too_deep_fails_its_run_and_says_so() -> None:
+async def test_a_form_type_that_is_too_deep_fails_its_run_with_the_reason() -> None:
     app = Signoff(MemoryStore())
 
     @app.workflow

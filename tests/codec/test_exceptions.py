@@ -281,7 +281,7 @@ def test_typed_arguments_and_attributes_keep_their_types() -> None:
     assert [kind_of(each) for each in again.args] == [kind_of(each) for each in RICH]
 
 
-def test_the_record_decides_the_type_and_not_how_a_process_prints_the_arguments() -> None:
+def test_the_record_decides_the_type_not_the_printed_arguments() -> None:
     record = json.loads(codec.encode_error(KeyError({"a", "b"})))
     again = codec.decode_error(json.dumps(record | {"message": "{'b', 'a'}"}))
     assert type(again) is KeyError
@@ -344,7 +344,7 @@ def test_the_original_traceback_is_printed_with_the_rebuilt_error() -> None:
     assert type(again.__cause__) is CustomInit
 
 
-def test_a_rebuilt_error_that_is_raised_again_still_shows_where_it_first_failed() -> None:
+def test_a_rebuilt_error_raised_again_still_shows_its_first_failure() -> None:
     error: BaseException
     try:
         fail_far_away()
@@ -422,7 +422,7 @@ def test_notes_and_causes_of_a_frozen_error_come_back() -> None:
     assert (again.__notes__, repr(again.__cause__)) == (["note"], "KeyError('k')")
 
 
-def test_attributes_that_cannot_be_kept_are_named_and_cost_no_more_than_themselves() -> None:
+def test_attributes_that_cannot_be_kept_are_named_and_lose_only_themselves() -> None:
     text = codec.encode_error(HasClient("unavailable", client=object()))
     assert json.loads(text)["dropped"] == ["attributes.client"]
     again = codec.decode_error(text)
@@ -612,7 +612,7 @@ def test_an_error_that_goes_on_for_ever_is_cut_off_and_keeps_its_type(case: str)
     assert str(again) == str(HOSTILE[case])
 
 
-def test_an_error_whose_arguments_are_too_large_is_a_step_failed_that_says_the_start() -> None:
+def test_an_error_with_too_large_arguments_becomes_a_short_step_failed() -> None:
     again = codec.decode_error(codec.encode_error(HOSTILE["large message"]))
     assert isinstance(again, StepFailed)
     assert 1_000 < len(again.message) < 100_000

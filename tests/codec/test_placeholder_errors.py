@@ -60,7 +60,7 @@ def elsewhere(text: str) -> Exception:
     return codec.decode_error(text)
 
 
-def test_a_class_that_is_not_imported_keeps_its_name_bases_attributes_and_message(library: Any) -> None:
+def test_a_stand_in_keeps_name_bases_attributes_and_message(library: Any) -> None:
     error = library.slow()
     again: Any = elsewhere(codec.encode_error(error))
     assert type(again).__name__ == "Slow"
@@ -71,7 +71,7 @@ def test_a_class_that_is_not_imported_keeps_its_name_bases_attributes_and_messag
     assert again.args == error.args
 
 
-def test_equal_stand_ins_are_of_one_class_and_become_the_real_one_where_that_is_imported(
+def test_equal_stand_ins_share_one_class_until_the_real_one_is_imported(
     library: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = codec.encode_error(library.slow())

@@ -389,7 +389,7 @@ def test_plain_data_that_needs_no_default_keeps_its_text() -> None:
         (collections.Counter("a"), dict),
     ],
 )
-def test_an_undeclared_equal_of_plain_data_comes_back_as_that_and_is_warned_of_once(
+def test_an_undeclared_equal_of_plain_data_becomes_it_with_one_warning(
     value: object, annotation: object, caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest
 ) -> None:
     path = f"result of {request.node.name}"

@@ -182,7 +182,7 @@ def test_what_is_made_of_it_is_in_order_too(items: list[int], others: list[int])
     assert repr(OrderedSet([2, 1])) == "{2, 1}"
 
 
-def test_a_class_with_a_method_of_the_name_of_one_of_named_tuples_is_no_tuple() -> None:
+def test_a_class_with_a_named_tuple_method_is_not_a_named_tuple() -> None:
     @dataclass
     class Cake:
         layers: set[str]

@@ -331,7 +331,7 @@ def test_without_an_annotation_json_data_comes_back_equal(value: object) -> None
 
 @settings(deadline=None)
 @given(value=orders | customers | st.sets(st.uuids(), min_size=1) | aware)
-def test_without_an_annotation_what_would_come_back_as_plain_data_is_refused(value: object) -> None:
+def test_without_annotation_a_value_that_would_become_plain_is_refused(value: object) -> None:
     with pytest.raises(NotSerializable, match="nothing declares its type; declare it"):
         codec.normalize(value)
 
@@ -354,9 +354,7 @@ def test_a_normalized_value_shares_nothing_with_the_value_it_was_made_of() -> No
         (type("Number", (int,), {})(3), 3),
     ],
 )
-def test_without_an_annotation_tuples_and_equals_of_plain_data_come_back_as_that(
-    value: object, plain: object
-) -> None:
+def test_without_annotation_tuples_and_equals_become_plain_data(value: object, plain: object) -> None:
     _, again = codec.normalize(value)
     assert again == plain
     assert type(again) is type(plain)

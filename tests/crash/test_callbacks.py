@@ -54,7 +54,7 @@ async def provided(folder: Path) -> AsyncGenerator[tuple[Signoff, AsyncHandle]]:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @in_asyncio
-async def test_each_address_that_was_told_works_and_is_the_same_wherever_a_worker_is_killed(
+async def test_each_passed_address_works_and_survives_a_worker_kill_anywhere(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "whole").mkdir()

@@ -92,9 +92,7 @@ def positions(name: str, folder: Path) -> tuple[object, list[tuple[str, int, str
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", sample([*programs.NAMES, "agent_tool", programs.TURN]))
-def test_a_worker_killed_at_any_journal_position_changes_no_result_and_repeats_nothing(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_worker_killed_at_any_entry_changes_no_result(name: str, tmp_path: Path) -> None:
     reference = tmp_path / "reference"
     reference.mkdir()
     if name.startswith("agent"):

@@ -106,7 +106,7 @@ def _check(question: Promise, events: list[AuditEvent]) -> None:
 
 @pytest.mark.long
 @in_asyncio
-async def test_reminders_escalations_and_deadlines_happen_once_while_servers_are_killed() -> None:
+async def test_reminders_escalations_and_deadlines_happen_once_despite_kills() -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     chance = random.Random(seed)

@@ -189,7 +189,7 @@ def server() -> Iterator[PostgresServer]:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @in_asyncio
-async def test_hundreds_of_runs_end_rightly_while_workers_are_killed_and_the_server_is_restarted(
+async def test_hundreds_of_runs_end_correctly_despite_kills_and_a_restart(
     tmp_path: Path, server: PostgresServer
 ) -> None:
     seed = random.randrange(10_000)
@@ -244,7 +244,7 @@ async def test_hundreds_of_runs_end_rightly_while_workers_are_killed_and_the_ser
 @pytest.mark.long
 @pytest.mark.timeout(400)
 @in_asyncio
-async def test_a_worker_frozen_past_its_lease_and_woken_writes_nothing_and_settles_nothing(
+async def test_a_worker_frozen_past_its_lease_writes_and_settles_nothing(
     tmp_path: Path,
 ) -> None:
     with fresh_database() as url:
@@ -324,7 +324,7 @@ async def test_of_answers_from_four_processes_one_wins_and_it_is_never_lost(
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @in_asyncio
-async def test_a_dump_taken_while_it_runs_restores_to_a_consistent_system_that_goes_on(
+async def test_a_dump_of_a_running_system_restores_to_a_consistent_one(
     tmp_path: Path, server: PostgresServer
 ) -> None:
     with psycopg.connect(server.url(), autocommit=True) as connection:

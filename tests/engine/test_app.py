@@ -100,7 +100,7 @@ def test_a_handle_tells_of_its_run(tmp_path: Path) -> None:
         assert app.get("r").result() == [1, 2]
 
 
-def test_a_handle_brings_the_result_back_as_declared_and_the_error_with_its_type(tmp_path: Path) -> None:
+def test_a_handle_returns_the_declared_result_and_the_typed_error(tmp_path: Path) -> None:
     with _blocking(tmp_path) as app:
         double = app.registry.program("double", None).function
         assert app.start(double, Order(id="o", cents=2)).result() == Order(id="o", cents=4)
@@ -122,7 +122,7 @@ def test_events_are_followed_live(tmp_path: Path) -> None:
         assert kinds[-2:] == [EntryKind.SIGNALLED, EntryKind.SUCCEEDED]
 
 
-def test_starting_twice_with_one_id_starts_once_and_other_arguments_conflict(tmp_path: Path) -> None:
+def test_starting_an_id_twice_starts_once_and_other_arguments_conflict(tmp_path: Path) -> None:
     with _blocking(tmp_path) as app:
         assert app.start("echo", {"a": 1, "b": 2}, id="r").result() == {"a": 1, "b": 2}
         assert app.start("echo", {"b": 2, "a": 1}, id="r").result() == {"a": 1, "b": 2}
@@ -223,7 +223,7 @@ async def test_blocking_methods_refuse_to_block_an_event_loop(tmp_path: Path) ->
     await app.store.close()
 
 
-def test_a_client_that_is_closed_ends_the_calls_of_other_threads_and_refuses_more(tmp_path: Path) -> None:
+def test_closing_a_client_ends_calls_of_other_threads_and_refuses_new_ones(tmp_path: Path) -> None:
     app = new_app(tmp_path)
     _register(app)
     client = Client(app)

@@ -40,9 +40,7 @@ class Blocking:
 
 
 @pytest.mark.parametrize("kind", sample(["sqlite", "postgres", "remote"]))
-def test_a_step_that_blocks_one_worker_after_the_other_ends_with_an_operator(
-    kind: str, tmp_path: Path
-) -> None:
+def test_a_step_that_blocks_one_worker_after_another_goes_to_an_operator(kind: str, tmp_path: Path) -> None:
     with place(kind, tmp_path) as new_store:
         blocking = Blocking()
         app, *blocked = (blocking.register(Signoff(new_store(lease_seconds=3.0))) for _ in range(3))

@@ -113,7 +113,7 @@ IO = [
 @pytest.mark.parametrize("io", IO, ids=lambda io: io.__name__.strip("_"))
 @pytest.mark.parametrize("swallowed", [False, True], ids=["raised", "swallowed"])
 @in_asyncio
-async def test_io_outside_a_step_is_refused_by_its_line_even_if_the_code_swallows_the_error(
+async def test_io_outside_a_step_is_refused_by_line_even_if_swallowed(
     tmp_path: Path, io: Callable[[], Awaitable[None]], swallowed: bool
 ) -> None:
     app = new_app(tmp_path)
@@ -169,7 +169,7 @@ async def _never_yields(ctx: Context) -> None:
 
 @pytest.mark.parametrize(("busy", "busy_seconds"), [(_yields_for_ever, 20.0), (_never_yields, 3.0)])
 @in_asyncio
-async def test_code_that_never_waits_is_stopped_and_named_and_the_worker_lives_on(
+async def test_endless_code_is_stopped_and_named_and_the_worker_survives(
     tmp_path: Path, busy: Code, busy_seconds: float
 ) -> None:
     app = new_app(tmp_path)
@@ -237,13 +237,11 @@ def test_code_that_catches_its_interruption_and_goes_on_is_stopped_as_well(
 @pytest.mark.parametrize(
     "program", ["several", "nested", "without_tools", "beside_tools", "leaves_at_once", "forks_meanwhile"]
 )
-def test_code_that_catches_its_interruption_is_left_whatever_else_the_process_does(
-    tmp_path: Path, program: str
-) -> None:
+def test_code_that_catches_its_interruption_is_abandoned(tmp_path: Path, program: str) -> None:
     _in_process(tmp_path, program)
 
 
-def test_a_child_forked_within_an_interruption_has_the_switch_interval_of_its_parent(tmp_path: Path) -> None:
+def test_a_child_forked_during_an_interruption_has_its_parents_interval(tmp_path: Path) -> None:
     _in_process(tmp_path, "forks_within_an_interruption")
 
 
@@ -270,7 +268,7 @@ class _Watched:
         self.busy.append(seconds)
 
 
-def test_code_that_is_not_given_the_processor_is_warned_of_and_not_taken_for_busy_but_has_an_end(
+def test_code_starved_of_cpu_is_warned_of_and_stopped_only_at_the_end(
     look: Look, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched, begun, goes_on, clock = _Watched(), threading.Event(), threading.Event(), [1000.0]
@@ -372,7 +370,7 @@ def test_a_thread_that_is_gone_is_not_asked_what_it_has_computed(
         *((10**9, 29.0, False), (10**9, 30.5, True)),
     ],
 )
-def test_code_that_makes_many_calls_at_once_may_take_time_for_each_but_has_an_end(
+def test_code_with_many_calls_at_once_gets_time_for_each_up_to_a_limit(
     look: Look, monkeypatch: pytest.MonkeyPatch, made: int, computed: float, is_busy: bool
 ) -> None:
     watched, begun, goes_on, times = _Watched(), threading.Event(), threading.Event(), [0.0]
@@ -395,7 +393,7 @@ def test_code_that_makes_many_calls_at_once_may_take_time_for_each_but_has_an_en
 
 @pytest.mark.parametrize(("seconds", "is_busy"), [(2.0, False), (6.0, True)])
 @in_asyncio
-async def test_a_replay_may_take_as_long_as_its_journal_is_but_each_stretch_of_its_code_has_the_limit(
+async def test_a_replay_may_take_long_but_each_stretch_of_code_has_the_limit(
     look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, is_busy: bool
 ) -> None:
     app, clock, stretches = new_app(tmp_path), [1000.0], [0.0] * 10

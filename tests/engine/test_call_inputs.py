@@ -437,7 +437,7 @@ async def test_other_arguments_are_shown(one: object, other: object, shown: str)
 
 
 @in_asyncio
-async def test_an_argument_more_or_less_is_another_call_and_another_name_of_a_parameter_is_none() -> None:
+async def test_one_argument_more_is_another_call_but_a_renamed_parameter_is_not() -> None:
     def code(*args: int, function: Callable[..., Any] = lambda *args: "seen") -> Code:
         return in_order("a", call=lambda ctx, _: ctx.step("see", function, *args))
 
@@ -523,7 +523,7 @@ async def test_a_value_to_compare_without_a_stable_form_is_warned_of(
 
 
 @in_asyncio
-async def test_a_step_that_began_once_is_asked_about_whatever_the_code_says_by_now() -> None:
+async def test_a_step_that_began_once_is_asked_about_whatever_the_code_says_now() -> None:
     paid: list[str] = []
 
     def code(effect: Any) -> Code:
@@ -538,7 +538,7 @@ async def test_a_step_that_began_once_is_asked_about_whatever_the_code_says_by_n
 
 
 @in_asyncio
-async def test_each_process_notices_a_swap_once_and_the_check_before_a_deploy_does_too() -> None:
+async def test_each_process_and_the_check_before_a_deploy_notice_a_swap_once() -> None:
     app = Signoff(MemoryStore())
     orders = ["a", "b"]
 

@@ -178,7 +178,7 @@ async def test_a_timer_fires_at_its_time_and_not_before(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_signals_are_taken_in_the_order_sent_whether_before_or_after_the_wait(tmp_path: Path) -> None:
+async def test_signals_are_received_in_order_before_and_after_the_wait(tmp_path: Path) -> None:
     app = new_app(tmp_path)
 
     @app.workflow
@@ -214,7 +214,7 @@ async def test_a_repeated_signal_request_is_sent_once(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_a_signal_that_does_not_come_in_time_is_a_timeout_and_the_next_wait_gets_it(
+async def test_a_late_signal_times_out_and_the_next_wait_gets_it(
     tmp_path: Path,
 ) -> None:
     clock = VirtualClock()
@@ -310,7 +310,7 @@ async def test_the_options_of_a_call_under_way_are_refused(tmp_path: Path, call:
     ],
 )
 @in_asyncio
-async def test_a_name_or_a_time_that_no_journal_can_keep_is_refused_where_it_is_written(
+async def test_a_name_or_time_that_no_journal_can_keep_is_refused_at_the_call(
     tmp_path: Path, call: str, refused: str
 ) -> None:
     app = new_app(tmp_path)
@@ -354,7 +354,7 @@ async def test_an_id_that_comes_round_again_is_not_settled_by_its_first_outcome(
 
 
 @in_asyncio
-async def test_an_id_that_came_round_again_in_an_earlier_version_stays_as_its_journal_has_it(
+async def test_a_repeated_id_of_an_earlier_version_stays_as_journaled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = new_app(tmp_path)

@@ -152,7 +152,7 @@ async def test_a_handle_is_done_when_its_value_is_there(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_workflow_code_called_as_a_function_is_called_again_and_cut_off_by_its_options(
+async def test_workflow_code_called_as_a_function_is_retried_and_timed_out(
     tmp_path: Path,
 ) -> None:
     clock = VirtualClock()

@@ -154,7 +154,7 @@ BY_NAME = {code.__name__: code for code in CODES}
 
 @pytest.mark.parametrize("code", CODES, ids=lambda code: code.__name__.strip("_"))
 @in_asyncio
-async def test_code_is_closed_when_its_run_ends_and_not_at_pause_eviction_or_a_workers_stop(
+async def test_code_is_closed_when_its_run_ends_not_at_pause_eviction_or_stop(
     tmp_path: Path, code: Any
 ) -> None:
     ended.clear()
@@ -225,7 +225,7 @@ async def test_a_worker_that_stops_while_a_step_runs_closes_no_workflow_code(tmp
 
 
 @in_asyncio
-async def test_a_worker_that_stops_while_it_rebuilds_a_run_closes_no_workflow_code(tmp_path: Path) -> None:
+async def test_a_worker_that_stops_during_a_rebuild_closes_no_workflow_code(tmp_path: Path) -> None:
     ended.clear()
     app = new_app(tmp_path)
     reads, hangs = 0, asyncio.Event()

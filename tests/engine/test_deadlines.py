@@ -150,7 +150,7 @@ async def test_a_clock_that_is_set_back_and_forth_has_each_deadline_fire_once(ne
 
 
 @in_asyncio
-async def test_what_passes_while_the_server_of_remote_workers_is_away_fires_once_when_it_is_back(
+async def test_due_items_of_a_servers_outage_fire_once_for_remote_workers(
     tmp_path: Path,
 ) -> None:
     clock = VirtualClock()
@@ -174,7 +174,7 @@ async def test_what_passes_while_the_server_of_remote_workers_is_away_fires_once
 
 
 @in_asyncio
-async def test_what_passes_while_the_database_restarts_fires_once_when_it_is_back() -> None:
+async def test_due_items_of_a_database_restart_fire_once() -> None:
     clock = VirtualClock()
     with PostgresServer(settings=FAST) as database:
         site = Site(Signoff(PostgresStore(database.url(), clock=clock)))

@@ -91,7 +91,7 @@ async def test_a_worker_is_not_entered_twice_at_once(tmp_path: Path) -> None:
     await app.store.close()
 
 
-def test_a_worker_on_another_threads_loop_is_left_when_the_main_thread_ends(tmp_path: Path) -> None:
+def test_a_worker_on_another_threads_loop_stops_when_the_main_thread_ends(tmp_path: Path) -> None:
     """Python gives plain steps no threads from then on: each attempt failed, and after eight of them the run."""
     (tmp_path / "program.py").write_text(
         """

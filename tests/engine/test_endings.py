@@ -225,7 +225,7 @@ async def test_a_run_continues_as_new_for_many_generations(tmp_path: Path, stepp
 
 
 @in_asyncio
-async def test_a_generation_starts_with_an_empty_journal_and_the_signals_not_yet_waited_for(
+async def test_a_generation_starts_with_an_empty_journal_and_unread_signals(
     tmp_path: Path,
 ) -> None:
     app = new_app(tmp_path)
@@ -268,7 +268,7 @@ async def _has_ended(app: Signoff, generation: int) -> bool:
 
 
 @in_asyncio
-async def test_what_a_generation_left_open_is_closed_and_its_late_outcomes_are_ignored(
+async def test_open_calls_of_a_generation_are_closed_and_late_outcomes_ignored(
     tmp_path: Path,
 ) -> None:
     app = new_app(tmp_path)
@@ -377,7 +377,7 @@ async def test_a_run_that_cannot_run_here_is_kept_whole_and_goes_on_where_it_can
 
 
 @in_asyncio
-async def test_a_step_that_cannot_run_here_stops_its_run_and_runs_again_when_that_is_retried(
+async def test_a_step_that_cannot_run_here_stops_its_run_and_reruns_on_retry(
     tmp_path: Path,
 ) -> None:
     supported, tried = list[str](), list[str]()
@@ -468,7 +468,7 @@ async def test_of_a_run_that_cannot_run_here_the_questions_stay_open(tmp_path: P
 
 
 @in_asyncio
-async def test_of_what_a_run_came_to_that_cannot_run_here_asyncio_does_not_complain(
+async def test_asyncio_logs_nothing_of_a_run_that_cannot_run_here(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = new_app(tmp_path)

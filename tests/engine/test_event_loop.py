@@ -151,7 +151,7 @@ async def test_as_completed_gives_tasks_in_the_order_of_the_journal(tmp_path: Pa
 
 
 @in_asyncio
-async def test_as_completed_refuses_coroutines_whose_order_would_differ_at_each_replay(
+async def test_as_completed_refuses_coroutines_without_a_replayable_order(
     tmp_path: Path,
 ) -> None:
     app = new_app(tmp_path)
@@ -292,7 +292,7 @@ async def test_random_numbers_and_ids_are_the_runs_own(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_the_tasks_of_a_run_hash_as_at_its_replay_and_unlike_those_of_other_runs(
+async def test_a_runs_tasks_hash_as_in_its_replay_and_unlike_other_runs(
     tmp_path: Path,
 ) -> None:
     """asyncio keeps the tasks of all loops in one set: with like hashes, each costs as much as there are runs."""

@@ -133,7 +133,7 @@ def test_a_child_of_a_step_works(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("new_store", ["sqlite", "postgres", "remote"], indirect=True)
-def test_an_async_client_of_the_parent_is_refused_in_the_child_by_a_message_that_says_what_to_do(
+def test_a_parents_async_client_is_refused_in_the_child_with_a_remedy(
     new_store: NewStore,
 ) -> None:
     with new_app(new_store) as app:
@@ -214,7 +214,7 @@ def test_a_file_that_stays_in_use_is_refused_in_the_child(
         assert app.get("a").id == "a"
 
 
-def test_a_child_may_connect_on_a_thread_with_the_number_of_one_that_drove_a_run(tmp_path: Path) -> None:
+def test_a_child_may_connect_on_a_thread_id_that_drove_a_run(tmp_path: Path) -> None:
     class Watched:
         made = 0
 
@@ -249,7 +249,7 @@ def test_a_child_may_connect_on_a_thread_with_the_number_of_one_that_drove_a_run
     thread.join()
 
 
-def test_a_worker_that_is_never_left_ends_with_its_process_and_lets_steps_finish(tmp_path: Path) -> None:
+def test_a_worker_never_exited_ends_with_its_process_after_its_steps(tmp_path: Path) -> None:
     """As hooks of gunicorn and Celery enter one: in each process of a pool, with nobody to leave it."""
     (tmp_path / "pool.py").write_text(
         """

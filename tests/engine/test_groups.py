@@ -68,7 +68,7 @@ def crowded_app(folder: Path, crowd: Crowd) -> Signoff:
 
 
 @in_asyncio
-async def test_workers_of_a_limited_group_finish_everything_and_never_run_more_at_once(
+async def test_workers_of_a_limited_group_finish_all_and_never_exceed_the_limit(
     tmp_path: Path,
 ) -> None:
     crowd = Crowd(2)
@@ -200,7 +200,7 @@ async def test_runs_of_a_key_run_one_after_the_other_whoever_starts_them(tmp_pat
 
 
 @in_asyncio
-async def test_a_workflow_can_be_limited_as_a_whole_and_its_children_by_their_key(tmp_path: Path) -> None:
+async def test_a_workflow_is_limited_as_a_whole_and_its_children_by_key(tmp_path: Path) -> None:
     crowd = Crowd(1)
     app = app_one_by_one(tmp_path, crowd)
     async with running(app) as client:

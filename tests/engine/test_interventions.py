@@ -45,7 +45,7 @@ async def suspended(app: Signoff, run_id: str = "r") -> Run:
 
 @pytest.mark.parametrize("limit", [1, 3])
 @in_asyncio
-async def test_a_step_that_ends_its_workers_is_set_aside_until_an_operator_retries_it(
+async def test_a_step_that_ends_its_workers_is_set_aside_for_an_operator(
     new_store: NewStore, limit: int
 ) -> None:
     app, begun, is_mended = Signoff(new_store()), 0, False
@@ -397,7 +397,7 @@ async def test_a_run_goes_on_from_the_call_that_its_error_was_made_of(new_store:
 
 
 @in_asyncio
-async def test_a_retry_keeps_what_ran_beside_the_failed_step_and_succeeded_after_it(
+async def test_a_retry_keeps_steps_that_succeeded_beside_the_failed_one(
     new_store: NewStore,
 ) -> None:
     app, done, is_mended, failed = Signoff(new_store()), list[str](), False, list[str]()
@@ -474,7 +474,7 @@ async def test_no_retry_repeats_an_effect_that_happens_once(new_store: NewStore)
 
 
 @in_asyncio
-async def test_an_operator_who_retries_a_failed_step_of_effect_once_decides_that_it_runs_again(
+async def test_an_operators_retry_runs_a_failed_step_of_effect_once_again(
     new_store: NewStore,
 ) -> None:
     app, keys = Signoff(new_store()), list[str]()

@@ -260,7 +260,7 @@ with app.worker():
 
 
 @in_asyncio
-async def test_the_runs_of_a_killed_process_of_this_host_are_taken_over_before_their_lease_ends(
+async def test_runs_of_a_killed_local_process_are_taken_over_before_lease_end(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "process.py").write_text(textwrap.dedent(PROCESS))
@@ -285,7 +285,7 @@ async def test_the_runs_of_a_killed_process_of_this_host_are_taken_over_before_t
 
 
 @in_asyncio
-async def test_a_worker_stops_while_the_store_cannot_be_written_and_nothing_acknowledged_is_lost(
+async def test_a_worker_stops_while_the_store_is_unwritable_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
     lease_clock = VirtualClock()
@@ -349,7 +349,7 @@ async def test_a_worker_that_cannot_reach_its_store_waits_and_goes_on(tmp_path: 
         assert await run.result(60) == "kept"
 
 
-def test_by_default_a_lease_lasts_10_s_is_extended_every_3_s_and_let_go_after_60_s_without_a_turn(
+def test_a_lease_lasts_10_s_is_extended_every_3_s_and_dropped_after_60_s(
     tmp_path: Path,
 ) -> None:
     defaults = inspect.signature(Worker).parameters
@@ -428,7 +428,7 @@ async def test_a_worker_whose_store_may_not_grow_or_be_written_waits_and_goes_on
 
 
 @in_asyncio
-async def test_a_worker_holds_no_more_runs_than_its_concurrency_and_then_takes_the_rest(
+async def test_a_worker_holds_no_more_runs_than_its_concurrency(
     tmp_path: Path,
 ) -> None:
     app = new_app(tmp_path)
@@ -473,7 +473,7 @@ class _SlowHeart(SqliteStore):
 
 
 @in_asyncio
-async def test_a_heartbeat_answered_late_takes_no_run_that_was_claimed_anew_meanwhile(tmp_path: Path) -> None:
+async def test_a_late_heartbeat_reply_drops_no_run_claimed_meanwhile(tmp_path: Path) -> None:
     store = _SlowHeart(tmp_path / "signoff.db")
     app = Signoff(store)
     first, second = asyncio.Event(), asyncio.Event()

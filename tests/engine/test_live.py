@@ -72,7 +72,7 @@ def left_in(folder: Path) -> int:
 
 
 @in_asyncio
-async def test_what_a_step_says_is_read_while_it_runs_and_only_its_result_is_journaled(
+async def test_a_steps_live_text_is_read_while_it_runs_and_not_journaled(
     tmp_path: Path,
 ) -> None:
     app, go_on = new_app(tmp_path), asyncio.Event()
@@ -106,7 +106,7 @@ async def test_what_a_step_says_is_read_while_it_runs_and_only_its_result_is_jou
 
 
 @in_asyncio
-async def test_who_comes_later_gets_the_entries_that_were_missed_then_what_is_live_so_far_then_the_rest(
+async def test_a_late_reader_gets_missed_entries_then_live_text_then_the_rest(
     tmp_path: Path,
 ) -> None:
     app, go_on = new_app(tmp_path), [asyncio.Event(), asyncio.Event()]
@@ -139,7 +139,7 @@ async def test_who_comes_later_gets_the_entries_that_were_missed_then_what_is_li
 
 
 @in_asyncio
-async def test_a_further_attempt_begins_anew_and_nothing_is_left_of_the_one_before(tmp_path: Path) -> None:
+async def test_a_further_attempt_starts_over_and_removes_earlier_live_text(tmp_path: Path) -> None:
     app, go_on = new_app(tmp_path), asyncio.Event()
 
     @app.workflow

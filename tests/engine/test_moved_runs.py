@@ -154,7 +154,7 @@ def journaled_steps(snapshot: dict[str, Any]) -> set[str]:
     ],
 )
 @in_asyncio
-async def test_saved_wherever_it_is_it_goes_on_elsewhere_to_the_same_result_and_repeats_no_journaled_step(
+async def test_a_run_saved_anywhere_continues_elsewhere_to_the_same_result(
     tmp_path: Path, from_kind: str, to_kind: str
 ) -> None:
     with places(from_kind, tmp_path / "from") as origin, places(to_kind, tmp_path / "to") as target:

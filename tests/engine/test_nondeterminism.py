@@ -162,7 +162,7 @@ async def waits_for_nothing_instead_of_the_question(ctx: Context) -> None:
     ids=lambda value: getattr(value, "__name__", None),
 )
 @in_asyncio
-async def test_code_that_does_not_fit_the_journal_is_named_on_both_sides_and_keeps_the_run(
+async def test_a_mismatch_names_code_and_journal_and_keeps_the_run(
     tmp_path: Path, code: Code, n: int, recorded: str, issued: str
 ) -> None:
     first = _app(tmp_path, old)
@@ -335,7 +335,7 @@ async def _crash_until_asked(app: Signoff, run_id: str) -> None:
 
 
 @in_asyncio
-async def test_a_patch_leaves_old_runs_on_the_old_way_and_takes_new_runs_on_the_new_across_crashes(
+async def test_a_patch_keeps_old_runs_on_the_old_path_across_crashes(
     tmp_path: Path,
 ) -> None:
     first = _app(tmp_path, old)
@@ -409,7 +409,7 @@ async def test_a_run_keeps_its_version_while_that_is_registered(tmp_path: Path) 
 
 
 @in_asyncio
-async def test_what_changed_code_notes_and_starts_behind_the_last_entry_of_its_journal_is_not_lost(
+async def test_entries_that_changed_code_adds_after_its_journal_are_not_lost(
     tmp_path: Path,
 ) -> None:
     async def before(ctx: Context) -> None:

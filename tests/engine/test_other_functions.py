@@ -260,7 +260,7 @@ async def test_a_function_that_a_test_has_replaced_is_no_other_one(monkeypatch: 
 
 
 @in_asyncio
-async def test_a_deploy_may_have_a_step_call_another_function_that_its_code_names() -> None:
+async def test_a_deploy_may_replace_a_steps_function_that_its_code_names() -> None:
     async def before(ctx: Context) -> Any:
         done = await ctx.step("send", by_mail)
         await ctx.wait_for_signal("go")

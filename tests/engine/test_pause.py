@@ -261,7 +261,7 @@ async def _has_taken(app: Signoff, signals: int) -> None:
 
 
 @in_asyncio
-async def test_a_run_that_another_worker_moved_on_is_not_gone_on_with_from_memory(tmp_path: Path) -> None:
+async def test_a_run_that_another_worker_advanced_is_not_continued_from_memory(tmp_path: Path) -> None:
     # With such a lease an error of the first worker would stop the run for good.
     app, other = (Signoff(SqliteStore(tmp_path / "signoff.db", lease_seconds=3600)) for _ in range(2))
 
@@ -358,7 +358,7 @@ async def test_no_answer_is_lost_in_thousands_of_races_with_a_pause(tmp_path: Pa
 
 @pytest.mark.long
 @in_asyncio
-async def test_a_worker_holds_nothing_of_100_000_paused_runs_and_goes_on_with_any(tmp_path: Path) -> None:
+async def test_a_worker_holds_nothing_of_100_000_paused_runs_and_resumes_any(tmp_path: Path) -> None:
     app = new_app(tmp_path)
 
     @app.workflow
@@ -407,7 +407,7 @@ class _CutOff(SqliteStore):
 
 
 @in_asyncio
-async def test_a_signal_that_comes_while_a_pause_is_tried_again_is_not_slept_through(tmp_path: Path) -> None:
+async def test_a_signal_during_a_repeated_pause_is_not_slept_through(tmp_path: Path) -> None:
     store = _CutOff(tmp_path / "signoff.db")
     app = Signoff(store)
 

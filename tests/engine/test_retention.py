@@ -124,7 +124,7 @@ async def test_deliveries_that_ended_go_with_the_runs(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_a_client_deletes_tokens_and_deliveries_with_the_runs_from_here_and_from_afar(
+async def test_a_local_or_remote_client_prunes_runs_tokens_and_deliveries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "PRUNED_AT_ONCE", 2)
@@ -156,7 +156,7 @@ async def test_a_client_deletes_tokens_and_deliveries_with_the_runs_from_here_an
 
 
 @in_asyncio
-async def test_workflows_that_nobody_announces_go_after_a_week_from_here_and_from_afar(
+async def test_workflows_no_longer_announced_are_pruned_after_a_week(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "PRUNED_AT_ONCE", 2)

@@ -44,7 +44,7 @@ def test_a_time_of_day_is_that_of_its_zone_in_summer_and_winter() -> None:
     assert times("0 9 * * *", "2026-10-23T10:00", 2) == ["2026-10-24T09:00+02:00", "2026-10-25T09:00+01:00"]
 
 
-def test_a_time_that_the_clocks_leave_out_fires_when_they_have_gone_forward() -> None:
+def test_a_time_skipped_by_the_clock_change_fires_right_after_it() -> None:
     """On 29 March 2026 in Berlin 02:00 becomes 03:00."""
     assert times("30 2 * * *", "2026-03-28T03:00", 2) == ["2026-03-29T03:00+02:00", "2026-03-30T02:30+02:00"]
 
@@ -135,9 +135,7 @@ MISSED = {
 
 @pytest.mark.parametrize("policy", MISSED)
 @in_asyncio
-async def test_times_that_passed_while_nothing_was_up_are_made_up_for_as_the_policy_says(
-    tmp_path: Path, policy: str
-) -> None:
+async def test_times_missed_while_everything_was_down_follow_the_policy(tmp_path: Path, policy: str) -> None:
     clock = VirtualClock(at("2026-01-01T00:00+00:00"))
     app = app_with_report(tmp_path, clock)
     async with opened(app) as client:
@@ -181,7 +179,7 @@ async def test_a_resumed_schedule_makes_up_for_nothing(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_a_schedule_whose_zone_is_not_known_here_is_left_to_others_and_said(
+async def test_a_schedule_with_a_locally_unknown_zone_is_left_to_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = VirtualClock(at("2026-01-01T00:00+00:00"))

@@ -121,7 +121,7 @@ async def test_what_is_made_of_arguments_is_made_once(code: Callable[..., Any], 
 
 
 @in_asyncio
-async def test_a_default_that_is_an_object_stays_that_of_the_process_that_began_the_run() -> None:
+async def test_an_object_default_stays_that_of_the_process_that_began_the_run() -> None:
     _, entries = await started(of_default, '{"args":[],"kwargs":{}}')
     assert str(seen[0].id) in (entries[0].value or "")
 

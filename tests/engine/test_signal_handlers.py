@@ -124,7 +124,7 @@ def test_a_worker_that_ends_by_the_apps_own_stop_handler_does_not(
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
-def test_a_stop_handler_that_interrupts_the_code_of_a_step_or_workflow_ends_the_process(
+def test_a_stop_handler_that_interrupts_user_code_ends_the_process(
     new_store: NewStore, kind: type[BaseException]
 ) -> None:
     def handler(number: int, frame: object) -> None:

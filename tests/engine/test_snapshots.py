@@ -42,7 +42,7 @@ async def _saved(app: Signoff, flow: Any) -> dict[str, Any]:
 
 
 @in_asyncio
-async def test_a_loaded_run_goes_on_with_its_child_and_its_signal_and_repeats_no_step(tmp_path: Path) -> None:
+async def test_a_loaded_run_continues_with_its_child_and_signal(tmp_path: Path) -> None:
     calls: list[str] = []
     snapshot = await _saved(*_flow(tmp_path / "here", calls))
     there, _ = _flow(tmp_path / "there", calls)
@@ -58,7 +58,7 @@ async def test_a_loaded_run_goes_on_with_its_child_and_its_signal_and_repeats_no
 
 
 @in_asyncio
-async def test_what_is_no_snapshot_or_was_changed_is_refused_and_nothing_is_loaded(tmp_path: Path) -> None:
+async def test_an_invalid_or_changed_snapshot_is_refused_and_not_loaded(tmp_path: Path) -> None:
     snapshot = await _saved(*_flow(tmp_path / "here", []))
     there, _ = _flow(tmp_path / "there", [])
     changed: list[tuple[str, Any]] = [

@@ -358,7 +358,7 @@ async def test_a_step_that_changes_an_argument_in_place_is_warned_of_once(
 
 
 @in_asyncio
-async def test_a_step_that_changes_its_object_in_place_is_warned_of_and_a_replay_notices(
+async def test_a_step_that_changes_its_object_in_place_is_warned_of_and_detected(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def code(ctx: Context) -> Any:
@@ -391,7 +391,7 @@ class Cart:
     ],
 )
 @in_asyncio
-async def test_a_step_that_changes_an_object_in_a_container_is_warned_of_by_its_place(
+async def test_a_step_that_changes_a_contained_object_is_warned_of_by_place(
     around: Callable[[Cart], Any], name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     step_arguments._warned.clear()  # pyright: ignore[reportPrivateUsage]
@@ -418,7 +418,7 @@ async def test_a_step_that_changes_an_object_in_a_container_is_warned_of_by_its_
 
 @pytest.mark.parametrize("by_name", [False, True])
 @in_asyncio
-async def test_a_step_that_changes_an_object_that_is_no_data_in_place_is_warned_of(
+async def test_a_step_that_changes_a_service_object_in_place_is_warned_of(
     by_name: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Basket:
@@ -601,7 +601,7 @@ async def live_and_rebuilt_or_stuck(code: Code) -> list[Any]:
 
 @pytest.mark.parametrize("collects_first", [True, False])
 @in_asyncio
-async def test_generators_in_cycles_are_closed_when_the_run_ends_whenever_they_are_collected(
+async def test_generators_in_cycles_are_closed_when_the_run_ends(
     collects_first: bool,
 ) -> None:
     begun = itertools.count()

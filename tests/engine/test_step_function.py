@@ -141,7 +141,7 @@ class Order(BaseModel):
     ],
     ids=lambda value: repr(value)[:20],
 )
-def test_it_writes_other_arguments_to_the_letter_as_they_are_written_otherwise(args: tuple[Any, ...]) -> None:
+def test_other_arguments_are_written_exactly_as_before(args: tuple[Any, ...]) -> None:
     for function in (taking_two, Till().pay):
         known = step_function_of(function)
         assert known is not None

@@ -129,7 +129,7 @@ async def test_an_error_of_an_unknown_class_is_a_step_failed_that_names_it(tmp_p
 
 
 @in_asyncio
-async def test_a_value_that_cannot_be_stored_fails_the_step_at_once_with_its_path(tmp_path: Path) -> None:
+async def test_a_value_that_cannot_be_stored_fails_the_step_with_its_path(tmp_path: Path) -> None:
     app = new_app(tmp_path)
     ran: list[int] = []
 
@@ -153,7 +153,7 @@ async def test_a_value_that_cannot_be_stored_fails_the_step_at_once_with_its_pat
 
 
 @in_asyncio
-async def test_a_step_that_is_not_durable_runs_again_at_replay_and_leaves_no_value(tmp_path: Path) -> None:
+async def test_a_non_durable_step_runs_again_at_replay_and_leaves_no_value(tmp_path: Path) -> None:
     app = new_app(tmp_path)
     ran: list[str] = []
 

@@ -131,7 +131,7 @@ async def test_a_retry_policy_may_say_of_each_error_whether_it_is_tried_again(
 @pytest.mark.parametrize(
     ("asked", "waited"), [(None, 1), (0.5, 1), (-5, 1), (90, 90), (1e9, 86_400), (float("nan"), 1)]
 )
-def test_the_next_attempt_waits_for_as_long_as_the_error_asks_but_no_longer_than_a_day(
+def test_the_next_attempt_waits_as_long_as_the_error_asks_up_to_a_day(
     asked: float | None, waited: float
 ) -> None:
     policy = RetryPolicy(jitter=False, retry_after=lambda error: asked)
@@ -170,9 +170,7 @@ async def test_a_step_and_a_function_are_tried_again_when_their_error_says(is_fu
 @pytest.mark.parametrize("hot_runs", [0, 100])
 @pytest.mark.parametrize("effect", ["repeatable", "once"])
 @in_asyncio
-async def test_the_times_of_attempts_leave_out_what_lies_between_and_are_the_same_at_each_replay(
-    effect: Any, hot_runs: int
-) -> None:
+async def test_attempt_times_exclude_gaps_and_are_the_same_at_each_replay(effect: Any, hot_runs: int) -> None:
     """The back-off of a step that failed; the day until a person said of an interrupted one to run it again."""
     app, told, attempts = signoff.Signoff(MemoryStore()), list[Any](), list[int]()
     policy = None if effect == "once" else RetryPolicy(initial_seconds=3600, max_seconds=3600, jitter=False)
@@ -209,7 +207,7 @@ async def test_the_times_of_attempts_leave_out_what_lies_between_and_are_the_sam
 
 
 @in_asyncio
-async def test_the_times_of_a_step_that_fails_for_good_are_known_where_its_error_is_caught() -> None:
+async def test_attempt_times_are_known_where_a_steps_final_error_is_caught() -> None:
     app = signoff.Signoff(MemoryStore())
 
     async def fail() -> None:
@@ -230,7 +228,7 @@ async def test_the_times_of_a_step_that_fails_for_good_are_known_where_its_error
 
 @pytest.mark.parametrize("error", [Flaky, FlakyForGood])
 @in_asyncio
-async def test_an_error_declared_non_retryable_ends_the_attempts_and_so_do_its_subclasses(
+async def test_a_non_retryable_error_and_its_subclasses_end_the_attempts(
     tmp_path: Path, error: type[Exception]
 ) -> None:
     app = new_app(tmp_path)
@@ -437,7 +435,7 @@ async def test_a_step_that_raises_stop_iteration_does_not_hang(tmp_path: Path) -
 
 @pytest.mark.parametrize("timeout", [None, 60.0])
 @in_asyncio
-async def test_a_plain_step_that_ends_while_its_attempt_is_cancelled_leaves_no_error_to_asyncio(
+async def test_a_plain_step_ending_during_its_cancellation_logs_no_asyncio_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, timeout: float | None
 ) -> None:
     """On Python 3.14 and in simulations a plain step can end before its attempt awaits it."""

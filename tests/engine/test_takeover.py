@@ -89,7 +89,7 @@ with app.worker():
 
 
 @in_asyncio
-async def test_a_worker_that_was_there_before_takes_over_what_a_killed_process_held(tmp_path: Path) -> None:
+async def test_a_running_worker_takes_over_the_runs_of_a_killed_process(tmp_path: Path) -> None:
     app = _app(tmp_path)
     async with opened(app) as client, app.worker(beat_seconds=0.05):
         run = await client.start("flow", id="r")

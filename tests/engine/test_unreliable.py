@@ -45,7 +45,7 @@ class MutedStore(MemoryStore):
 
 
 @in_asyncio
-async def test_a_write_whose_reply_is_lost_is_not_written_twice_and_the_run_is_not_dropped(
+async def test_a_write_with_a_lost_reply_is_written_once_and_keeps_the_run(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = MutedStore()
@@ -192,7 +192,7 @@ def test_a_worker_that_is_told_a_lot_still_looks_for_what_it_was_not_told() -> N
 
 
 @in_asyncio
-async def test_a_verdict_on_a_step_that_another_worker_asked_about_is_left_to_that_one(
+async def test_a_decision_on_a_step_that_another_worker_asked_is_left_to_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "signoff.worker")
@@ -231,7 +231,7 @@ async def test_a_verdict_on_a_step_that_another_worker_asked_about_is_left_to_th
 
 
 @in_asyncio
-async def test_a_worker_that_claims_again_what_it_had_lost_unknowingly_drops_what_it_still_held() -> None:
+async def test_a_worker_that_reclaims_a_run_it_lost_drops_its_old_copy() -> None:
     store = MemoryStore()
     app = Signoff(store)
     begun, stopped = asyncio.Event(), asyncio.Event()

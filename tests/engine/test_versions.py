@@ -58,7 +58,7 @@ async def test_a_worker_whose_build_cannot_be_kept_does_not_begin() -> None:
         await Worker(app.store, app.registry, build="x" * 201).run()
 
 
-def test_remote_workers_and_servers_of_before_and_after_versions_were_told_understand_each_other() -> None:
+def test_remote_workers_and_servers_of_older_versions_work_together() -> None:
     before = {"id": "w", "host": "h", "pid": 7, "process_started_at": 1.5, "group": "default"}
     of_before = OPERATIONS["enlist"].read_arguments({"worker": before})["worker"]
     assert of_before == WorkerInfo("w", "h", 7, 1.5, "default")

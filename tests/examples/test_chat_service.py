@@ -109,7 +109,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield made
 
 
-def test_a_turn_asked_in_a_process_that_is_killed_is_answered_in_another_and_readers_miss_nothing(
+def test_a_turn_of_a_killed_process_is_answered_in_another_without_gaps(
     tmp_path: Path, service: Service
 ) -> None:
     asking = Service(tmp_path)

@@ -103,7 +103,7 @@ def test_on_a_terminal_it_waits_for_the_person_and_cleans_up_when_stopped() -> N
 
 
 @pytest.mark.parametrize("stopped_by", [signal.SIGINT, signal.SIGHUP])
-def test_on_a_terminal_it_ends_in_studio_which_stays_until_it_is_stopped_and_leaves_nothing_behind(
+def test_on_a_terminal_it_shows_studio_until_stopped_and_cleans_up(
     stopped_by: signal.Signals,
 ) -> None:
     with (

@@ -92,7 +92,7 @@ def test_a_rejected_refund_is_not_paid_and_gives_the_note_as_the_reason(office: 
     assert office.effects == []
 
 
-def test_an_hour_without_an_answer_escalates_to_a_question_without_a_deadline(office: Office) -> None:
+def test_an_hour_without_an_answer_escalates_to_one_without_a_deadline(office: Office) -> None:
     run = office.start(7000)
     first = office.question()
     office.clock.advance(HOUR - 1)
@@ -158,7 +158,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
     shop.close()
 
 
-def test_a_worker_killed_before_the_payment_or_after_it_but_before_the_journal_pays_once(shop: Shop) -> None:
+def test_a_worker_killed_around_the_payment_pays_once(shop: Shop) -> None:
     with shop.ledger.open("a") as book:
         fcntl.flock(book, fcntl.LOCK_EX)  # the payment provider is busy
         run = shop.client.start("refund_flow", "o-1", 4000, id="refund-o-1")

@@ -49,7 +49,7 @@ async def test_a_small_refund_asks_nobody() -> None:
 
 
 @in_asyncio
-async def test_a_refund_that_nobody_decides_in_time_tells_the_team_and_asks_again_without_end() -> None:
+async def test_a_refund_not_decided_in_time_notifies_the_team_and_asks_again() -> None:
     async with environment(app) as env:
         env.people.stay_silent("Refund*")
         env.people.answer("No decision in time*", approved=True, after=5 * HOUR)
@@ -209,7 +209,7 @@ async def test_samples_that_are_started_again_are_joined_as_they_are() -> None:
         assert (await ended.result())["votes"] == {"ana": "yes", "ben": "yes"}
 
 
-def test_the_worker_has_all_that_the_samples_start_whatever_else_is_imported_here() -> None:
+def test_the_worker_has_all_samples_whatever_else_is_imported() -> None:
     code = "from examples.shop.worker import app; print(*app.registry.names())"
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, cwd=REPOSITORY, capture_output=True, text=True, timeout=60

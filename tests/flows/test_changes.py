@@ -95,7 +95,7 @@ def changed_flows() -> dict[str, tuple[Flow, list[str]]]:
 
 @pytest.mark.parametrize("what", list(changed_flows()))
 @in_asyncio
-async def test_a_changed_graph_says_what_differs_and_the_run_goes_on_when_it_is_restored(
+async def test_a_changed_graph_reports_differences_and_continues_once_restored(
     tmp_path: Path, what: str
 ) -> None:
     await waiting(tmp_path, old_flow())
@@ -115,7 +115,7 @@ async def test_a_changed_graph_says_what_differs_and_the_run_goes_on_when_it_is_
 
 
 @in_asyncio
-async def test_a_migration_says_which_chunk_is_which_now_and_the_old_graph_is_gone_along(
+async def test_a_migration_maps_chunks_and_the_run_follows_its_old_graph(
     tmp_path: Path,
 ) -> None:
     await waiting(tmp_path, old_flow())
@@ -224,7 +224,7 @@ async def test_a_migration_never_maps_a_condition_by_its_position(tmp_path: Path
 
 
 @in_asyncio
-async def test_a_migration_that_only_renames_chunks_leaves_conditions_where_they_are(tmp_path: Path) -> None:
+async def test_a_migration_that_only_renames_chunks_keeps_conditions(tmp_path: Path) -> None:
     await waiting(tmp_path, nameless(inserted=False))
     changed = nameless(inserted=False, ask_name="ask_finance")
     changed.migrate(lambda graph, changes: {"ask": "ask_finance"})

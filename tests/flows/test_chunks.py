@@ -81,7 +81,7 @@ async def test_a_chunk_that_dies_before_its_record_is_written_leaves_nothing() -
 
 
 @in_asyncio
-async def test_a_failing_chunk_fails_the_execution_by_its_name_and_keeps_what_is_asked() -> None:
+async def test_a_failing_chunk_fails_the_execution_by_name_and_keeps_questions() -> None:
     flow = new_flow()
 
     @flow.chunk
@@ -353,7 +353,7 @@ async def test_resources_are_provided_by_the_worker_and_never_saved() -> None:
 
 
 @in_asyncio
-async def test_without_a_resource_no_chunk_runs_and_the_run_can_be_retried_where_it_is() -> None:
+async def test_without_a_resource_no_chunk_runs_and_the_run_can_be_retried() -> None:
     flow, ran = new_flow().requires("service", "clock"), list[object]()
 
     @flow.chunk

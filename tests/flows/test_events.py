@@ -191,7 +191,7 @@ async def test_an_empty_event_is_refused() -> None:
 
 
 @in_asyncio
-async def test_a_flow_that_is_started_in_an_environment_is_there_and_lets_time_pass(tmp_path: Path) -> None:
+async def test_a_flow_started_in_an_environment_lets_time_pass(tmp_path: Path) -> None:
     app = new_app(tmp_path)
     flow = Flow("f", auto_close_timeout=3600.0)
 

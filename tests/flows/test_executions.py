@@ -83,7 +83,7 @@ async def test_of_two_answers_to_one_interrupt_the_second_is_told_who_was_first(
 
 
 @in_asyncio
-async def test_a_request_id_makes_an_answer_once_and_is_refused_for_another_value() -> None:
+async def test_a_request_id_answers_once_and_is_refused_for_another_value() -> None:
     async with environment(registered(asking("a"))) as env:
         execution = await started(env, asking("a"))
         for _ in range(3):
@@ -129,7 +129,7 @@ async def test_a_wrong_answer_changes_nothing() -> None:
 
 
 @in_asyncio
-async def test_closing_is_refused_while_somebody_is_asked_and_nothing_is_lost_by_it() -> None:
+async def test_closing_is_refused_while_a_question_is_open_and_loses_nothing() -> None:
     async with environment(registered(asking("a", "b"))) as env:
         execution = await started(env, asking("a", "b"))
         closing = asyncio.create_task(execution.close())
@@ -158,7 +158,7 @@ async def test_closing_may_cancel_what_is_asked_which_stays_on_record() -> None:
 
 
 @in_asyncio
-async def test_an_answer_that_was_taken_before_the_close_counts_whatever_the_close_cancels() -> None:
+async def test_an_answer_accepted_before_the_close_counts_whatever_it_cancels() -> None:
     async with environment(registered(asking("a", "b"))) as env:
         execution = await started(env, asking("a", "b"))
         await execution.continue_with("a", "1")
@@ -179,7 +179,7 @@ def gated(gate: asyncio.Event) -> Flow:
 
 
 @in_asyncio
-async def test_what_is_emitted_while_a_close_waits_is_taken_if_the_close_is_refused_after_all() -> None:
+async def test_an_event_during_a_close_is_accepted_if_the_close_is_refused() -> None:
     gate = asyncio.Event()
     app = registered(gated(gate))
     async with environment(app) as env:

@@ -240,7 +240,7 @@ async def test_each_place_of_a_flow_within_has_a_name_of_its_own(tmp_path: Path)
 
 
 @in_asyncio
-async def test_an_execution_that_began_before_flows_within_had_names_goes_on_as_it_began(
+async def test_an_execution_from_before_named_inner_flows_continues_as_it_began(
     tmp_path: Path,
 ) -> None:
     flow, app = _twice(), new_app(tmp_path)

@@ -35,7 +35,7 @@ def counting() -> Flow:
 
 @pytest.mark.long
 @in_asyncio
-async def test_a_thousand_interrupts_of_one_execution_are_open_at_once_and_each_gets_its_own_answer(
+async def test_a_thousand_interrupts_are_open_at_once_with_separate_answers(
     tmp_path: Path,
 ) -> None:
     app = new_app(tmp_path)
@@ -65,7 +65,7 @@ async def test_a_thousand_interrupts_of_one_execution_are_open_at_once_and_each_
 
 @pytest.mark.long
 @in_asyncio
-async def test_what_an_idle_execution_is_rebuilt_from_stays_short_and_nothing_is_lost_by_it(
+async def test_an_idle_executions_history_stays_short_and_complete(
     tmp_path: Path,
 ) -> None:
     app = new_app(tmp_path)
@@ -197,7 +197,7 @@ def filling() -> Flow:
 
 
 @in_asyncio
-async def test_the_chunk_that_would_make_a_state_too_large_is_held_and_loses_nothing(
+async def test_a_chunk_that_would_exceed_the_state_limit_is_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(codec, "MAX_CARRIED", 1_000_000)

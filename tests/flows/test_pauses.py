@@ -315,7 +315,7 @@ class Refund:
 
 
 @in_asyncio
-async def test_partials_of_async_functions_and_objects_with_an_async_call_are_chunks() -> None:
+async def test_partials_of_async_functions_and_async_callables_are_chunks() -> None:
     async def refund(order: str, data: Data[Any]) -> str:
         await asyncio.sleep(0)
         return f"{order} {data.input}"

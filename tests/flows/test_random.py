@@ -43,7 +43,7 @@ async def run(built: Built, seed: int, kills: int) -> None:
 
 @given(spec=specs(), seed=st.integers(0, 2**32), kills=st.integers(0, 4))
 @settings(max_examples=60, deadline=None)
-def test_a_random_graph_ends_as_a_plain_interpreter_says_wherever_its_worker_dies(
+def test_a_random_graph_matches_the_interpreter_wherever_its_worker_dies(
     spec: Spec, seed: int, kills: int
 ) -> None:
     asyncio.run(run(build(spec), seed, kills))

@@ -102,7 +102,7 @@ async def test_four_eyes_work_where_the_starter_is_known() -> None:
 
 
 @in_asyncio
-async def test_of_two_chunks_side_by_side_that_choose_one_id_the_second_waits_for_a_retry() -> None:
+async def test_of_two_concurrent_chunks_with_one_chosen_id_the_second_waits() -> None:
     flow = Flow("refund", auto_close_timeout=0.0)
 
     @flow.chunk

@@ -62,7 +62,7 @@ async def test_an_execution_goes_on_where_its_graph_is_known(tmp_path: Path, kin
 
 
 @in_asyncio
-async def test_an_execution_that_no_worker_can_run_fails_visibly_and_can_be_retried(
+async def test_an_execution_that_no_worker_can_run_fails_and_can_be_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("signoff.engine.worker.missing_code.AVOIDS_SECONDS", 0.05)

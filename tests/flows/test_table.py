@@ -109,7 +109,7 @@ async def test_wherever_the_worker_dies(name: str) -> None:
 
 
 @in_asyncio
-async def test_in_another_process_which_the_answers_come_from_while_no_worker_runs(tmp_path: Path) -> None:
+async def test_in_another_process_that_is_answered_while_no_worker_runs(tmp_path: Path) -> None:
     first = new_app(tmp_path)
     async with opened(first), first.worker():
         started = await until_asked(first, register_all(first), ALL)

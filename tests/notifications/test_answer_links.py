@@ -77,7 +77,7 @@ async def trail(scene: Scene, kind: AuditKind) -> list[dict[str, Any]]:
 
 
 @in_asyncio
-async def test_the_link_in_a_mail_shows_the_question_and_answers_it_as_its_recipient(tmp_path: Path) -> None:
+async def test_a_mails_link_shows_the_question_and_answers_as_its_recipient(tmp_path: Path) -> None:
     app = new_app(tmp_path)
 
     @app.workflow
@@ -129,7 +129,7 @@ async def test_the_link_in_a_mail_shows_the_question_and_answers_it_as_its_recip
 
 
 @rule
-async def test_a_delivery_that_is_sent_again_has_another_link_and_the_former_one_ends(scene: Scene) -> None:
+async def test_a_repeated_delivery_has_a_new_link_and_the_former_one_ends(scene: Scene) -> None:
     async with mails() as server, dispatching(scene, mail(server.port)) as dispatcher:
         server.replies += ["451 later", "451 later"]
         await ask(scene, assignees=["user:ana"])

@@ -40,7 +40,7 @@ async def caught_up(scene: Scene, *dispatchers: Dispatcher) -> None:
 
 
 @rule
-async def test_a_channel_that_begins_with_what_is_open_tells_once_of_each_question_and_then_of_what_happens(
+async def test_a_channel_that_begins_with_open_questions_announces_each_once(
     scene: Scene,
 ) -> None:
     for number in range(5):
@@ -75,7 +75,7 @@ async def test_who_may_answer_by_now_is_told_and_not_who_could_once(scene: Scene
 
 
 @rule
-async def test_three_dispatchers_that_begin_at_once_tell_of_each_open_question_once(
+async def test_three_dispatchers_that_begin_at_once_announce_each_question_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox, "AT_ONCE", 3)
@@ -98,7 +98,7 @@ async def test_three_dispatchers_that_begin_at_once_tell_of_each_open_question_o
 
 
 @rule
-async def test_events_with_many_recipients_are_written_in_parts_and_each_is_sent_once(
+async def test_events_with_many_recipients_are_written_in_parts_and_sent_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox, "MADE_AT_ONCE", 2)
@@ -173,7 +173,7 @@ async def test_while_a_channel_catches_up_the_others_have_their_turn(
 
 
 @rule
-async def test_a_channel_that_was_half_through_tells_nothing_else_of_before_whatever_its_file_says_by_then(
+async def test_a_half_begun_channel_sends_no_other_old_event_whatever_its_file(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox, "AT_ONCE", 2)

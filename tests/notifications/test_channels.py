@@ -237,7 +237,7 @@ def test_what_is_no_mail_address_is_refused(address: str) -> None:
 
 
 @in_asyncio
-async def test_a_recipient_whom_the_server_refuses_for_good_is_given_up_and_others_are_not() -> None:
+async def test_a_permanently_refused_recipient_is_given_up_alone() -> None:
     scene = new_scene()
     async with mails() as server, dispatching(scene, mail_channel(server.port)) as dispatcher:
         server.refused = {"eva@example.org": "550 nobody", "ben@example.org": "450 later"}

@@ -170,7 +170,7 @@ def test_what_makes_no_sense_is_refused_and_no_secret_is_said(channel: dict[str,
         assert secret not in str(refused.value)
 
 
-def test_mails_have_answer_links_only_if_it_is_said_and_only_where_the_server_is_known() -> None:
+def test_mails_have_answer_links_only_if_enabled_with_a_public_url() -> None:
     [plain] = channels_of({"public_url": "https://signoff.example", "channels": [MAIL]})
     assert (plain.answer_links, plain.answer_link_seconds) == (False, 7 * 24 * 3600.0)
     linked = {**MAIL, "answer_links": True, "answer_link_seconds": 3600.0}

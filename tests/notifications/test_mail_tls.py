@@ -90,7 +90,7 @@ ONLY_ITS_OWN_TLS = pytest.mark.filterwarnings("ignore:Requiring AUTH while not r
 @ONLY_ITS_OWN_TLS
 @pytest.mark.parametrize("security", SECURE)
 @in_asyncio
-async def test_a_mail_and_a_password_go_through_tls_to_a_server_that_a_private_authority_vouches_for(
+async def test_a_mail_goes_through_tls_to_a_server_of_a_private_authority(
     authority: trustme.CA, ca_file: Path, security: Security
 ) -> None:
     door = Doorkeeper()
@@ -107,7 +107,7 @@ async def test_a_mail_and_a_password_go_through_tls_to_a_server_that_a_private_a
 
 @ONLY_ITS_OWN_TLS
 @in_asyncio
-async def test_a_server_that_offers_no_starttls_is_told_neither_a_password_nor_a_mail() -> None:
+async def test_a_server_without_starttls_gets_neither_password_nor_mail() -> None:
     door = Doorkeeper()
     async with mails(authenticator=door, auth_required=True, auth_require_tls=False) as server:
         delivery = await send(new_scene(), server, "starttls", username="bot", password=PASSWORD)
@@ -117,7 +117,7 @@ async def test_a_server_that_offers_no_starttls_is_told_neither_a_password_nor_a
 
 
 @in_asyncio
-async def test_a_server_that_speaks_no_tls_where_tls_is_asked_for_is_told_nothing() -> None:
+async def test_a_server_without_tls_gets_nothing_where_tls_is_required() -> None:
     scene = new_scene()
     async with mails() as server:
         delivery = await send(scene, server, "tls")
@@ -137,7 +137,7 @@ async def test_a_server_that_speaks_no_tls_where_tls_is_asked_for_is_told_nothin
     ids=["of another authority", "of one that the machine does not know", "for another name"],
 )
 @in_asyncio
-async def test_a_certificate_that_is_not_trusted_is_refused_before_anything_is_said_and_the_mail_dies_in_time(
+async def test_an_untrusted_certificate_gets_nothing_and_the_mail_dies_in_time(
     authority: trustme.CA,
     ca_file: Path,
     security: Security,

@@ -96,7 +96,7 @@ async def test_slack_that_says_429_is_left_alone_for_as_long_as_it_says(scene: S
 
 
 @rule
-async def test_a_webhook_that_times_out_after_it_accepted_gets_the_same_delivery_again(scene: Scene) -> None:
+async def test_a_webhook_that_times_out_after_accepting_gets_the_same_delivery(scene: Scene) -> None:
     never = asyncio.Event()
 
     async def hangs() -> Response:
@@ -120,7 +120,7 @@ async def test_a_webhook_that_times_out_after_it_accepted_gets_the_same_delivery
 
 
 @rule
-async def test_what_a_question_is_told_after_a_failure_stays_in_order_and_others_go_on(scene: Scene) -> None:
+async def test_messages_of_a_question_stay_in_order_after_a_failure(scene: Scene) -> None:
     async with web(500) as server, dispatching(scene, hook(server, concurrency=1)) as dispatcher:
         await ask(scene, "q1")
         await carry_out(scene, dispatcher)
@@ -187,7 +187,7 @@ async def test_what_was_sent_and_not_recorded_is_sent_again_under_the_same_id(sc
 
 
 @rule
-async def test_a_delivery_is_given_up_after_its_time_and_sent_again_when_somebody_says_so(
+async def test_a_delivery_is_given_up_after_its_time_and_can_be_sent_again(
     scene: Scene,
 ) -> None:
     async with web(otherwise=500) as server:
@@ -212,7 +212,7 @@ async def test_a_delivery_is_given_up_after_its_time_and_sent_again_when_somebod
 
 
 @rule
-async def test_it_is_given_up_after_so_many_attempts_and_at_once_when_the_other_side_is_gone(
+async def test_a_delivery_is_given_up_after_its_attempts_or_at_once_if_hopeless(
     scene: Scene,
 ) -> None:
     async with web(500, 500, 410) as server:

@@ -90,9 +90,7 @@ def serve(folder: Path, hook: Hook, channels: str = CHANNELS) -> Running:
     return Running("server", *options, cwd=folder, HOOK_URL=hook.url, HOOK_SECRET=SECRET)
 
 
-def test_a_server_that_is_killed_while_it_sends_has_another_one_send_it_again(
-    tmp_path: Path, hook: Hook
-) -> None:
+def test_another_server_repeats_what_a_killed_one_was_sending(tmp_path: Path, hook: Hook) -> None:
     with serve(tmp_path, hook) as server:
         server.wait_for("listening")
         until(lambda: sql(tmp_path, "SELECT seq FROM channels"))
@@ -111,9 +109,7 @@ def test_a_server_that_is_killed_while_it_sends_has_another_one_send_it_again(
 
 
 @pytest.mark.long
-def test_three_servers_at_once_tell_once_of_what_is_open_also_if_one_is_killed_meanwhile(
-    tmp_path: Path, hook: Hook
-) -> None:
+def test_three_servers_announce_open_questions_once_even_if_one_is_killed(tmp_path: Path, hook: Hook) -> None:
     for number in range(12):
         ask(tmp_path, f"q{number}")
     channels = CHANNELS + 'begin = "open"\nconcurrency = 1\n'

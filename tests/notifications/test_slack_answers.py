@@ -60,7 +60,7 @@ async def test_a_click_is_the_answer_of_whoever_clicked(action: str, approved: b
 
 
 @in_asyncio
-async def test_the_same_click_sent_again_changes_nothing_and_another_one_is_told_who_was_first() -> None:
+async def test_a_repeated_click_changes_nothing_and_a_later_one_sees_the_winner() -> None:
     async with stage() as on:
         value = await asked(on)
         for _ in range(2):
@@ -77,7 +77,7 @@ async def test_the_same_click_sent_again_changes_nothing_and_another_one_is_told
 
 
 @in_asyncio
-async def test_whom_nobody_knows_or_asked_is_refused_with_an_explanation_and_recorded() -> None:
+async def test_an_unknown_or_unassigned_user_is_refused_and_recorded() -> None:
     async with stage() as on:
         value = await asked(on, assignees=["group:finance"])
         for user, by, said in (

@@ -95,7 +95,7 @@ async def test_what_comes_of_a_click_keeps_every_limit(letter: str, closes: bool
 
 
 @in_asyncio
-async def test_a_question_whose_address_is_too_long_for_slack_has_a_link_to_the_inbox() -> None:
+async def test_a_question_with_an_address_too_long_for_slack_links_the_inbox() -> None:
     scene = new_scene()
     async with web() as server:
         sender = SlackSender(webhook_url=server.url, answering=Answering("s"))

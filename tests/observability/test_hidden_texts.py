@@ -74,7 +74,7 @@ async def told(tmp_path: Path, redact: list[str]) -> str:
 
 
 @in_asyncio
-async def test_a_server_that_hides_payloads_hides_texts_of_errors_in_logs_and_spans_of_its_process(
+async def test_a_server_that_hides_payloads_hides_error_texts_in_logs_and_spans(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     spans = await told(tmp_path, ["iban"])

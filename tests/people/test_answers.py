@@ -161,7 +161,7 @@ async def test_an_instance_with_a_field_that_is_not_written_is_no_answer() -> No
 
 
 @in_asyncio
-async def test_what_only_the_types_own_code_refuses_is_raised_where_the_workflow_waits() -> None:
+async def test_a_refusal_by_the_types_own_code_is_raised_where_it_is_awaited() -> None:
     app = Signoff(MemoryStore())
 
     @app.workflow
@@ -255,7 +255,7 @@ async def test_an_approval_is_of_exactly_what_was_proposed(given: Any) -> None:
 
 
 @in_asyncio
-async def test_an_edited_approval_is_of_the_edited_value_and_says_what_was_changed() -> None:
+async def test_an_edited_approval_has_the_edited_value_and_its_changes() -> None:
     answer = await answered({"approved": True, "edited": RAISED}, **PROPOSED)
     assert answer.approved is True
     assert answer.proposal == Invoice(to="bob", lines=[Line(amount=Decimal(9))])
@@ -315,7 +315,7 @@ async def test_the_schema_of_a_proposal_may_refer_to_itself() -> None:
 
 
 @in_asyncio
-async def test_promise_and_journal_tell_a_later_reader_what_was_approved_and_changed() -> None:
+async def test_promise_and_journal_show_later_what_was_approved_and_changed() -> None:
     async with asking([], **PROPOSED) as env:
         handle = await env.start("ask", id="r")
         env.people.answer("*", {"approved": True, "edited": RAISED})

@@ -273,7 +273,7 @@ async def test_more_working_time_than_there_is_is_refused_where_it_is_asked() ->
         assert await env.run(ask) == "refused"
 
 
-def test_reminders_are_worked_out_up_to_the_deadline_and_no_more_than_a_hundred() -> None:
+def test_reminders_are_computed_up_to_the_deadline_and_at_most_a_hundred() -> None:
     policy = Policy.make("Pay?", input_type="approval", remind_every=HOUR)
     start = moment("2026-03-25 09:00")
     assert len(policy.in_hours(BERLIN, start, None).reminders) == MOST_REMINDERS
@@ -282,6 +282,6 @@ def test_reminders_are_worked_out_up_to_the_deadline_and_no_more_than_a_hundred(
     assert Policy.from_data("q", json.loads(counted.to_json())) == counted
 
 
-def test_a_question_with_worked_out_reminders_is_not_read_by_who_does_not_know_them() -> None:
+def test_a_question_with_computed_reminders_is_refused_by_older_versions() -> None:
     with pytest.raises(QuestionTooNew):
         Policy.from_data("q", {"reminders": [1.0], "unheard_of": 1})

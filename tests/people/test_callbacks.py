@@ -86,7 +86,7 @@ async def test_what_calls_back_answers_and_the_workflow_gets_an_instance(tmp_pat
 
 
 @in_asyncio
-async def test_its_address_is_the_same_at_each_attempt_and_replay_and_works_after_a_crash(
+async def test_its_address_is_stable_across_attempts_replays_and_crashes(
     tmp_path: Path,
 ) -> None:
     app, told = shop(tmp_path)
@@ -103,7 +103,7 @@ async def test_its_address_is_the_same_at_each_attempt_and_replay_and_works_afte
 
 
 @in_asyncio
-async def test_wherever_its_worker_dies_each_address_that_was_told_is_the_same_and_works() -> None:
+async def test_each_passed_address_survives_its_workers_death_anywhere() -> None:
     app = Signoff(MemoryStore())
 
     @app.workflow
@@ -141,7 +141,7 @@ async def test_a_generator_yields_it_twice() -> None:
 
 
 @in_asyncio
-async def test_without_a_public_address_the_run_says_what_to_set_and_goes_on_when_it_is_set(
+async def test_without_a_public_address_the_run_names_the_setting_and_can_resume(
     tmp_path: Path,
 ) -> None:
     app = new_app(tmp_path)
@@ -212,7 +212,7 @@ async def test_subscribers_are_told_of_each_answer_and_refusal(tmp_path: Path) -
 
 
 @in_asyncio
-async def test_what_does_not_fit_is_refused_with_fields_and_recorded_and_the_question_stays_open(
+async def test_an_invalid_request_is_refused_with_fields_and_recorded(
     tmp_path: Path,
 ) -> None:
     app, told = shop(tmp_path)
@@ -229,7 +229,7 @@ async def test_what_does_not_fit_is_refused_with_fields_and_recorded_and_the_que
 
 
 @in_asyncio
-async def test_the_same_again_is_a_success_without_effect_and_anything_else_is_refused(
+async def test_a_repetition_has_no_effect_and_other_requests_are_refused(
     tmp_path: Path,
 ) -> None:
     app, told = shop(tmp_path)
@@ -279,7 +279,7 @@ async def test_a_repetition_is_known_by_its_content_and_not_by_how_it_is_signed(
 
 
 @in_asyncio
-async def test_after_its_deadline_or_its_end_it_is_gone_and_of_what_is_unknown_nothing_is_said(
+async def test_an_ended_callback_is_gone_and_an_unknown_one_reveals_nothing(
     tmp_path: Path,
 ) -> None:
     clock = VirtualClock()

@@ -69,7 +69,7 @@ async def fails_beside(ctx: Context) -> str:
 
 @in_asyncio
 @pytest.mark.parametrize("workflow", [waits_for, is_cancelled, fails_beside])
-async def test_a_question_that_its_workflow_gives_up_leaves_the_inbox_and_is_recorded(
+async def test_a_question_abandoned_by_its_workflow_leaves_the_inbox_on_record(
     workflow: Workflow,
 ) -> None:
     app = Signoff(MemoryStore())
@@ -98,7 +98,7 @@ async def test_a_question_that_its_workflow_gives_up_leaves_the_inbox_and_is_rec
 
 
 @in_asyncio
-async def test_a_question_is_withdrawn_from_outside_and_its_workflow_is_told_by_whom_and_why() -> None:
+async def test_a_question_withdrawn_from_outside_tells_its_workflow_who_and_why() -> None:
     async with asking(assignees=["user:ana"]) as (env, id):
         cancelled = await env.client.inbox.cancel(id, by="olga", reason="asked by mistake")
         assert (cancelled.state, cancelled.settled_by, cancelled.note) == (
@@ -175,7 +175,7 @@ async def test_what_cannot_be_kept_withdraws_nothing(said: dict[str, str], error
 
 
 @in_asyncio
-async def test_what_should_have_happened_by_now_happens_before_a_question_is_withdrawn() -> None:
+async def test_overdue_events_happen_before_a_question_is_withdrawn() -> None:
     async with asking(timeout_seconds=60, timeout_answer=False) as (env, id):
         env.clock.advance(61)
         with pytest.raises(AlreadySettled, match="resolved"):
@@ -184,7 +184,7 @@ async def test_what_should_have_happened_by_now_happens_before_a_question_is_wit
 
 
 @rule
-async def test_of_an_answer_and_a_withdrawal_at_once_one_wins_and_the_other_is_told(scene: Scene) -> None:
+async def test_of_a_concurrent_answer_and_withdrawal_one_wins(scene: Scene) -> None:
     for n in range(4):
         question = await ask_in(scene, f"r{n}", assignees=["user:ana"])
         both = [
@@ -304,7 +304,7 @@ async def test_what_is_no_time_moves_no_deadline(seconds: float) -> None:
 
 
 @in_asyncio
-async def test_a_question_without_a_deadline_gets_none_and_one_that_has_passed_stays() -> None:
+async def test_a_deadline_is_neither_added_nor_moved_after_it_has_passed() -> None:
     async with asking() as (env, id):
         with pytest.raises(InvalidValue, match="no deadline"):
             await env.client.inbox.move_deadline(id, 60)

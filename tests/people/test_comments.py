@@ -18,7 +18,7 @@ from tests.support import in_asyncio
 
 
 @in_asyncio
-async def test_a_comment_changes_nothing_about_the_question_and_is_in_its_history() -> None:
+async def test_a_comment_leaves_the_question_unchanged_and_is_in_its_history() -> None:
     async with asking(assignees=["user:ana"]) as (env, id):
         before = await env.store.get_promise(id)
         said = await env.client.inbox.comment(id, "Is that  é?\n", user_id="ana")
@@ -38,7 +38,7 @@ async def test_a_closed_question_is_commented_on_too() -> None:
 
 
 @in_asyncio
-async def test_a_comment_that_is_sent_again_is_there_once_and_another_one_of_its_id_is_refused() -> None:
+async def test_a_repeated_comment_counts_once_and_another_of_its_id_is_refused() -> None:
     async with asking() as (env, id):
 
         async def say(text: str, user: str = "ana") -> str:

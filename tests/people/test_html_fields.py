@@ -161,7 +161,7 @@ def test_a_number_is_written_in_plain_digits() -> None:
     assert answer_of(question, {"f0": [" -12 "]}, can_edit=True) == (-12, [])
 
 
-def test_a_default_with_hidden_characters_in_a_text_of_ones_own_is_not_begun_with() -> None:
+def test_a_default_with_hidden_characters_is_not_prefilled_as_free_text() -> None:
     question = Question.make(
         "Which?", input_type="select", options=["red"], other="Else", default={"other": "a\u202eb"}
     )
@@ -194,7 +194,7 @@ def test_what_was_taken_away_is_not_what_the_default_puts_back(field: str, is_pr
     assert not control.may_be_empty
 
 
-def test_a_text_that_was_taken_away_is_an_empty_text_and_where_it_may_be_null_nothing() -> None:
+def test_a_removed_text_is_empty_and_null_where_that_is_allowed() -> None:
     question = Question.make("Well?", input_type="form", answer_type=Terms)
     named = fields(question)
     filled = {**untouched(html_fields_of(question)), named["text"].name: [""], named["note"].name: [""]}

@@ -84,7 +84,7 @@ async def test_of_64_answers_by_one_link_at_once_one_counts_and_its_like_succeed
 
 
 @rule
-async def test_a_link_is_used_by_the_answer_itself_also_if_nothing_was_noted_of_it(scene: Scene) -> None:
+async def test_a_link_is_used_by_the_answer_itself_even_if_not_recorded(scene: Scene) -> None:
     await ask(scene)
     new = await create_link(scene.store, "q", user_id="ana")
     link = await found(scene, new)
@@ -183,7 +183,7 @@ async def test_an_overdue_question_is_closed_before_anybody_has_served_it(scene:
 
 
 @rule
-async def test_the_trail_says_which_link_each_answer_and_each_refused_one_came_by(scene: Scene) -> None:
+async def test_the_trail_names_the_link_of_each_accepted_and_refused_answer(scene: Scene) -> None:
     await ask(scene, policy=Policy(quorum=Quorum(2, 2)))
     ana = await found(scene, await create_link(scene.store, "q", user_id="ana"))
     ben = await found(scene, await create_link(scene.store, "q", user_id="ben"))

@@ -38,9 +38,7 @@ OTHERS = [
 
 @pytest.mark.parametrize(("one", "other"), SPELLINGS)
 @in_asyncio
-async def test_nobody_approves_their_own_request_or_votes_twice_by_another_spelling(
-    one: str, other: str
-) -> None:
+async def test_another_spelling_neither_approves_an_own_request_nor_votes_twice(one: str, other: str) -> None:
     app = Signoff(MemoryStore())
 
     @app.workflow

@@ -323,7 +323,7 @@ async def test_what_who_looks_at_a_question_has_seen_is_recorded() -> None:
 
 
 @in_asyncio
-async def test_whom_it_has_escalated_to_by_now_may_answer_though_nobody_was_there_to_escalate() -> None:
+async def test_overdue_escalations_count_even_if_no_process_was_running() -> None:
     async with asking(assignees=["user:ana"], escalations=[Escalation(HOUR, ["group:leads"])]) as (env, id):
         env.clock.advance(HOUR)
         await env.client.answer(id, True, user_id="lea", groups=["leads"])
@@ -400,7 +400,7 @@ async def test_an_answer_before_the_deadline_is_the_answer() -> None:
 
 
 @in_asyncio
-async def test_a_late_answer_does_not_win_though_nobody_was_there_to_see_the_deadline_pass() -> None:
+async def test_a_late_answer_loses_even_if_no_process_saw_the_deadline() -> None:
     async with asking(timeout_seconds=HOUR, timeout_answer=False) as (env, id):
         env.clock.advance(HOUR)
         error = await refused_late(env, id)
@@ -648,7 +648,7 @@ async def test_every_refused_attempt_is_recorded_with_who_and_why() -> None:
     ],
 )
 @in_asyncio
-async def test_whatever_else_is_refused_at_a_question_is_recorded_with_what_was_wanted(
+async def test_other_refused_actions_on_a_question_are_recorded_with_the_attempt(
     attempt: str, error: type[SignoffError]
 ) -> None:
     async with asking(assignees=["user:ana"]) as (env, id):

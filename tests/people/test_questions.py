@@ -134,7 +134,7 @@ ASKED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_a_question_is_read_as_it_was_written_and_its_digest_covers_every_part(name: str) -> None:
+def test_a_question_is_read_as_written_and_its_digest_covers_every_part(name: str) -> None:
     question = Question.make("What?", **ASKED[name])
     text = question.to_json()
     again = Question.from_json(text)

@@ -16,7 +16,7 @@ LONG = "x" * 257
 
 
 @rule
-async def test_a_client_of_a_store_gives_no_request_id_of_more_than_256_characters(scene: Scene) -> None:
+async def test_a_store_client_accepts_no_request_id_over_256_characters(scene: Scene) -> None:
     await ask(scene)
     async with AsyncClient(Signoff(scene.store)) as client:
         await client.promises.create("p")

@@ -159,7 +159,7 @@ async def test_another_tool_and_another_run_are_not_alike_unless_it_is_for_all()
 
 
 @in_asyncio
-async def test_what_is_approved_for_a_session_is_so_in_its_later_runs_and_in_no_others() -> None:
+async def test_a_session_rule_applies_to_its_later_runs_and_no_others() -> None:
     async with mailing() as (env, _):
         first = await env.client.start("send", id="c1", session_id="c")
         await env.sleep(1)
@@ -344,7 +344,7 @@ async def test_an_answer_that_is_repeated_makes_its_rule_once() -> None:
 
 
 @in_asyncio
-async def test_an_edited_proposal_makes_no_rule_and_a_rule_approves_what_is_proposed() -> None:
+async def test_an_edited_proposal_makes_no_rule_and_a_rule_edits_nothing() -> None:
     async with mailing() as (env, id):
         await env.client.answer(id, True, user_id="ana", alike=Alike(HOUR, same=["/to"]))
         other = {"to": "bob", "text": "Bye"}
@@ -490,7 +490,7 @@ async def test_a_rule_of_a_service_approves_only_what_is_assigned_to_it_by_name(
 
 
 @rule
-async def test_a_rule_for_a_session_fits_nothing_of_that_name_in_another_namespace(scene: Scene) -> None:
+async def test_a_session_rule_matches_no_session_of_another_namespace(scene: Scene) -> None:
     elsewhere = scene.within("other")
     await ask_in(scene, "r", "c")
     await answer(scene.store, "r.0", True, user_id="ana", alike=Alike(session=True))

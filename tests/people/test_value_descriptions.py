@@ -129,9 +129,7 @@ class Wallet(BaseModel):
         ("spare", "Values by name. Each is one of: "),
     ],
 )
-def test_kinds_are_told_apart_by_the_field_that_differs_also_within_lists_and_objects(
-    path: str, begins: str
-) -> None:
+def test_kinds_are_distinguished_by_their_differing_field_at_any_depth(path: str, begins: str) -> None:
     question = Question.make("How?", input_type="form", answer_type=Wallet)
     controls = [control for group in html_fields_of(question) for control in group.fields]
     (hint,) = [control.hint or "" for control in controls if control.path == (path,)]
@@ -191,9 +189,7 @@ def test_a_wrong_answer_is_explained_by_the_kind_that_it_says_it_is(
         (Wallet, Wallet(ways=[OldCard(number="7")], main=OldCash(cents=5))),
     ],
 )
-def test_instances_answer_by_the_names_that_their_form_has_also_within_lists(
-    answer_type: Any, value: Any
-) -> None:
+def test_instances_answer_by_their_forms_names_also_within_lists(answer_type: Any, value: Any) -> None:
     question = Question.make("How?", input_type="form", answer_type=answer_type, default=value)
     plain = read_value(question, value)
     check_answer("q", question, plain)

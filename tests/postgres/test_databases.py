@@ -29,7 +29,7 @@ def test_a_database_is_empty_whatever_was_in_it_before(major: int) -> None:
             )
 
 
-def test_the_tables_of_a_migrated_database_are_empty_whatever_was_in_them_before() -> None:
+def test_the_tables_of_a_migrated_database_are_always_empty() -> None:
     event = "INSERT INTO signoff.audit (shard, namespace, id, at, kind, question_id) VALUES ('', '', '', 1, '', '')"
     for _ in range(2):
         with migrated_database() as url, psycopg.connect(url, autocommit=True) as connection:

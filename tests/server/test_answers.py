@@ -156,7 +156,7 @@ def test_a_repeated_request_with_another_value_is_a_conflict(
 
 
 @pytest.mark.parametrize("verb", ["answer", "cancel"])
-def test_a_request_id_is_256_characters_at_most_and_a_longer_one_is_nowhere_kept(
+def test_a_request_id_over_256_characters_is_refused_and_not_stored(
     http: httpx.Client, name: str, verb: str
 ) -> None:
     start(http, "ask", name)

@@ -144,7 +144,7 @@ def test_forms_are_taken_of_browsers_that_get_a_page_without_scripts(place: Plac
     assert place.result(question)["value"]["amount"] == 7
 
 
-def test_get_answers_only_where_the_workflow_has_said_so_and_head_and_options_never_do(place: Place) -> None:
+def test_get_answers_only_if_declared_and_head_and_options_never(place: Place) -> None:
     question, path = place.open()
     refused = place.http.get(path, params={"amount": 7})
     assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
@@ -157,7 +157,7 @@ def test_get_answers_only_where_the_workflow_has_said_so_and_head_and_options_ne
         assert place.question(each)["state"] == "pending"
 
 
-def test_a_browser_that_an_oauth_server_sends_back_goes_on_to_the_workflows_page(place: Place) -> None:
+def test_a_browser_back_from_oauth_is_redirected_to_the_workflows_page(place: Place) -> None:
     question, path = place.open("grant")
     refused = place.http.get(path, params={"error": "<b>denied"}, headers=BROWSER)
     assert refused.status_code == 422
@@ -170,9 +170,7 @@ def test_a_browser_that_an_oauth_server_sends_back_goes_on_to_the_workflows_page
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_one_registered_address_serves_all_by_the_state_which_is_kept_nowhere(
-    place: Place, method: str
-) -> None:
+def test_one_registered_address_serves_all_by_a_state_that_is_not_kept(place: Place, method: str) -> None:
     question, path = place.open("anything")
     opened = place.told[question.rpartition(".")[0]]
     assert opened.redirect_uri == f"{PUBLIC}/c/return"

@@ -110,9 +110,7 @@ def test_a_promise_is_settled_with_the_address(http: httpx.Client, name: str) ->
     assert settled.json()["origin"] == http.get(f"/v1/promises/{name}").json()["origin"] == OPEN
 
 
-def test_what_a_rule_answers_comes_from_that_rule_and_not_from_whoever_asks(
-    http: httpx.Client, name: str
-) -> None:
+def test_a_rules_answer_has_the_rule_as_its_origin_not_the_asker(http: httpx.Client, name: str) -> None:
     start(http, "mail", name, name, kwargs={"assignees": ["user:ana"]})
     question = asked(http, name)
     alike = {"seconds": 3600, "same": ["/to"], "everywhere": True}
@@ -169,7 +167,7 @@ def test_no_request_says_from_where_it_comes(
     }
 
 
-def test_the_trail_its_chain_and_its_export_say_it_and_it_is_a_part_of_what_is_sealed(tmp_path: Path) -> None:
+def test_the_trail_chain_and_export_show_origins_as_part_of_the_hash(tmp_path: Path) -> None:
     app = app_in(tmp_path)
     with (
         OnThread(lambda: serving(app)) as server,
@@ -294,9 +292,7 @@ async def test_who_is_signed_in_is_kept_with_their_login_and_not_with_its_secret
 # With links and callbacks (Slack's buttons: notifications/test_slack_answers.py)
 
 
-def test_who_answers_with_a_link_is_kept_with_the_link_and_so_is_who_is_refused(
-    http: httpx.Client, name: str
-) -> None:
+def test_answers_and_refusals_by_link_are_recorded_with_the_link(http: httpx.Client, name: str) -> None:
     start(http, "sign", name, ["user:ana"])
     question = asked(http, name)
     link = act(http, question, "links", 201, user_id="ana")
@@ -457,7 +453,7 @@ def test_a_header_or_an_address_that_is_none_is_refused(header: str, addresses: 
         Forwarding(header, addresses)
 
 
-def test_through_a_proxy_that_says_it_the_trail_has_the_address_of_the_person(tmp_path: Path) -> None:
+def test_behind_a_proxy_that_states_it_the_trail_has_the_persons_address(tmp_path: Path) -> None:
     app, forwarding = app_in(tmp_path), Forwarding("X-Forwarded-For")
     with OnThread(lambda: serving(app, forwarding=forwarding)) as server, client_of(server, None) as http:
         http.headers["x-forwarded-for"] = "198.51.100.1, 203.0.113.7"

@@ -253,7 +253,7 @@ def test_on_a_laptop_nothing_comes_back_that_is_not_described(tmp_path: Path) ->
 
 @pytest.mark.long
 @pytest.mark.timeout(300 + 60 * EXAMPLES)
-def test_behind_a_proxy_nothing_comes_back_that_is_not_described_whoever_asks(tmp_path: Path) -> None:
+def test_behind_a_proxy_every_reply_is_a_described_one_for_every_caller(tmp_path: Path) -> None:
     app = app_in(tmp_path)
     proxy = TrustedProxy(PROXY.user_header, PROXY.groups_header, PROXY.roles_header, default_role=None)
     with impatient(), OnThread(lambda: serving(app, proxy=proxy)) as server:

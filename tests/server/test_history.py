@@ -7,7 +7,7 @@ import httpx
 from tests.server.conftest import asked, kind, path_of, start
 
 
-def test_without_keys_a_question_shows_its_own_events_and_the_trail_stays_closed(
+def test_without_keys_a_question_shows_its_events_and_the_trail_is_closed(
     http: httpx.Client, name: str
 ) -> None:
     for run in (name, f"{name}-2"):

@@ -130,9 +130,7 @@ def test_its_last_use_is_shown(here: Keyed) -> None:
     assert shown["used_at"] == here.clock.now()
 
 
-def test_who_waits_for_a_result_with_a_key_that_is_revoked_meanwhile_does_not_get_it(
-    here: Keyed, operator: httpx.Client, name: str
-) -> None:
+def test_a_waiter_whose_key_is_revoked_gets_no_result(here: Keyed, operator: httpx.Client, name: str) -> None:
     start(operator, "echo", name, group="of-nobody")
     secret, token = here.key("waiting", Role.VIEWER)
 
@@ -456,7 +454,7 @@ def test_a_server_whose_database_has_a_key_wants_one(tmp_path: Path) -> None:
         assert anybody.get("/v1/runs").status_code == 200
 
 
-def test_behind_a_proxy_a_key_goes_before_its_headers_and_other_secrets_do_not_matter(tmp_path: Path) -> None:
+def test_behind_a_proxy_a_key_comes_before_headers_not_other_secrets(tmp_path: Path) -> None:
     with OnThread(lambda: keyed(tmp_path, proxy=PROXY)) as here:
         secret, _ = here.key("deploy", Role.OPERATOR)
         with through(here.server, "ana", roles="viewer") as http:

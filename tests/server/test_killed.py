@@ -55,7 +55,7 @@ async def results(folder: Path) -> dict[str, Any]:
         return {id: await (await client.get(id)).result(PATIENCE_SECONDS) for id in RESULTS}
 
 
-def test_what_a_server_acknowledged_is_there_though_it_was_killed_in_that_instant(tmp_path: Path) -> None:
+def test_acknowledged_writes_survive_a_kill_of_the_server_at_that_instant(tmp_path: Path) -> None:
     asyncio.run(let_them_wait(tmp_path))
     with ExitStack() as stack:  # they start together to save time, and die one after the other
         servers = [stack.enter_context(Running("server", "--port", "0", cwd=tmp_path)) for _ in ACTS]

@@ -139,7 +139,7 @@ def test_looking_changes_no_row_whatever_became_of_the_link(place: Place, method
     assert place.rows() == before
 
 
-def test_the_page_runs_nothing_fetches_nothing_and_is_nobodys_to_keep_or_to_frame(place: Place) -> None:
+def test_the_page_runs_and_fetches_nothing_and_cannot_be_cached_or_framed(place: Place) -> None:
     link = place.link(
         place.ask("put", "Look?", attachments=[{"name": "Plan", "url": "https://x.example/a.pdf"}])
     )
@@ -266,7 +266,7 @@ def test_a_forged_link_is_not_known_and_nothing_is_said_of_it(place: Place, secr
     assert told[0].keys() == {"type", "title", "detail", "status"}
 
 
-def test_a_link_with_one_letter_changed_or_of_another_namespace_is_not_known(place: Place) -> None:
+def test_a_link_with_one_changed_letter_or_of_another_namespace_is_unknown(place: Place) -> None:
     place.clock.advance(60)
     link = place.link(place.ask())
     path = link["path"]
@@ -545,7 +545,7 @@ def test_what_is_no_form_is_refused(place: Place, body: bytes, kind_of: str, sta
         ("/", b"decision=0", "application/x-www-form-urlencoded", 404, "This link is not known"),
     ],
 )
-def test_people_get_a_page_of_every_refusal_and_programs_get_problem_details(
+def test_refusals_are_pages_for_people_and_problem_details_for_programs(
     place: Place, path: str, content: bytes, kind_of: str, status: int, title: str
 ) -> None:
     at = place.link(place.ask())["path"] + path
@@ -582,9 +582,7 @@ def test_lines_that_end_as_on_windows_are_lines(place: Place) -> None:
 
 
 @pytest.mark.parametrize("origin", ["null", "https://mail.example", PUBLIC])
-def test_a_form_is_taken_whatever_its_origin_since_the_secret_is_what_lets_in(
-    place: Place, origin: str
-) -> None:
+def test_a_form_is_accepted_from_any_origin_since_its_secret_authorizes_it(place: Place, origin: str) -> None:
     path = place.link(place.ask())["path"]
     data = {**place.form(path), "decision": "0"}
     assert place.http.post(path, data=data, headers={"origin": origin}).status_code == 200
@@ -799,7 +797,7 @@ def test_10000_options_are_shown_and_chosen(place: Place) -> None:
     assert place.result(question)["value"] == "option 9999"
 
 
-def test_what_is_done_if_it_is_approved_is_on_the_page_with_its_very_arguments(place: Place) -> None:
+def test_the_page_shows_the_approved_action_with_its_exact_arguments(place: Place) -> None:
     question = place.ask("mail", "<b>bob</b>", "Hello\u202e")
     page = place.http.get(place.link(question)["path"]).text
     assert "send_mail" in page
@@ -888,7 +886,7 @@ def test_a_public_url_that_is_none_is_refused(tmp_path: Path, url: str) -> None:
         create_server_app(new_app(tmp_path), public_url=url)
 
 
-def test_links_go_by_the_name_that_the_server_is_reached_by_unless_it_has_a_public_one(
+def test_links_use_the_public_url_or_else_the_requests_host(
     tmp_path: Path,
 ) -> None:
     app = app_in(tmp_path)

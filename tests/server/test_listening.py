@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("patient_readiness")
 
 
 @in_asyncio
-async def test_clients_and_load_balancers_close_idle_connections_before_the_server_does(
+async def test_clients_and_balancers_close_idle_connections_before_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request that is sent while the server closes its connection fails."""
@@ -47,7 +47,7 @@ async def test_clients_and_load_balancers_close_idle_connections_before_the_serv
 
 
 @in_asyncio
-async def test_a_server_can_be_reached_as_soon_as_it_is_entered_and_no_longer_when_left(
+async def test_a_server_is_reachable_once_entered_and_not_after_its_exit(
     tmp_path: Path,
 ) -> None:
     store = SqliteStore(tmp_path / "signoff.db")

@@ -255,7 +255,7 @@ def test_whoever_is_in_it_sees_it(two: Two) -> None:
         assert http.get("/v1/runs/theirs-run/journal").status_code == 200
 
 
-def test_who_waits_in_another_namespace_than_the_servers_own_is_told_at_once(two: Two) -> None:
+def test_a_waiter_in_another_namespace_is_notified_at_once(two: Two) -> None:
     secret, _ = two.here.key("waiter", Role.OPERATOR, namespace="acme")
     with two.here.http(secret) as http, ThreadPoolExecutor(1) as thread:
         http.post("/v1/runs", json={"workflow": "echo", "id": "awaited"})

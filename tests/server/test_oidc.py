@@ -82,9 +82,7 @@ def test_what_the_provider_is_asked_for_binds_the_answer_to_this_browser(
         assert asked[0][secret] != asked[1][secret]
 
 
-def test_the_cookie_is_for_this_host_alone_and_no_script_or_form_of_another_site_has_it(
-    here: World, browser: Browser
-) -> None:
+def test_the_login_cookie_is_for_this_host_only_and_closed_to_scripts(here: World, browser: Browser) -> None:
     browser.sign_in()
     begun, session, dropped = browser.set_cookies
     for line in (begun, session):
@@ -322,7 +320,7 @@ def test_an_id_token_that_nobody_has_signed_signs_nobody_in(
     ],
     ids=["another algorithm", "another key", "a key of its own", "an unknown key", "no key named"],
 )
-def test_an_id_token_counts_only_with_an_agreed_algorithm_and_a_published_key(
+def test_an_id_token_needs_an_agreed_algorithm_and_a_published_key(
     here: World, browser: Browser, key: Any, header: dict[str, Any]
 ) -> None:
     here.provider.key, here.provider.header = key, header
@@ -346,7 +344,7 @@ def test_an_id_token_may_be_signed_in_each_agreed_way(
     assert browser.sign_in().status_code == 303
 
 
-def test_keys_are_asked_for_again_when_the_provider_has_a_new_one_but_not_each_time(
+def test_provider_keys_are_fetched_again_for_a_new_kid_but_not_each_time(
     here: World, browser: Browser
 ) -> None:
     assert browser.sign_in().status_code == 303
@@ -445,7 +443,7 @@ def test_a_provider_may_want_the_secret_in_the_body(here: World, browser: Browse
 
 
 @pytest.mark.parametrize("door", ["openid-configuration", "keys", "token"])
-def test_while_the_provider_is_away_nobody_signs_in_and_whoever_is_stays_so(
+def test_while_the_provider_is_away_logins_stay_and_no_new_ones_are_made(
     here: World, browser: Browser, door: str
 ) -> None:
     browser.sign_in()
@@ -460,7 +458,7 @@ def test_while_the_provider_is_away_nobody_signs_in_and_whoever_is_stays_so(
     assert browser.get("/v1/me").status_code == 200
 
 
-def test_whoever_comes_while_the_provider_is_away_shares_one_attempt_in_some_seconds(tmp_path: Path) -> None:
+def test_concurrent_sign_ins_share_one_attempt_while_the_provider_is_away(tmp_path: Path) -> None:
     with OnThread(lambda: world(tmp_path)) as here, here.browser() as browser:
         here.provider.broken = {"openid-configuration"}
         for attempts in (1, 2):

@@ -126,7 +126,7 @@ def test_an_inbox_lists_what_a_person_may_answer(http: httpx.Client, name: str) 
         assert http.get("/v1/questions", params=wrong).status_code == 422
 
 
-def test_the_trail_shows_what_happened_and_its_hashes_can_be_checked_from_afar(
+def test_the_trail_shows_all_events_and_its_hashes_can_be_checked_remotely(
     http: httpx.Client, name: str
 ) -> None:
     id = open_question(http, name, assignees=["user:ana"])

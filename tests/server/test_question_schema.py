@@ -77,9 +77,7 @@ async def asked() -> list[dict[str, Any]]:
 
 
 @in_asyncio
-async def test_every_kind_of_question_is_what_the_description_says_with_no_part_that_it_does_not_name() -> (
-    None
-):
+async def test_every_kind_of_question_matches_the_description_exactly() -> None:
     every = await asked()
     for question in every:
         check(DESCRIBED, ASKED, question)

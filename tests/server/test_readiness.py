@@ -178,7 +178,7 @@ def mended(file: sqlite3.Connection) -> None:
 
 @pytest.mark.parametrize(("breaks", "problem"), [(only_reads, "StoreReadOnly"), (full, "StoreFull")])
 @in_asyncio
-async def test_a_file_that_takes_no_writes_is_told_of_and_so_it_is_by_the_metrics(
+async def test_a_file_that_takes_no_writes_is_reported_by_ready_and_metrics(
     tmp_path: Path, breaks: Callable[[sqlite3.Connection], None], problem: str
 ) -> None:
     store = SqliteStore(tmp_path / "signoff.db")
@@ -210,7 +210,7 @@ async def _metric(http: httpx.AsyncClient, name: str) -> float:
 
 
 @in_asyncio
-async def test_a_file_that_another_process_keeps_locked_is_told_of_with_the_cause(
+async def test_a_file_locked_by_another_process_is_reported_with_the_cause(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, patient_readiness: None
 ) -> None:
     store = SqliteStore(tmp_path / "signoff.db")
@@ -235,7 +235,7 @@ async def test_a_file_that_another_process_keeps_locked_is_told_of_with_the_caus
 
 
 @in_asyncio
-async def test_metrics_say_whether_deadlines_fire_also_if_the_store_answers_nothing(
+async def test_metrics_report_whether_deadlines_fire_while_the_store_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = SqliteStore(tmp_path / "signoff.db")
@@ -282,7 +282,7 @@ def beside(end: str) -> Callable[[Path], Path]:
     ids=["deleted", "moved", "replaced", "log deleted", "log emptied", "index deleted", "emptied"],
 )
 @in_asyncio
-async def test_a_file_that_is_lost_is_told_of_by_all_routes_and_no_write_is_acknowledged(
+async def test_a_lost_file_is_reported_by_all_routes_and_acknowledges_no_write(
     tmp_path: Path, harm: Callable[[Path], object]
 ) -> None:
     store = SqliteStore(tmp_path / "signoff.db")

@@ -289,9 +289,7 @@ def test_a_hidden_value_is_hidden_in_the_texts_beside_it_too(place: Place) -> No
     assert SECRET not in json.dumps(error)
 
 
-def test_arguments_by_position_are_hidden_by_their_names_or_whole_where_nobody_knows_them(
-    place: Place, tmp_path: Path
-) -> None:
+def test_positional_arguments_are_hidden_by_name_or_whole_if_unknown(place: Place, tmp_path: Path) -> None:
     run = f"run-{uuid.uuid4()}"
     shown = start(place.http, "again", run, f"{SECRET}-iban")
     assert shown["arguments"] == {"args": ["[redacted]"], "kwargs": {}}
@@ -371,7 +369,7 @@ def test_a_placeholder_that_comes_back_in_an_edit_means_the_very_value(place: Pl
     place.finish(id)
 
 
-def test_the_diff_of_an_edited_secret_shows_that_it_was_edited_and_neither_value(place: Place) -> None:
+def test_the_diff_of_an_edited_secret_shows_the_edit_and_neither_value(place: Place) -> None:
     id = place.ask()
     edited = {**place.question(id)["data"]["proposal"], "iban": f"{SECRET}-other"}
     response = place.answer(id, {"approved": True, "edited": edited})
@@ -485,7 +483,7 @@ def filled(page: str) -> dict[str, str]:
     return sent
 
 
-def test_the_page_of_a_link_shows_placeholders_and_gives_the_very_values_back(place: Place) -> None:
+def test_a_links_page_shows_placeholders_and_returns_the_original_values(place: Place) -> None:
     id = place.ask()
     link = place.http.post(f"/v1/questions/{path_of(id)}/links", json={"user_id": "ana"}).json()
     page = place.http.get(link["path"]).text
@@ -515,7 +513,7 @@ def test_who_may_not_answer_is_told_so_whatever_placeholders_they_send(place: Pl
 
 
 @in_asyncio
-async def test_events_that_are_not_shown_whole_say_so_and_the_chain_is_checked_where_it_is(
+async def test_partly_hidden_events_say_so_and_the_chain_is_checked_at_the_store(
     tmp_path: Path,
 ) -> None:
     app = new_app(tmp_path)
@@ -607,7 +605,7 @@ def test_what_is_no_json_is_hidden_whole_where_something_is_hidden() -> None:
     assert Redaction(["iban"]).shown(run).arguments == '"[redacted]"'
 
 
-def test_defaults_of_policies_and_more_of_options_are_hidden_and_what_an_option_is_chosen_by_is_not() -> None:
+def test_policy_defaults_and_option_details_are_hidden_not_their_values() -> None:
     data = {
         "text": "Which of 9999?",
         "input_type": "select",
@@ -631,7 +629,7 @@ def test_defaults_of_policies_and_more_of_options_are_hidden_and_what_an_option_
     assert shown.note == "[redacted]"
 
 
-def test_signals_that_are_carried_into_a_new_generation_are_hidden_as_they_were() -> None:
+def test_signals_carried_into_a_new_generation_stay_hidden() -> None:
     details = json.dumps({"version": None, "signals": [{"name": "otp", "value": '"S3CR3T"'}]})
     begun = Entry(3, 0.0, EntryKind.CONTINUED, value='{"args":[],"kwargs":{}}', details=details)
     shown = Redaction(["otp"]).shown(begun)
@@ -662,7 +660,7 @@ def test_rows_that_look_the_same_are_not_taken_for_one_another() -> None:
         assert wrong or meant["edited"]["notes"][-1] == "to S2222"
 
 
-def test_what_the_proposal_says_itself_is_no_placeholder_where_it_is_left_as_it_was() -> None:
+def test_a_proposals_own_placeholder_text_is_kept_where_it_is_unchanged() -> None:
     asked = {"input_type": "approval", "proposal": {"text": "[redacted /iban]", "iban": "1"}}
     start = Redaction(["iban"]).start
     edited = {"text": "[redacted /iban]", "iban": "[redacted /iban]"}

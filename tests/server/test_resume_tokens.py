@@ -131,7 +131,7 @@ def test_a_token_may_be_for_more_questions_than_are_answered_in_bulk(http: httpx
     ],
     ids=str,
 )
-def test_a_token_is_made_for_a_turn_of_its_session_and_for_questions_that_are_there(
+def test_a_token_needs_a_turn_of_its_session_and_existing_questions(
     http: httpx.Client, name: str, change: dict[str, Any], status: int, wrong: str
 ) -> None:
     refused = create(http, name, turn(http, name), **change)
@@ -195,7 +195,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
         yield here
 
 
-def test_a_service_answers_with_a_token_only_for_people_that_it_may_act_for(keys: Keyed, name: str) -> None:
+def test_a_service_uses_a_token_only_for_people_it_may_act_for(keys: Keyed, name: str) -> None:
     with (
         keys.service("plain", [Role.OPERATOR]) as plain,
         keys.service("front", [Role.OPERATOR], act_as=True) as front,

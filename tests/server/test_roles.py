@@ -62,7 +62,7 @@ def test_each_route_but_the_open_ones_is_documented() -> None:
     assert set(DOCUMENTED) == set(RIGHTS) - OPEN
 
 
-def test_nothing_is_open_but_what_tells_nothing_or_asks_for_keys_or_signs_people_in() -> None:
+def test_open_routes_reveal_nothing_or_need_a_secret_or_sign_people_in() -> None:
     assert {path for _, path in OPEN} == {
         *("/health", "/ready", "/metrics"),
         *("/v1/store", "/v1/store/changes"),
@@ -72,7 +72,7 @@ def test_nothing_is_open_but_what_tells_nothing_or_asks_for_keys_or_signs_people
     }
 
 
-def test_each_route_has_its_own_row_and_no_row_catches_another_routes_requests() -> None:
+def test_each_route_has_its_own_row_and_matches_no_other_routes_requests() -> None:
     assert rights_on("GET", "/v1/groups/x/pause") == {}
     for method, path in RIGHTS:
         assert rights_on(method, re.sub(r"\{\w+\}", "x%2Fy", path)) is RIGHTS[method, path]
@@ -110,7 +110,7 @@ def test_nobody_in_particular_gets_nowhere(server: Server, method: str, path: st
 
 
 @pytest.mark.parametrize(("what", "role"), LACKING)
-def test_what_somebody_has_no_role_for_is_kept_with_the_question_that_they_wanted_it_of(
+def test_a_refusal_for_a_missing_role_is_recorded_with_its_question(
     server: Server, what: str, role: str
 ) -> None:
     id = f"{what}-{role}/1"

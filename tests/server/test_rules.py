@@ -25,9 +25,7 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield served
 
 
-def test_what_is_like_an_approved_question_is_approved_until_the_rule_is_revoked(
-    http: httpx.Client, name: str
-) -> None:
+def test_similar_questions_are_approved_until_the_rule_is_revoked(http: httpx.Client, name: str) -> None:
     start(http, "mail", name, name)
     shown = http.get(f"/v1/questions/{asked(http, name)}").json()
     assert shown["data"]["action"] == {"tool": "send_mail", "arguments": {"to": name, "text": "Hello"}}
@@ -92,9 +90,7 @@ def test_a_pointer_to_what_a_list_does_not_have_is_refused(http: httpx.Client, n
     assert http.post(f"{path}/answer", json=said).status_code == 200
 
 
-def test_behind_a_proxy_people_see_and_revoke_their_own_rules_and_operators_all(
-    proxied: Server, name: str
-) -> None:
+def test_people_see_and_revoke_their_own_rules_and_operators_all(proxied: Server, name: str) -> None:
     with (
         through(proxied, "olga", roles="operator") as olga,
         through(proxied, "ana", groups="desk") as ana,

@@ -106,9 +106,7 @@ def test_an_address_is_trusted_if_it_was_named(addresses: list[str], peer: str, 
 
 @pytest.mark.parametrize("client", [("127.0.0.1", 0), ("203.0.113.9", 0), None])
 @in_asyncio
-async def test_an_asgi_server_that_tells_no_address_or_a_forwarded_one_is_not_believed(
-    tmp_path: Path, client: Any
-) -> None:
+async def test_an_asgi_server_without_a_real_peer_address_is_not_trusted(tmp_path: Path, client: Any) -> None:
     api = create_server_app(SqliteStore(tmp_path / "signoff.db"), proxy=PROXY)
     transport = httpx.ASGITransport(api, client=client)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
@@ -235,7 +233,7 @@ CLAIMS = [
 
 @pytest.mark.parametrize("said", CLAIMS, ids=str)
 @pytest.mark.parametrize("verb", ["answer", "claim", "release", "delegate"])
-def test_who_says_that_they_are_somebody_else_is_refused_and_that_is_recorded(
+def test_a_caller_who_claims_another_name_is_refused_on_record(
     server: Server, boss: httpx.Client, name: str, verb: str, said: dict[str, Any]
 ) -> None:
     question = ask(boss, name, "user:ana", "user:bob", "group:board", "role:admin")

@@ -380,7 +380,7 @@ async def test_a_key_for_some_groups_works_on_their_runs(tmp_path: Path) -> None
 
 
 @in_asyncio
-async def test_a_key_for_some_groups_amends_its_runs_questions_and_keeps_their_trail(tmp_path: Path) -> None:
+async def test_a_key_for_some_groups_amends_questions_of_its_runs_on_record(tmp_path: Path) -> None:
     async with serving(tmp_path) as (server, served), opened(server, GPU) as store:
         scene = scene_of(store)
         await scene.start(group="gpu")
@@ -408,7 +408,7 @@ async def test_a_key_for_some_groups_amends_its_runs_questions_and_keeps_their_t
     [("theirs.0", "ours"), ("ours.0", "theirs"), ("ours.7", "ours"), ("ours.0", None), ("gone.0", "gone")],
 )
 @in_asyncio
-async def test_a_key_for_some_groups_records_nothing_but_what_happens_to_a_question_of_its_runs(
+async def test_a_key_for_some_groups_records_only_question_events_of_its_runs(
     tmp_path: Path, question_id: str, run_id: str | None
 ) -> None:
     async with serving(tmp_path) as (server, served), opened(server, GPU) as store:
@@ -430,7 +430,7 @@ async def test_a_key_for_some_groups_records_nothing_but_what_happens_to_a_quest
 
 
 @in_asyncio
-async def test_a_key_for_some_groups_reads_the_trail_of_a_run_of_these_and_not_of_a_former_one_of_its_id(
+async def test_a_key_for_some_groups_reads_a_runs_trail_not_that_of_a_former_id(
     tmp_path: Path,
 ) -> None:
     async with serving(tmp_path) as (server, served), opened(server, GPU) as store:

@@ -133,7 +133,7 @@ SHARED_SECRET = "sgw_shared_" + "s" * 43
 SHARED = key_of(SHARED_SECRET, "default", "here")
 
 
-def test_a_key_that_server_and_worker_share_opens_the_store_and_closes_no_other_door(tmp_path: Path) -> None:
+def test_a_shared_worker_key_opens_the_store_and_closes_no_other_route(tmp_path: Path) -> None:
     own = WorkerKeys(own=SHARED)
     with (
         OnThread(lambda: keyed(tmp_path, require_auth=False, worker_keys=own)) as here,
@@ -146,7 +146,7 @@ def test_a_key_that_server_and_worker_share_opens_the_store_and_closes_no_other_
         assert anybody.get("/v1/runs").status_code == 200
 
 
-def test_a_shared_key_that_the_database_knows_opens_no_more_than_is_said_there(tmp_path: Path) -> None:
+def test_a_shared_key_in_the_database_has_only_the_rights_stored_there(tmp_path: Path) -> None:
     """Else a key for one group, in the environment of the shell that starts the server, would open all of them."""
     with OnThread(lambda: keyed(tmp_path)) as here:
         secret, token = here.worker_key(groups=["gpu"])

@@ -285,7 +285,7 @@ def test_an_answer_that_comes_too_late_is_refused(http: httpx.Client, name: str)
     assert question(http, id) == before
 
 
-def test_of_answers_that_come_twice_the_same_changes_nothing_and_another_is_refused(
+def test_a_repeated_answer_changes_nothing_and_a_different_one_is_refused(
     http: httpx.Client, name: str
 ) -> None:
     id = put(http, "approval", name)

@@ -22,7 +22,7 @@ async def tokens(scene: Scene) -> list[Token]:
 
 
 @rule
-async def test_a_question_with_a_callback_and_its_token_are_there_at_once_and_once(scene: Scene) -> None:
+async def test_a_callback_question_and_its_token_are_created_together_and_once(scene: Scene) -> None:
     run = await scene.run()
     new = replace(question("r"), callback=HASH)
     await scene.append(run, entry(0), opens=[new])
@@ -38,7 +38,7 @@ async def test_a_question_with_a_callback_and_its_token_are_there_at_once_and_on
 
 
 @rule
-async def test_a_callbacks_token_stays_with_its_question_and_is_deleted_with_its_run_alone(
+async def test_a_callback_token_stays_with_its_question_until_its_run_is_deleted(
     scene: Scene,
 ) -> None:
     run = await scene.run()
@@ -69,7 +69,7 @@ async def test_a_write_that_is_fenced_off_leaves_no_token(scene: Scene) -> None:
 
 
 @rule
-async def test_a_callback_without_a_hash_or_of_no_question_is_refused_without_saying_what_it_is(
+async def test_a_callback_without_hash_or_question_is_refused_without_its_secret(
     scene: Scene,
 ) -> None:
     for new in (

@@ -74,7 +74,7 @@ def test_the_same_text_is_the_same_ciphertext_in_the_same_place_only() -> None:
     assert len(others) == 4
 
 
-def test_what_was_encrypted_with_an_earlier_key_is_read_and_nothing_new_is_written_with_it() -> None:
+def test_an_earlier_key_still_reads_and_never_writes() -> None:
     sealed = Ciphers([OLD]).encrypt(WORD, bound_to="default")
     both = Ciphers([NEW, OLD])
     assert both.decrypt(sealed, bound_to="default") == WORD
@@ -265,7 +265,7 @@ async def test_without_encryption_the_same_look_finds_it(tmp_path: Path) -> None
 
 
 @in_asyncio
-async def test_a_run_begun_without_encryption_goes_on_with_it_and_then_under_another_key(
+async def test_a_plaintext_run_continues_encrypted_and_after_a_key_change(
     tmp_path: Path,
 ) -> None:
     def stores() -> Iterable[Store]:
@@ -396,7 +396,7 @@ async def test_a_value_moved_to_another_row_is_not_read(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_where_plaintext_is_refused_everything_goes_on_and_what_others_write_is_not_read(
+async def test_with_plaintext_refused_planted_rows_are_not_read(
     tmp_path: Path,
 ) -> None:
     database = SqliteStore(tmp_path / "signoff.db")
@@ -436,7 +436,7 @@ PLANTED = f"{MARK}x:eA=="
 
 
 @in_asyncio
-async def test_what_looks_encrypted_before_there_are_keys_is_what_it_was_afterwards(tmp_path: Path) -> None:
+async def test_a_value_that_looks_encrypted_before_there_are_keys_stays_the_same(tmp_path: Path) -> None:
     async def ask(ctx: Context, said: str) -> list[str]:
         kept = await ctx.step("keep", lambda: PLANTED)
         return [said, kept, (await ctx.wait_for_user("Your remarks?", input_type="text")).value]
@@ -488,7 +488,7 @@ async def test_a_run_that_cannot_be_decrypted_keeps_no_other_from_being_claimed(
 
 
 @in_asyncio
-async def test_a_duty_that_meets_what_cannot_be_decrypted_keeps_no_other_from_being_done(
+async def test_a_job_item_that_cannot_be_decrypted_stops_no_other_item(
     tmp_path: Path,
 ) -> None:
     store = SqliteStore(tmp_path / "signoff.db")

@@ -176,7 +176,7 @@ async def test_functions_of_a_newer_build_are_left_alone(database: str, build: B
     assert one(database, "SELECT signoff.added('x')") == "first x"
 
 
-def test_tables_of_an_older_build_with_functions_of_a_newer_one_are_left_alone(
+def test_older_tables_with_newer_functions_are_not_migrated(
     database: str, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build.has(functions.VERSION + 1, ADDED)

@@ -244,7 +244,7 @@ async def test_a_run_is_terminated_whatever_it_does(scene: Scene, state: str) ->
 
 
 @rule
-async def test_the_next_of_a_session_and_of_a_group_take_the_place_of_a_terminated_run(scene: Scene) -> None:
+async def test_the_next_runs_of_session_and_group_replace_a_terminated_run(scene: Scene) -> None:
     await scene.store.limit_group("default", max_running=1)
     await scene.run("r", session_id="s")
     await scene.start("next", session_id="s")

@@ -28,7 +28,7 @@ async def lose(scene: Scene, run: Run) -> None:
 
 
 @rule
-async def test_what_was_published_is_read_in_order_from_the_beginning_and_from_any_piece_on(
+async def test_live_text_is_read_in_order_from_the_start_or_from_any_piece(
     scene: Scene,
 ) -> None:
     run = await scene.run()
@@ -48,7 +48,7 @@ async def test_what_was_published_is_read_in_order_from_the_beginning_and_from_a
 
 
 @rule
-async def test_pieces_of_several_runs_are_published_at_once_and_wake_who_reads_them(scene: Scene) -> None:
+async def test_pieces_of_several_runs_are_published_together_and_wake_readers(scene: Scene) -> None:
     one, two = await scene.run("one"), await scene.run("two")
     heard: list[Change] = []
     stop = await scene.listen(heard)
@@ -129,7 +129,7 @@ async def test_of_a_long_text_the_last_part_is_kept(scene: Scene) -> None:
 
 
 @rule
-async def test_what_is_too_far_back_does_not_depend_on_the_order_in_which_it_came(scene: Scene) -> None:
+async def test_the_kept_length_does_not_depend_on_the_order_of_arrival(scene: Scene) -> None:
     far = 2 * KEPT_CHARACTERS
     for number, order in enumerate(((0, 3), (3, 0))):
         run = await scene.run(f"r{number}")

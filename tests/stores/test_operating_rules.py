@@ -156,7 +156,7 @@ async def test_the_id_of_a_delayed_run_finds_it_whatever_start_is_asked_for(scen
 
 
 @rule
-async def test_those_who_wait_for_deadlines_are_told_of_a_delayed_run_and_workers_when_it_may_start(
+async def test_a_delayed_run_notifies_timers_at_once_and_workers_at_its_start(
     scene: Scene,
 ) -> None:
     heard = await listen(scene)
@@ -356,7 +356,7 @@ async def test_a_rate_holds_back_only_runs_that_never_started(scene: Scene) -> N
 
 
 @rule
-async def test_the_next_start_is_due_when_a_claim_was_held_back_and_workers_are_told_then(
+async def test_a_claim_held_back_by_the_rate_reports_when_the_next_start_is_due(
     scene: Scene,
 ) -> None:
     await scene.store.limit_group(GROUP, starts_per=Rate(2, 60.0))
@@ -384,7 +384,7 @@ async def test_a_held_back_claim_is_told_to_those_who_wait_for_deadlines(scene: 
 
 
 @rule
-async def test_a_claim_that_finds_no_room_for_more_runs_is_not_held_back_by_the_rate(scene: Scene) -> None:
+async def test_a_claim_without_room_for_more_runs_is_not_held_back_by_the_rate(scene: Scene) -> None:
     await scene.store.limit_group(GROUP, max_running=1, starts_per=Rate(1, 60.0))
     for name in ("a", "b"):
         await scene.start(name)

@@ -54,7 +54,7 @@ async def test_an_answer_is_kept_with_where_it_came_from(scene: Scene) -> None:
 
 
 @rule
-async def test_an_answer_that_comes_again_from_elsewhere_leaves_the_first_ones_origin(scene: Scene) -> None:
+async def test_a_repeated_answer_from_elsewhere_keeps_the_first_origin(scene: Scene) -> None:
     await ask(scene)
     settled, _ = await scene.settle("r.0", BY_LINK)
     assert await scene.settle("r.0", replace(BY_LINK, origin=KEY)) == (settled, False)
@@ -71,7 +71,7 @@ async def test_a_promise_keeps_from_where_it_was_settled(scene: Scene) -> None:
 
 
 @rule
-async def test_what_an_amendment_records_and_settles_is_kept_with_where_it_came_from(scene: Scene) -> None:
+async def test_an_amendments_records_and_settlement_keep_its_origin(scene: Scene) -> None:
     asked = await ask(scene)
     made = amendment(asked, act_at=None, settlement=BY_LINK, events=(voted("e1", origin=KEY), voted("e2")))
     settled, _ = await scene.store.amend("r.0", made)
@@ -152,7 +152,7 @@ async def test_a_lease_through_a_view_of_a_store_is_as_long_as_the_view_says() -
 
 
 @in_asyncio
-async def test_addresses_are_encrypted_at_rest_and_read_back_and_the_chain_needs_no_key() -> None:
+async def test_addresses_are_encrypted_at_rest_and_the_chain_needs_no_key() -> None:
     inner = MemoryStore()
     store = encrypted(inner, Ciphers([EncryptionKey("k", b"k" * 32)]), refuses_plaintext=True)
     scene = Scene(store, inner.clock, inner.clock)  # pyright: ignore[reportArgumentType]

@@ -312,7 +312,7 @@ async def _serve(store: Store, measured: Time, leases: VirtualClock, seconds: in
 
 @STORES
 @in_asyncio
-async def test_processes_that_begin_anew_again_and_again_free_a_dead_worker_s_runs(
+async def test_processes_that_keep_restarting_free_a_dead_workers_runs(
     tmp_path: Path, measured: Time, kind: str
 ) -> None:
     leases = VirtualClock()
@@ -335,7 +335,7 @@ async def test_processes_that_begin_anew_again_and_again_free_a_dead_worker_s_ru
 
 @STORES
 @in_asyncio
-async def test_processes_that_begin_anew_again_and_again_take_no_run_from_a_worker_that_comes_back(
+async def test_processes_that_keep_restarting_take_no_returning_workers_run(
     tmp_path: Path, measured: Time, kind: str
 ) -> None:
     leases = VirtualClock()
@@ -354,7 +354,7 @@ async def test_processes_that_begin_anew_again_and_again_take_no_run_from_a_work
 
 @STORES
 @in_asyncio
-async def test_a_lease_that_can_never_be_freed_keeps_no_other_from_being_freed_after_restarts(
+async def test_a_lease_that_cannot_be_freed_stops_no_other_after_restarts(
     tmp_path: Path, measured: Time, kind: str
 ) -> None:
     leases = VirtualClock()
@@ -440,7 +440,7 @@ def _noting(noted: list[Outages]) -> Callable[[Outages], None]:
 
 
 @in_asyncio
-async def test_a_machine_that_was_suspended_takes_no_leases_on_a_database_elsewhere(
+async def test_a_suspended_machine_takes_no_leases_on_a_remote_database(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept = 0.0

@@ -44,7 +44,7 @@ async def found(scene: Scene, id: str = "d1") -> Delivery:
 
 
 @rule
-async def test_a_channel_that_never_began_has_no_cursor_and_begins_where_it_is_told(scene: Scene) -> None:
+async def test_a_channel_that_never_began_begins_where_it_is_configured(scene: Scene) -> None:
     assert await scene.store.read_cursor("mail") is None
     assert not await scene.store.expand("mail", 3, 4, [NEW])
     assert await scene.store.expand("mail", None, -1, [])

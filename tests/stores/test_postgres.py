@@ -363,7 +363,7 @@ async def test_back_ends_that_are_killed_again_and_again_lose_and_double_nothing
 
 @pytest.mark.long
 @in_asyncio
-async def test_who_has_no_more_patience_is_told_and_can_go_on_when_the_server_is_back(
+async def test_a_caller_out_of_patience_gets_an_error_and_may_retry_later(
     server: PostgresServer,
 ) -> None:
     async with opened(server.url(), patience_seconds=5) as store:
@@ -452,7 +452,7 @@ async def test_each_deadline_fires_once_however_many_look(database: str) -> None
 
 
 @in_asyncio
-async def test_parents_and_children_in_two_processes_never_wait_for_each_other_in_a_circle(
+async def test_parents_and_children_in_two_processes_never_deadlock(
     database: str,
 ) -> None:
     """A child that ends tells its parent, while the parent cancels the child: both lock both."""
@@ -492,7 +492,7 @@ async def test_parents_and_children_in_two_processes_never_wait_for_each_other_i
 
 
 @in_asyncio
-async def test_votes_and_the_ends_of_their_runs_never_wait_for_each_other_in_a_circle(database: str) -> None:
+async def test_votes_and_the_ends_of_their_runs_never_deadlock(database: str) -> None:
     """A vote that settles wakes the run, while the run gives its questions up: both lock both."""
     async with (
         opened(database, inline_below_seconds=0) as one,
@@ -645,7 +645,7 @@ async def test_two_event_loops_share_a_store_whose_replies_are_late(
             assert sorted(await _values(store, name), key=int) == [str(number) for number in range(150)]
 
 
-def test_a_link_that_stays_awake_sees_a_reply_come_and_waits_no_longer_than_it_is_told(database: str) -> None:
+def test_a_polling_connection_sees_a_reply_and_stops_at_its_limit(database: str) -> None:
     link = Link(lambda: psycopg.connect(database, autocommit=True), prepares=False)
     link.open()
     try:
@@ -663,7 +663,7 @@ def test_a_link_that_stays_awake_sees_a_reply_come_and_waits_no_longer_than_it_i
 
 @pytest.mark.parametrize(("below", "cores", "stays"), [(60.0, 2, True), (60.0, 1, False), (0.001, 2, False)])
 @in_asyncio
-async def test_only_replies_that_come_fast_are_waited_for_awake_and_only_where_cores_are_left(
+async def test_only_fast_replies_are_polled_for_and_only_with_spare_cores(
     below: float, cores: int, stays: bool, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     awake: list[float] = []
@@ -688,7 +688,7 @@ async def test_only_replies_that_come_fast_are_waited_for_awake_and_only_where_c
 
 
 @in_asyncio
-async def test_a_store_closed_while_a_loop_waits_for_a_reply_finishes_that_and_closes(
+async def test_closing_a_store_during_a_wait_finishes_the_reply_first(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent, closing = threading.Event(), threading.Event()
@@ -723,7 +723,7 @@ async def test_a_store_closed_while_a_loop_waits_for_a_reply_finishes_that_and_c
 
 
 @in_asyncio
-async def test_an_id_that_postgres_cannot_keep_is_not_found_and_harms_no_other_lookup(database: str) -> None:
+async def test_an_id_that_postgres_cannot_keep_is_not_found_alone(database: str) -> None:
     async with opened(database) as store:
         await store.create_run(NewRun("r", WORKFLOW, GROUP, "{}"))
         found = await asyncio.gather(
@@ -739,7 +739,7 @@ async def test_an_id_that_postgres_cannot_keep_is_not_found_and_harms_no_other_l
 @needs_pgbouncer
 @pytest.mark.parametrize("listens", [True, False])
 @in_asyncio
-async def test_runs_go_on_through_a_pooler_that_shares_connections_by_transaction(
+async def test_runs_continue_through_a_pooler_in_transaction_mode(
     server: PostgresServer, listens: bool
 ) -> None:
     with PgBouncer(server.url(), pool_size=4) as bouncer:

@@ -86,7 +86,7 @@ async def test_a_step_takes_no_run_from_a_worker_that_holds_it(
 
 
 @in_asyncio
-async def test_a_step_forward_fires_timers_by_the_database_s_time_and_frees_what_nobody_holds(
+async def test_a_step_forward_fires_timers_and_frees_abandoned_runs(
     database: Database,
 ) -> None:
     store = _store(database)
@@ -112,7 +112,7 @@ async def test_a_step_forward_fires_timers_by_the_database_s_time_and_frees_what
 
 
 @in_asyncio
-async def test_after_a_step_back_work_goes_on_and_timers_wait_for_the_database_s_time(
+async def test_after_a_step_back_work_continues_and_timers_wait(
     database: Database,
 ) -> None:
     store = _store(database)

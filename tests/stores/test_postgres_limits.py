@@ -87,7 +87,7 @@ async def test_of_four_processes_none_exceeds_a_limit_and_none_waits_in_vain(lim
 
 
 @in_asyncio
-async def test_a_run_that_is_created_while_a_slot_is_being_freed_is_not_blocked_for_ever() -> None:
+async def test_a_run_created_while_a_slot_is_freed_is_not_blocked_permanently() -> None:
     with fresh_database() as url:
         store = PostgresStore(url)
         await store.open()
@@ -116,7 +116,7 @@ async def _end_while_creating(store: PostgresStore, url: str, name: str) -> None
 
 
 @in_asyncio
-async def test_runs_of_a_key_that_are_created_while_others_end_are_never_forgotten() -> None:
+async def test_runs_of_a_key_created_while_others_end_are_never_forgotten() -> None:
     """A run is blocked because a slot is taken, at the moment at which the slot is freed."""
     async with four_stores() as stores:
 
@@ -151,7 +151,7 @@ async def test_four_processes_start_no_more_than_the_rate() -> None:
 
 
 @in_asyncio
-async def test_four_processes_that_claim_at_once_share_the_slots_that_a_worker_let_go() -> None:
+async def test_four_claiming_processes_share_the_slots_that_a_worker_released() -> None:
     """Then more runs of the key are candidates than there are slots."""
     async with four_stores() as stores:
         for number in range(RUNS):

@@ -538,7 +538,7 @@ def _tables(keeper: psycopg.Connection) -> list[Identifier]:
 
 
 @pytest.mark.parametrize("by", ["workflow", "group", "parent"])
-def test_a_list_is_read_by_its_own_index_however_large_that_is_before_postgres_has_counted(by: str) -> None:
+def test_a_list_uses_its_own_index_before_postgres_has_statistics(by: str) -> None:
     """All estimates are alike then, and the smallest index would win."""
     statement = reads.list_runs_statement(
         frozenset({RunState.PAUSED}),
@@ -584,9 +584,7 @@ FROM generate_series(1, {count}) AS n
 
 @pytest.mark.parametrize("statement", PROMISES_OF_A_RUN.values(), ids=PROMISES_OF_A_RUN)
 @pytest.mark.parametrize("run", ["repeat('r', 120)", "'r'"], ids=["long ids", "short ids"])
-def test_the_promises_of_a_run_are_read_by_its_index_also_where_that_is_higher_than_others(
-    statement: str, run: str
-) -> None:
+def test_the_promises_of_a_run_use_its_index_even_if_it_is_deeper(statement: str, run: str) -> None:
     """Or is taken for that: a connection knows the height of each index from when it was used last."""
     values = {
         "namespace": "default",

@@ -84,7 +84,7 @@ async def decide_together(store: Store) -> None:
 
 
 @in_asyncio
-async def test_a_role_with_the_documented_rights_can_do_everything_but_change_the_schema(
+async def test_the_documented_role_can_do_everything_but_change_the_schema(
     database: str,
 ) -> None:
     migrated(database)

@@ -111,7 +111,7 @@ async def test_of_four_processes_none_begins_out_of_turn_and_none_waits_in_vain(
 
 
 @in_asyncio
-async def test_a_run_that_is_created_while_the_one_before_it_is_ending_gets_its_turn() -> None:
+async def test_a_run_created_while_the_one_before_it_ends_gets_its_turn() -> None:
     with fresh_database() as url:
         store = PostgresStore(url)
         await store.open()

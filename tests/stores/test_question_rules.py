@@ -269,7 +269,7 @@ async def test_only_questions_are_amended(scene: Scene) -> None:
 
 
 @rule
-async def test_listeners_hear_of_an_amendment_and_that_something_may_be_due_sooner(scene: Scene) -> None:
+async def test_listeners_get_amendments_and_earlier_due_times(scene: Scene) -> None:
     asked = await ask(scene)
     heard: list[Change] = []
     stop = await scene.listen(heard)
@@ -423,7 +423,7 @@ async def test_an_inbox_is_asked_for_pending_questions_only(scene: Scene) -> Non
 
 
 @rule
-async def test_lists_are_asked_for_by_no_more_names_than_a_person_has_and_by_text_only(scene: Scene) -> None:
+async def test_lists_take_no_more_names_than_a_person_has_and_only_texts(scene: Scene) -> None:
     await ask(scene, assignees=("group:199",))
     groups = [f"group:{n}" for n in range(201)]
     assert await answerable(scene, *groups[:200]) == ["r.0"]
@@ -441,7 +441,7 @@ async def test_lists_are_asked_for_by_no_more_names_than_a_person_has_and_by_tex
 
 
 @rule
-async def test_questions_are_listed_by_the_workflow_and_the_group_of_the_run_that_asks(scene: Scene) -> None:
+async def test_questions_are_listed_by_workflow_and_group_of_the_asking_run(scene: Scene) -> None:
     await ask(scene, "a", assignees=("user:ana",))
     await ask(scene, "b", workflow="another", assignees=("user:ana", "user:bob"))
     await ask(scene, "c", workflow="another")
@@ -550,7 +550,7 @@ async def test_what_is_asked_and_how_it_is_settled_is_recorded_with_it(scene: Sc
 
 
 @rule
-async def test_plain_promises_and_refused_answers_leave_no_trail_of_the_stores_own(scene: Scene) -> None:
+async def test_promises_and_refused_answers_leave_no_trail_of_the_store(scene: Scene) -> None:
     await scene.store.create_promise(NewPromise("p"))
     await scene.store.settle("p", PromiseKind.PROMISE, YES)
     assert await trail(scene) == []
@@ -714,7 +714,7 @@ async def test_a_signal_is_not_left_without_what_it_comes_with(scene: Scene) -> 
 
 
 @rule
-async def test_a_signal_may_be_for_another_run_and_come_without_an_end_and_who_has_ended_gets_none(
+async def test_a_signal_reaches_another_run_without_an_end_but_no_ended_run(
     scene: Scene,
 ) -> None:
     asked = await ask(scene)

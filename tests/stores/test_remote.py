@@ -159,7 +159,7 @@ async def test_a_slow_operation_holds_back_nobody_elses_reply(tmp_path: Path) ->
 
 @pytest.mark.parametrize("accident", [Fate(delay=0.3), Fate(delay=0.1, is_lost=True), REPLY_LOST])
 @in_asyncio
-async def test_a_write_is_not_overtaken_by_the_next_of_its_run_though_its_caller_left(
+async def test_a_write_is_not_overtaken_by_the_next_when_its_caller_leaves(
     tmp_path: Path, accident: Fate
 ) -> None:
     async with line(tmp_path) as (store, made):

@@ -34,7 +34,7 @@ async def test_a_schedule_is_as_it_was_put(scene: Scene) -> None:
 
 
 @rule
-async def test_putting_it_again_changes_it_and_keeps_its_next_time_unless_its_times_are_others(
+async def test_putting_a_schedule_again_keeps_its_next_time_unless_times_changed(
     scene: Scene,
 ) -> None:
     await scene.store.put_schedule(NEW)

@@ -91,7 +91,7 @@ async def test_what_is_loaded_is_what_was_saved(scene: Scene) -> None:
 
 
 @rule
-async def test_a_running_run_is_ready_where_it_is_loaded_and_goes_on_in_both_places(scene: Scene) -> None:
+async def test_a_running_run_is_loaded_as_ready_and_continues_in_both_places(scene: Scene) -> None:
     run = await scene.run()
     await scene.append(run, entry(0))
     there = await moved(scene)

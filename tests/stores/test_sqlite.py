@@ -149,7 +149,7 @@ def test_several_processes_may_create_one_file_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_process_killed_at_any_statement_of_a_migration_leaves_a_file_that_opens_whole(
+def test_a_process_killed_during_a_migration_leaves_a_whole_file(
     tmp_path: Path,
 ) -> None:
     [survivor] = outcome("die_at_each_statement_of_opening", tmp_path)
@@ -267,7 +267,7 @@ def test_quick_commits_stay_on_the_loop_and_slow_ones_leave_it(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("inline_below_seconds", [0.0, 10.0])
-def test_the_log_has_its_full_size_after_some_commits_and_the_database_does_not(
+def test_the_log_reaches_its_full_size_after_some_commits_the_database_not(
     tmp_path: Path, inline_below_seconds: float
 ) -> None:
     async def play() -> None:
@@ -473,7 +473,7 @@ WAKERS: dict[str, Callable[[Scene], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("waker", WAKERS)
-def test_nobody_ever_sees_what_was_settled_or_ended_before_those_who_wait_were_told(
+def test_settlements_and_ends_are_visible_only_with_their_notifications(
     tmp_path: Path, opened: list[Watched], waker: str
 ) -> None:
     seen: list[tuple[str, list[Any]]] = []
@@ -696,7 +696,7 @@ def test_a_small_read_that_finds_the_file_locked_is_left_to_a_reader(
     _scene(tmp_path, play)
 
 
-def test_a_look_for_other_commits_that_finds_the_file_locked_is_repeated_in_silence(
+def test_a_check_for_other_commits_is_repeated_silently_on_a_locked_file(
     tmp_path: Path, opened: list[Watched], caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[Change] = []

@@ -185,7 +185,7 @@ async def test_a_clock_that_stays_ahead_is_followed_by_all_processes(
 
 
 @in_asyncio
-async def test_a_clock_that_stays_behind_is_followed_slowly_and_time_never_goes_back(
+async def test_a_clock_that_stays_behind_is_followed_slowly_and_never_backwards(
     tmp_path: Path, machine: Machine
 ) -> None:
     store = store_in(tmp_path)
@@ -243,7 +243,7 @@ async def test_leases_from_before_a_boot_end_soon_whatever_the_clock_says(
 
 @pytest.mark.parametrize("jump", [2 * HOUR, -2 * HOUR, 30 * HOUR, -30 * HOUR])
 @in_asyncio
-async def test_each_time_of_a_schedule_fires_once_through_a_jump_that_is_taken_back(
+async def test_each_time_of_a_schedule_fires_once_through_a_reverted_jump(
     tmp_path: Path, machine: Machine, jump: float
 ) -> None:
     from signoff.engine.timers import cron

@@ -170,7 +170,7 @@ async def test_what_the_deleted_log_held_is_written_back_as_the_process_stops(tm
 
 
 @in_asyncio
-async def test_a_file_that_was_overwritten_in_place_is_damaged_and_nothing_is_said_to_be_safe(
+async def test_a_file_overwritten_in_place_is_damaged_and_confirms_nothing(
     tmp_path: Path,
 ) -> None:
     async with store_at(tmp_path) as store:

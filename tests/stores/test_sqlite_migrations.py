@@ -85,7 +85,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
 
 
 @pytest.mark.long
-def test_a_migration_killed_at_any_statement_leaves_the_old_file_or_the_new_one(
+def test_a_killed_migration_leaves_the_old_file_or_the_new_one(
     tmp_path: Path, migration: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = opened_once(tmp_path / "old.db", "one")

@@ -369,7 +369,7 @@ async def test_a_build_that_cannot_be_kept_is_refused(scene: Scene, build: str) 
 
 
 @rule
-async def test_a_write_that_is_repeated_word_for_word_by_the_same_lease_has_no_effect(scene: Scene) -> None:
+async def test_a_write_repeated_exactly_by_the_same_lease_has_no_effect(scene: Scene) -> None:
     run = await scene.run()
     await scene.store.signal("r", "go", "1")
     [message] = await scene.messages()
@@ -440,7 +440,7 @@ async def test_an_end_that_is_repeated_is_told_once(scene: Scene, outcome: Outco
 
 
 @rule
-async def test_a_worker_that_lost_its_lease_may_repeat_what_it_wrote_and_nothing_else(scene: Scene) -> None:
+async def test_a_worker_without_its_lease_may_only_repeat_its_own_write(scene: Scene) -> None:
     run = await scene.run()
     await scene.append(run, entry(0))
     await scene.store.release("w")
@@ -485,7 +485,7 @@ async def test_a_call_that_is_repeated_says_what_it_said(scene: Scene) -> None:
 
 
 @rule
-async def test_a_settlement_with_a_request_id_that_is_repeated_says_that_it_settled(scene: Scene) -> None:
+async def test_a_repeated_settlement_with_its_request_id_reports_success(scene: Scene) -> None:
     await scene.paused()
     answer = replace(YES, request_id="q")
     for token, is_first in (("a", True), ("b", False), ("a", True)):

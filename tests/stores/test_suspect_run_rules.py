@@ -35,7 +35,7 @@ async def test_suspects_are_claimed_without_others_and_before_them(scene: Scene)
 
 
 @rule
-async def test_a_worker_holds_ten_runs_that_lost_three_workers_until_one_makes_progress(scene: Scene) -> None:
+async def test_a_worker_holds_ten_runs_that_lost_three_workers_until_progress(scene: Scene) -> None:
     ids = [f"r{n:02}" for n in range(12)]
     await lost(scene, *ids, times=3)
     claims = await scene.claim()
@@ -49,7 +49,7 @@ async def test_a_worker_holds_ten_runs_that_lost_three_workers_until_one_makes_p
 
 
 @rule
-async def test_a_worker_holds_one_run_that_lost_four_workers_until_it_ends_or_pauses(scene: Scene) -> None:
+async def test_a_worker_holds_one_run_that_lost_four_workers_until_it_leaves(scene: Scene) -> None:
     await lost(scene, "a", "b", "c", "d", times=4)
     [claim] = await scene.claim()
     assert (claim.run.id, claim.run.takeovers) == ("a", 4)

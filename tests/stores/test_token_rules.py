@@ -54,7 +54,7 @@ async def test_a_token_is_as_it_was_made(scene: Scene) -> None:
 
 
 @rule
-async def test_making_it_again_changes_nothing_and_another_of_its_id_or_hash_is_refused(scene: Scene) -> None:
+async def test_making_a_token_again_changes_nothing_and_a_conflict_is_refused(scene: Scene) -> None:
     first = await scene.store.create_token(token(label="one"))
     scene.clock.advance(5)
     assert await scene.store.create_token(token(label="two")) == first
@@ -68,7 +68,7 @@ async def test_making_it_again_changes_nothing_and_another_of_its_id_or_hash_is_
 
 
 @rule
-async def test_of_callers_that_make_one_token_at_once_all_get_it_and_of_two_secrets_one_is_kept(
+async def test_concurrent_makers_of_one_token_all_get_it_and_one_secret_is_kept(
     scene: Scene,
 ) -> None:
     same = await asyncio.gather(*(scene.store.create_token(token()) for _ in range(8)))
@@ -106,7 +106,7 @@ async def test_an_open_token_of_any_namespace_is_seen_from_each_until_it_ends(sc
 
 
 @rule
-async def test_a_hash_finds_its_token_in_whichever_namespace_and_all_else_keeps_to_its_own(
+async def test_a_hash_finds_its_token_in_any_namespace_and_other_reads_do_not(
     scene: Scene,
 ) -> None:
     acme = scene.within("acme")

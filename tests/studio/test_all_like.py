@@ -120,7 +120,7 @@ def test_no_number_of_times_is_sent_that_is_none(page: Page, http: httpx.Client,
     ],
     ids=["without an action", "of several people"],
 )
-def test_nothing_else_is_approved_with_what_one_person_does_not_see_or_decide(
+def test_nothing_hidden_or_shared_is_approved_along(
     page: Page, http: httpx.Client, name: str, asks: dict[str, Any]
 ) -> None:
     start(http, "put", name, name, kwargs=asks)

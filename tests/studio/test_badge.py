@@ -56,7 +56,7 @@ def test_the_tab_says_how_many_wait_for_me_whatever_others_are_asked(
     expect(icon).not_to_have_attribute("href", re.compile("icon-waiting"))
 
 
-def test_a_new_question_of_mine_is_told_once_in_all_tabs_and_a_click_opens_it(
+def test_a_new_question_is_announced_once_in_all_tabs_and_opens_on_click(
     page: Page, http: httpx.Client, name: str
 ) -> None:
     page.context.add_init_script(NOTICES)

@@ -58,7 +58,7 @@ def test_all_that_are_shown_are_rejected_with_one_reason_by_keys(
     expect(inbox.get_by_text("No question is like that")).to_be_visible()
 
 
-def test_many_decisions_are_taken_back_by_one_key_none_is_sent_and_the_reason_is_kept(
+def test_many_decisions_are_undone_by_one_key_and_keep_the_reason(
     inbox: Page, http: httpx.Client, name: str
 ) -> None:
     ids = put(http, name, 2)

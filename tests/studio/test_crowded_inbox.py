@@ -111,7 +111,7 @@ def test_a_search_looks_through_all_of_them_on_the_server(inbox: Page) -> None:
     expect(inbox.get_by_role("link", name="Refund number 9876?")).to_be_visible()
 
 
-def test_what_is_looked_at_stays_in_place_when_questions_above_it_are_answered(
+def test_the_open_question_stays_in_place_when_others_above_are_answered(
     inbox: Page, http: httpx.Client
 ) -> None:
     scroll_to(inbox, 0.5)

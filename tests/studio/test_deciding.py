@@ -33,7 +33,7 @@ def comments(http: httpx.Client, id: str) -> list[tuple[str, str]]:
 # Comments
 
 
-def test_a_comment_is_made_by_keys_and_those_of_others_appear_while_one_looks(
+def test_a_comment_is_made_by_keys_and_other_comments_appear_live(
     page: Page, http: httpx.Client, name: str
 ) -> None:
     id = put(http, name)
@@ -72,7 +72,7 @@ def test_a_comment_that_is_not_kept_is_not_lost_and_is_made_once(
     assert comments(http, id) == [("me", "once")]
 
 
-def test_a_closed_question_is_commented_on_and_a_comment_outlives_the_answer(
+def test_a_closed_question_takes_comments_and_keeps_a_draft(
     page: Page, http: httpx.Client, name: str
 ) -> None:
     id = put(http, name)
@@ -113,7 +113,7 @@ def test_what_somebody_else_has_claimed_is_theirs_and_what_was_typed_stays(
     expect(page.get_by_label("Note")).to_have_value("half a thought")
 
 
-def test_a_question_is_delegated_by_keys_and_a_refusal_keeps_what_was_typed(
+def test_a_question_is_delegated_by_keys_and_a_refusal_keeps_the_input(
     page: Page, http: httpx.Client, name: str
 ) -> None:
     id = put(http, name, assignees=["user:me"])
@@ -162,7 +162,7 @@ def test_an_operator_has_others_answer_what_they_are_not_asked(
         page.context.close()
 
 
-def test_who_is_asked_and_looks_after_nothing_sees_no_run_and_reassigns_nothing(
+def test_an_assignee_without_operator_rights_sees_no_run_and_no_reassign(
     browser: Browser, proxied: Server, name: str
 ) -> None:
     with through(proxied, "boss", roles="operator") as http:
@@ -289,7 +289,7 @@ def test_a_snoozed_question_comes_back_before_its_deadline(page: Page, http: htt
 # Two at once, and servers that go
 
 
-def test_of_two_browsers_one_wins_and_the_other_is_told_and_keeps_what_was_typed(
+def test_of_two_browsers_one_wins_and_the_other_keeps_its_input(
     browser: Browser, served: Server, http: httpx.Client, name: str
 ) -> None:
     id = put(http, name)

@@ -21,7 +21,7 @@ def tab_to(page: Page, wanted: Locator) -> None:
 # Proposals
 
 
-def test_changes_of_a_proposal_are_shown_as_they_are_typed_and_are_what_the_run_gets(
+def test_changes_of_a_proposal_are_shown_while_typing_and_reach_the_run(
     page: Page, http: httpx.Client, name: str
 ) -> None:
     id = put(http, name, proposal={"to": "ana", "lines": [{"amount": 7}, {"amount": 9}]})

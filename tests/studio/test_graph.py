@@ -66,7 +66,7 @@ def test_the_branch_that_was_taken_is_told_from_the_other(page: Page, http: http
     expect(node(page, "approve")).to_contain_text("not begun")
 
 
-def test_a_chunk_that_waits_leads_to_its_question_and_goes_on_while_one_looks(
+def test_a_waiting_chunk_links_to_its_question_and_updates_live(
     page: Page, http: httpx.Client, name: str
 ) -> None:
     start(http, "order", name, LARGE)

@@ -114,7 +114,7 @@ def test_its_page_has_no_more_than_a_browser_shows_at_once(opened: Page) -> None
 
 
 @pytest.mark.parametrize("kind", ["slow pattern", "slow alternatives"])
-def test_a_pattern_that_a_browser_is_never_done_with_is_checked_by_the_server(
+def test_a_pattern_too_slow_for_the_browser_is_checked_by_the_server(
     opened: Page, http: httpx.Client, name: str, kind: str
 ) -> None:
     field = opened.locator(".schema-form input[type=text]").first

@@ -45,7 +45,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def test_what_an_agent_says_grows_on_the_page_and_its_response_takes_its_place(
+def test_an_agents_live_text_grows_and_is_replaced_by_its_response(
     page: Page, http: httpx.Client, name: str
 ) -> None:
     start(http, "tell", name)

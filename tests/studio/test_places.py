@@ -177,7 +177,7 @@ def test_the_page_has_a_title_of_its_own_and_landmarks(visit: Visit) -> None:
     assert visit.landmarks == 2
 
 
-def test_each_page_of_the_router_is_known_to_the_server_and_is_looked_at_here() -> None:
+def test_each_page_of_the_router_is_known_to_the_server_and_tested_here() -> None:
     looked_at = {place.route for place in PLACES.values()} | {"/"}
     assert routed() == served_pages() == looked_at
 
@@ -189,7 +189,7 @@ def page(browser: Browser, rooms: Server) -> Iterator[Page]:
     context.close()
 
 
-def test_the_first_tab_leads_to_the_content_and_what_has_the_focus_shows_it(page: Page) -> None:
+def test_the_first_tab_stop_leads_to_the_content_and_focus_is_visible(page: Page) -> None:
     page.goto("/schedules")
     expect(page.get_by_role("link", name="Inbox")).to_be_visible()
     page.keyboard.press("Tab")

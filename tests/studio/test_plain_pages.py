@@ -114,7 +114,7 @@ def test_who_only_looks_is_offered_nothing_that_would_be_refused(window: Windows
         ("/audit?question=none", "The audit trail needs an authenticated caller", "signoff audit list"),
     ],
 )
-def test_what_is_closed_without_keys_says_how_to_read_it_and_how_to_make_a_key(
+def test_pages_closed_without_keys_show_how_to_read_them_and_make_a_key(
     page: Page, address: str, title: str, command: str
 ) -> None:
     page.goto(address)
@@ -332,7 +332,7 @@ def test_a_group_shows_what_waits_who_works_and_what_each_holds(
     expect(page.get_by_text("3 at once")).to_be_visible()
 
 
-def test_workers_say_what_they_are_of_and_a_group_whose_workers_differ_is_named(
+def test_workers_show_their_builds_and_a_group_with_mixed_ones_is_named(
     window: Windows, http: httpx.Client, rooms: Server, name: str
 ) -> None:
     made = http.post("/v1/keys", json={"name": name, "kind": "worker", "groups": [name]}).json()
@@ -392,9 +392,7 @@ def test_a_group_is_paused_resumed_and_limited(window: Windows, http: httpx.Clie
     )
 
 
-def test_an_item_that_fails_is_shown_to_operators_with_its_error_until_it_is_mended(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_a_failing_item_is_shown_to_operators_until_it_is_repaired(browser: Browser, tmp_path: Path) -> None:
     with (
         OnThread(lambda: serving_rooms(tmp_path)) as server,
         closing(sqlite3.connect(tmp_path / "signoff.db", isolation_level=None)) as database,

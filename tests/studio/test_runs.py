@@ -212,7 +212,7 @@ def test_a_run_that_waits_for_its_session_says_so(page: Page, http: httpx.Client
     expect(page.get_by_role("list", name="Runs").get_by_role("link")).to_have_count(2)
 
 
-def test_runs_are_found_by_state_and_workflow_and_the_choice_is_in_the_address(
+def test_runs_are_filtered_by_state_and_workflow_in_the_address(
     page: Page, http: httpx.Client, name: str
 ) -> None:
     start(http, "ask", name)

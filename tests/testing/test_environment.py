@@ -105,7 +105,7 @@ async def test_who_is_too_late_is_told_so() -> None:
 
 
 @in_asyncio
-async def test_of_people_who_answer_in_the_same_moment_one_wins_and_the_others_are_told() -> None:
+async def test_of_people_who_answer_at_once_one_wins_and_the_others_are_refused() -> None:
     async with environment(new_app(Bank())) as env:
         env.people.race("Refund*", ("user:ana", True), ("user:ben", False), ("user:eva", False))
         assert await env.run("checkout", 7) == ["charged 7", "refunded"]
@@ -140,7 +140,7 @@ async def test_time_stands_still_unless_the_test_waits() -> None:
 
 
 @in_asyncio
-async def test_waiting_for_what_will_never_come_is_an_error_that_says_what_is_missing() -> None:
+async def test_waiting_for_an_impossible_event_is_an_error_with_the_reason() -> None:
     app = Signoff(MemoryStore())
 
     @app.workflow
@@ -153,7 +153,7 @@ async def test_waiting_for_what_will_never_come_is_an_error_that_says_what_is_mi
 
 
 @in_asyncio
-async def test_an_answer_of_the_script_that_was_refused_is_said_when_nothing_comes() -> None:
+async def test_a_refused_scripted_answer_is_reported_when_nothing_happens() -> None:
     app = Signoff(MemoryStore())
 
     @app.workflow
