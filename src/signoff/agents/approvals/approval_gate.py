@@ -51,7 +51,9 @@ DENIED: Final = "A person has not allowed this call."
 
 CHANGED: Final = "A hook has changed these arguments. They are shown as the tool would get them."
 
-MADE_OTHERWISE: Final = "The tool changes a part that the edit kept. The arguments are shown as the tool would get them."
+MADE_OTHERWISE: Final = (
+    "The tool changes a part that the edit kept. The arguments are shown as the tool would get them."
+)
 
 INSTEAD: Final = "signoff_instead"
 """The key in a call's metadata for the tool that an operator has chosen."""
