@@ -22,7 +22,7 @@ from signoff.people.audit.anchors.checkpoint import Checkpoint, read_checkpoint
 from signoff.people.audit.anchors.config import Anchors, anchors_of
 from signoff.people.audit.anchors.file import FileAnchor
 from signoff.people.audit.anchors.verification import UNANCHORED, Examination, examine
-from signoff.people.audit.trail import hash_of
+from signoff.people.audit.hash_chain import hash_of
 from signoff.records import AuditEvent, Seal
 from signoff.stores.contract.store import Store
 from tests.attacks.trails import add, anchor, cut_from, forge

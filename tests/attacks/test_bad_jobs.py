@@ -13,8 +13,8 @@ from signoff.engine.timers.retention import Retention
 from signoff.engine.timers.schedules import fire_due
 from signoff.engine.timers.schedules import new_failed_items as new_schedules_aside
 from signoff.people.audit import sealing
+from signoff.people.audit.hash_chain import verify
 from signoff.people.audit.sealing import Sealing, seal_events
-from signoff.people.audit.trail import verify
 from signoff.people.questions.deadlines import new_failed_items, serve_questions
 from signoff.records import AuditKind, NewAuditEvent, NewToken, TokenKind
 from signoff.stores.wrappers.encrypted import encrypted

@@ -246,7 +246,7 @@ async def test_timers_that_fail_stop_no_other_job_and_are_not_ready(
 
         await scene.store.put_schedule(NEW)
         scene.clock.advance(61)
-        service = TimerService(store, look_seconds=0.01, duties=[other])
+        service = TimerService(store, look_seconds=0.01, periodic_jobs=[other])
         timers = asyncio.create_task(service.run())
         async with asyncio.timeout(30):
             await done.wait()

@@ -15,7 +15,7 @@ import pytest
 from signoff.doctor.remote import Server as Remote
 from signoff.doctor.remote import set_aside
 from signoff.engine.timers import timers
-from signoff.engine.timers.timers import Duty, TimerService
+from signoff.engine.timers.timers import PeriodicJob, TimerService
 from signoff.records import NewSchedule
 from signoff.stores.contract.store import Store
 from tests.server.conftest import app_in, serving
@@ -61,8 +61,8 @@ class Jobs:
 
 
 @asynccontextmanager
-async def _serving(store: Store, duties: Sequence[Duty]) -> AsyncGenerator[TimerService]:
-    service = TimerService(store, look_seconds=0.01, duties=duties)
+async def _serving(store: Store, periodic_jobs: Sequence[PeriodicJob]) -> AsyncGenerator[TimerService]:
+    service = TimerService(store, look_seconds=0.01, periodic_jobs=periodic_jobs)
     running = asyncio.create_task(service.run())
     try:
         yield service
@@ -132,7 +132,7 @@ async def test_metrics_and_doctor_show_a_job_that_does_not_return(
 ) -> None:
     monkeypatch.setattr("signoff.doctor.remote.LATE_SECONDS", 0.2)
     jobs = Jobs()
-    monkeypatch.setattr("signoff.server.app.DUTIES", (jobs.hang,))
+    monkeypatch.setattr("signoff.server.app.PERIODIC_JOBS", (jobs.hang,))
     async with serving(app_in(tmp_path)) as server:
         await asyncio.sleep(0.5)
 

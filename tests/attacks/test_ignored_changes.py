@@ -84,7 +84,7 @@ Turn = Callable[[], Awaitable[float | None]]
 
 
 @dataclass(frozen=True)
-class Duty:
+class PeriodicJob:
     """A periodic job.
 
     Attributes:
@@ -184,8 +184,8 @@ async def _is_gone(scene: Scene) -> bool:
     return await scene.listed() == []
 
 
-DUTIES: dict[str, Duty] = {
-    name: Duty(
+PERIODIC_JOBS: dict[str, PeriodicJob] = {
+    name: PeriodicJob(
         make,
         lambda store: store.due,
         is_done,
@@ -195,27 +195,29 @@ DUTIES: dict[str, Duty] = {
     )
     for name, (make, is_done, table) in ITEMS.items()
 } | {
-    "schedule": Duty(
+    "schedule": PeriodicJob(
         lambda scene: scene.store.put_schedule(NEW), _schedules, _has_fired, "schedules", "schedule"
     ),
-    "question": Duty(ask, _questions, _was_asked, "promises", "question"),
-    "seal": Duty(lambda scene: record(scene, "e"), _sealing, _is_sealed, "seals", "audit event", "INSERT"),
-    "event that waits": Duty(
+    "question": PeriodicJob(ask, _questions, _was_asked, "promises", "question"),
+    "seal": PeriodicJob(
+        lambda scene: record(scene, "e"), _sealing, _is_sealed, "seals", "audit event", "INSERT"
+    ),
+    "event that waits": PeriodicJob(
         lambda scene: record(scene, "e"), _sealing, _is_sealed, "unsealed", "audit event", "DELETE"
     ),
-    "channel": Duty(_tell, _outbox, _has_deliveries, "channels", "channel"),
-    "delivery": Duty(_tell, _outbox, _is_delivered, "deliveries", "channel"),
-    "ended run": Duty(_complete, _retention, _is_gone, "runs", "ended run", "DELETE"),
+    "channel": PeriodicJob(_tell, _outbox, _has_deliveries, "channels", "channel"),
+    "delivery": PeriodicJob(_tell, _outbox, _is_delivered, "deliveries", "channel"),
+    "ended run": PeriodicJob(_complete, _retention, _is_gone, "runs", "ended run", "DELETE"),
 }
 
 
-@pytest.mark.parametrize("duty", DUTIES)
+@pytest.mark.parametrize("job", PERIODIC_JOBS)
 @pytest.mark.parametrize("database", DATABASES)
 @in_asyncio
 async def test_a_row_that_is_left_as_it_was_is_set_aside_and_the_others_go_on(
-    tmp_path: Path, database: str, duty: str
+    tmp_path: Path, database: str, job: str
 ) -> None:
-    each = DUTIES[duty]
+    each = PERIODIC_JOBS[job]
     async with damaged(database, tmp_path) as damage:
         scene = damage.scene
         evil, zoo = scene.within("evil"), scene.within("zoo")
@@ -225,7 +227,7 @@ async def test_a_row_that_is_left_as_it_was_is_set_aside_and_the_others_go_on(
         if each.table == "unsealed" and not damage.is_postgres:
             evils = "number IN (SELECT number FROM audit WHERE namespace = 'evil')"
         damage.ignore(each.table, on=each.on, row="OLD" if each.on == "DELETE" else "NEW", when=evils)
-        advance(scene, 9.0 if duty == "rate" else 2 * 86_400 if duty == "ended run" else FORGET_SECONDS + 10)
+        advance(scene, 9.0 if job == "rate" else 2 * 86_400 if job == "ended run" else FORGET_SECONDS + 10)
         store = Counted(scene.store)
         turn = each.turn(store)
         await _settle(scene, turn)

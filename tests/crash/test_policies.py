@@ -13,7 +13,7 @@ from multiprocessing.context import ForkServerProcess
 import pytest
 
 from signoff import Escalation
-from signoff.people.audit.trail import verify
+from signoff.people.audit.hash_chain import verify
 from signoff.people.questions.policies import Policy
 from signoff.people.questions.question import Question
 from signoff.records import AuditEvent, AuditKind, NewPromise, Promise, PromiseKind, PromiseState

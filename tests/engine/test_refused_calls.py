@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from signoff import AsyncClient, Context, RetryPolicy, Signoff
-from signoff.engine.steps.arity import check_step
+from signoff.engine.steps.wrong_arguments import check_step
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.flows import Data, Flow
 from signoff.records import EntryKind

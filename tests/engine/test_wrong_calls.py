@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from signoff import Context, Signoff, current_step
-from signoff.engine.steps.wrong_calls import is_wrong_call
+from signoff.engine.steps.wrong_arguments import is_wrong_call
 from signoff.errors import InvalidValue, RegistrationError
 from signoff.testing import MemoryStore, environment
 from tests.support import in_asyncio

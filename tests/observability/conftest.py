@@ -13,14 +13,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from signoff.observability import events as telemetry
 from signoff.observability.events import Event, StoreCommitted
 from signoff.observability.tracing import trace_runs
-from signoff.people.questions import submission
+from signoff.people.questions import answer_events
 
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Event]]:
     """All that is announced in a test, but not by servers and workers on other threads, which other tests share."""
     monkeypatch.setattr(
-        submission, "READ_SECONDS", 60.0
+        answer_events, "READ_SECONDS", 60.0
     )  # a machine that stood still would have the run left out
     heard: list[Event] = []
 

@@ -34,7 +34,7 @@ from signoff.observability.events import (
     WaitStarted,
     WorkerTakenOver,
 )
-from signoff.people.questions import submission
+from signoff.people.questions import answer_events
 from signoff.records import CallKind, NewSchedule, PromiseState, Run, WorkerInfo
 from signoff.testing import MemoryStore, VirtualClock, crash_everywhere
 from signoff.testing.environment import Environment
@@ -150,7 +150,7 @@ async def test_an_answer_stands_when_its_run_cannot_be_read_for_telling_of_it(
         async with app.worker():
             await client.start("refund", "o-1", id="r")
             await pauses(app, "r")
-        monkeypatch.setattr(submission, "READ_SECONDS", 0.05)
+        monkeypatch.setattr(answer_events, "READ_SECONDS", 0.05)
         monkeypatch.setattr(app.store, "get_run", get_run)
         caplog.set_level(logging.DEBUG, "signoff.people")
         await client.answer("r.2", SECRET)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from signoff import AsyncClient
+from signoff.people.audit.hash_chain import verify
 from signoff.people.audit.sealing import seal_events
-from signoff.people.audit.trail import verify
 from signoff.records import AuditKind, NewAuditEvent, Origin, OriginWay
 from signoff.records.paging import AuditFilter
 from signoff.server import Server

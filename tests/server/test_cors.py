@@ -18,7 +18,7 @@ from starlette.types import Scope
 
 from signoff import AsyncClient, Client, Signoff
 from signoff.errors import InvalidValue
-from signoff.people.audit.trail import verify
+from signoff.people.audit.hash_chain import verify
 from signoff.people.questions.question import Question
 from signoff.records import (
     Amendment,

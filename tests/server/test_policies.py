@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from signoff.people.audit.trail import GENESIS, hash_of
+from signoff.people.audit.hash_chain import GENESIS, hash_of
 from signoff.records import AuditEvent
 from signoff.wire.records import from_wire
 from tests.cli.commands import until

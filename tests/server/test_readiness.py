@@ -329,7 +329,7 @@ async def test_a_look_leaves_nothing_behind_in_any_store(tmp_path: Path, place: 
 async def test_deadlines_that_do_not_fire_are_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A duty that hangs, or a store that fails at it, holds up all that time brings."""
+    """A job that hangs, or a store that fails at it, holds up all that time brings."""
     store = SqliteStore(tmp_path / "signoff.db")
     async with asking(store) as http:
         await _until_ready(http)

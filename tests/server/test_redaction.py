@@ -24,7 +24,7 @@ from signoff import Action, Context, Signoff
 from signoff.client.http import HttpBackend
 from signoff.codec.exceptions import encode_error
 from signoff.errors import InvalidValue
-from signoff.people.audit.trail import verify
+from signoff.people.audit.hash_chain import verify
 from signoff.people.notifications.channels.channel import Channel
 from signoff.people.questions.edits import edits_between
 from signoff.records import (

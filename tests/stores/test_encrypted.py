@@ -19,8 +19,8 @@ from signoff import Action, Alike, AsyncClient, Context, LiveText, Quorum, Retry
 from signoff.codec.ciphers import MARK, CannotDecrypt, Ciphers, EncryptionKey
 from signoff.engine.timers.timers import TimerService
 from signoff.errors import IdConflict, InvalidValue, MissingKey, RequestConflict
+from signoff.people.audit.hash_chain import verify
 from signoff.people.audit.sealing import seal_events
-from signoff.people.audit.trail import verify
 from signoff.records import (
     CallKind,
     NewPromise,
@@ -502,7 +502,7 @@ async def test_a_job_item_that_cannot_be_decrypted_stops_no_other_item(
 
     await store.open()
     try:
-        timers = asyncio.create_task(TimerService(store, duties=[stuck, goes_on]).run())
+        timers = asyncio.create_task(TimerService(store, periodic_jobs=[stuck, goes_on]).run())
         async with asyncio.timeout(60):
             await done.wait()
         timers.cancel()

@@ -8,8 +8,8 @@ import pytest
 
 from signoff.codec.ciphers import MARK, Ciphers, EncryptionKey
 from signoff.errors import AlreadySettled, InvalidValue
+from signoff.people.audit.hash_chain import GENESIS, hash_of, verify
 from signoff.people.audit.sealing import seal_events
-from signoff.people.audit.trail import GENESIS, hash_of, verify
 from signoff.records import (
     AuditEvent,
     AuditKind,

@@ -19,7 +19,7 @@ from signoff.people.audit.anchors.anchoring import Anchoring
 from signoff.people.audit.anchors.config import Anchors
 from signoff.people.notifications.channels.channel import Channel
 from signoff.people.notifications.outbox import Dispatcher
-from signoff.people.questions.periodic_jobs import DUTIES
+from signoff.people.questions.periodic_jobs import PERIODIC_JOBS
 from signoff.redaction import Redaction
 from signoff.runtime.loggers import hiding_texts, own_logger
 from signoff.server.auth.authenticators import Authenticator, Authenticators
@@ -178,10 +178,10 @@ def create_server_app(
         backend = backend_of(store, redaction)
         dispatcher = Dispatcher(store, channels, redaction=redaction)
         inboxes = Inboxes(store, redaction)
-        duties = (*DUTIES, inboxes.look, *([dispatcher.serve] if channels else []))
+        periodic_jobs = (*PERIODIC_JOBS, inboxes.look, *([dispatcher.serve] if channels else []))
         store.hold_leases()
         lease_seconds = min(store.lease_seconds, worker_lease_seconds or store.lease_seconds)
-        service = TimerService(store, duties=duties, lease_seconds=lease_seconds)
+        service = TimerService(store, periodic_jobs=periodic_jobs, lease_seconds=lease_seconds)
         timers = asyncio.create_task(service.run(), name="signoff timers")
         timers.add_done_callback(_timers_ended)
         pruning = (

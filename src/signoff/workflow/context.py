@@ -14,11 +14,11 @@ from signoff.engine.run.calls import OwnSignalCall, ProgressCall, PromiseCall, S
 from signoff.engine.run.child_calls import ChildCall, DetachedCall
 from signoff.engine.run.execution import Execution
 from signoff.engine.run.step_call import OwnStepCall, StepCall
-from signoff.engine.steps.arity import check_step
 from signoff.engine.steps.captured_values import note_variables
 from signoff.engine.steps.retry import RetryPolicy
 from signoff.engine.steps.step_function import step_function_of
 from signoff.engine.steps.step_options import UNSAID, Effect, StepOptions, unknown_option
+from signoff.engine.steps.wrong_arguments import check_step
 from signoff.errors import CannotRunHere, ContinueAsNew, RegistrationError
 from signoff.observability.logs import RunLogger
 from signoff.people.questions.actions import Action

@@ -15,11 +15,11 @@ from signoff.engine.run.execution import Execution, Program
 from signoff.engine.run.step_call import StepCall
 from signoff.engine.run.unawaited_functions import CHECKED, Unawaited, unawaited
 from signoff.engine.steps.function_identity import home_of
-from signoff.engine.timers.timers import Duty
+from signoff.engine.timers.timers import PeriodicJob
 from signoff.engine.worker.open_calls import OutcomeQuestion
 from signoff.errors import NotAwaited, RegistrationError, UnknownWorkflow
 from signoff.people.questions.answers import outcome_question
-from signoff.people.questions.periodic_jobs import DUTIES
+from signoff.people.questions.periodic_jobs import PERIODIC_JOBS
 from signoff.records import Run, WorkflowInfo
 from signoff.records.names import check_size, check_text
 from signoff.records.responders import check_names
@@ -300,9 +300,9 @@ class Registry:
         return workflow_name(workflow)
 
     @property
-    def duties(self) -> Sequence[Duty]:
+    def periodic_jobs(self) -> Sequence[PeriodicJob]:
         """The periodic jobs that workers run for questions."""
-        return DUTIES
+        return PERIODIC_JOBS
 
     def outcome_question(self, run: Run, call: StepCall, refused: str | None = None) -> OutcomeQuestion:
         """Return the question for an operator about a step whose outcome is unknown."""

@@ -30,7 +30,7 @@ from signoff.people.audit.anchors.anchoring import restart
 from signoff.people.audit.anchors.checkpoint import LONGEST_REASON, Checkpoint
 from signoff.people.audit.anchors.config import ANCHORS, Anchors, anchors_of
 from signoff.people.audit.anchors.verification import AnchorView, Examination, examine
-from signoff.people.audit.trail import AT_ONCE
+from signoff.people.audit.hash_chain import AT_ONCE
 from signoff.records import AuditEvent, Seal
 from signoff.wire.records import to_wire
 

@@ -21,7 +21,7 @@ from signoff.engine.steps.retry import NEVER_RETRIED, NO_RETRY, RetryPolicy
 from signoff.engine.steps.step_arguments import StepArguments
 from signoff.engine.steps.threads import StepThreads
 from signoff.engine.steps.time_limit import TimeLimit
-from signoff.engine.steps.wrong_calls import is_wrong_call
+from signoff.engine.steps.wrong_arguments import is_wrong_call
 from signoff.engine.worker.compute_throttle import ComputeThrottle
 from signoff.errors import OutsideWorkflow, StepTimeout
 from signoff.observability import events

@@ -25,7 +25,7 @@ LATE_SECONDS = 10.0
 """Seconds without firing deadlines after which a process reports that it is not ready."""
 
 
-Duty = Callable[[Store], Awaitable[float | None]]
+PeriodicJob = Callable[[Store], Awaitable[float | None]]
 """A periodic job on a store. Returns when to run it again, in Unix seconds; None: at the next check."""
 
 
@@ -60,8 +60,8 @@ def running_seconds() -> Mapping[str, float]:
     return longest
 
 
-def _name(duty: Duty) -> str:
-    return getattr(duty, "__qualname__", str(duty)).replace("._", ".")
+def _name(job: PeriodicJob) -> str:
+    return getattr(job, "__qualname__", str(job)).replace("._", ".")
 
 
 class TimerService:
@@ -72,7 +72,7 @@ class TimerService:
     Args:
         store: An open store.
         look_seconds: The longest wait between two checks.
-        duties: Periodic jobs to run at each check.
+        periodic_jobs: Periodic jobs to run at each check.
         lease_seconds: The shortest lease of the workers that reach the store through this process; None: the store's.
             If the process was suspended for half of it, it has not received their heartbeats, and holds their leases.
     """
@@ -82,16 +82,16 @@ class TimerService:
         store: Store,
         *,
         look_seconds: float = LOOK_EVERY_SECONDS,
-        duties: Sequence[Duty] = (),
+        periodic_jobs: Sequence[PeriodicJob] = (),
         lease_seconds: float | None = None,
     ) -> None:
         self._store = store
         self._lease_seconds = store.lease_seconds if lease_seconds is None else lease_seconds
         self._schedules_aside = new_failed_items()
-        self._duties = (self._serve_timers, self._fire_schedules, *duties)
+        self._periodic_jobs = (self._serve_timers, self._fire_schedules, *periodic_jobs)
         self._deadlines = frozenset({self._serve_timers, self._fire_schedules})
-        self._calls: dict[Duty, _Call] = {}
-        self._failing: dict[Duty, int] = {}  # consecutive failures
+        self._calls: dict[PeriodicJob, _Call] = {}
+        self._failing: dict[PeriodicJob, int] = {}  # consecutive failures
         self._look_seconds = look_seconds
         self._loop = asyncio.get_running_loop()
         self._look = asyncio.Event()
@@ -128,8 +128,8 @@ class TimerService:
         """How long the current call of each periodic job has taken, by the job's name; 0 between calls."""
         now = self._loop.time()
         return {
-            _name(duty): now - self._calls[duty].began_at if duty in self._calls else 0.0
-            for duty in self._duties
+            _name(job): now - self._calls[job].began_at if job in self._calls else 0.0
+            for job in self._periodic_jobs
         }
 
     async def run(self) -> None:
@@ -169,7 +169,7 @@ class TimerService:
         self._look.clear()
         wait = self._look_seconds
         try:
-            times = [await self._serve(duty) for duty in self._duties]
+            times = [await self._serve(job) for job in self._periodic_jobs]
             now = self._store.clock.now()
             wait = min([wait, *(max(0.0, time - now) for time in times if time is not None)])
             if self._deadlines.isdisjoint(self._failing) and self._deadlines.isdisjoint(self._calls):
@@ -190,58 +190,58 @@ class TimerService:
     async def _fire_schedules(self, store: Store) -> float | None:
         return await fire_due(store, self._schedules_aside)
 
-    async def _serve(self, duty: Duty) -> float | None:
+    async def _serve(self, job: PeriodicJob) -> float | None:
         """Call a periodic job, unless its last call has not returned. A long call continues beside the other jobs.
 
         Raises:
             StoreUnavailable: The store takes no writes, so no job can run.
         """
-        call = self._calls.get(duty)
+        call = self._calls.get(job)
         if call is None or call.task.done():
             if call is not None:
-                self._result(duty, call)
-            call = self._calls[duty] = _Call(asyncio.create_task(self._do(duty)), self._loop.time())
+                self._result(job, call)
+            call = self._calls[job] = _Call(asyncio.create_task(self._do(job)), self._loop.time())
             await asyncio.wait({call.task}, timeout=PATIENCE_SECONDS)
             if not call.task.done():
                 call.task.add_done_callback(lambda _: self._look.set())
         if call.task.done():
-            return self._result(duty, call)
-        self._note_long_call(duty, call)
+            return self._result(job, call)
+        self._note_long_call(job, call)
         return None
 
-    def _result(self, duty: Duty, call: _Call) -> float | None:
-        del self._calls[duty]
+    def _result(self, job: PeriodicJob, call: _Call) -> float | None:
+        del self._calls[job]
         if call.task.cancelled():  # by ``_note_long_call``
             return None
         return call.task.result()
 
-    def _note_long_call(self, duty: Duty, call: _Call) -> None:
+    def _note_long_call(self, job: PeriodicJob, call: _Call) -> None:
         seconds = self._loop.time() - call.began_at
-        if duty in self._deadlines:
-            self._trouble = f"{_name(duty)} has not returned"
+        if job in self._deadlines:
+            self._trouble = f"{_name(job)} has not returned"
         if seconds > LATE_SECONDS and not call.is_logged:
             call.is_logged = True
-            log.error("%s has not returned for %.0f s; the other jobs continue", _name(duty), seconds)
+            log.error("%s has not returned for %.0f s; the other jobs continue", _name(job), seconds)
         if seconds > HUNG_SECONDS and not call.is_cancelled:
             call.is_cancelled = True
-            log.error("%s is cancelled after %.0f s, and will be called again", _name(duty), seconds)
+            log.error("%s is cancelled after %.0f s, and will be called again", _name(job), seconds)
             call.task.cancel()
 
-    async def _do(self, duty: Duty) -> float | None:
+    async def _do(self, job: PeriodicJob) -> float | None:
         """Run a periodic job. A failing job does not stop the others; it is retried, and logged once.
 
         Raises:
             StoreUnavailable: The store takes no writes, so no job can run.
         """
         try:
-            next_at = await duty(self._store)
+            next_at = await job(self._store)
         except Exception as error:
             await raise_outage(self._store, error)
-            failures = self._failing[duty] = self._failing.get(duty, 0) + 1
+            failures = self._failing[job] = self._failing.get(job, 0) + 1
             if failures == (REPEATED if may_pass(error) else 1):
-                log.exception("%s failed and will be retried", _name(duty))
-            if duty in self._deadlines:
+                log.exception("%s failed and will be retried", _name(job))
+            if job in self._deadlines:
                 self._trouble = str(error)
             return None
-        self._failing.pop(duty, None)
+        self._failing.pop(job, None)
         return next_at

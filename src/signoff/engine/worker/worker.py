@@ -20,7 +20,7 @@ from signoff.engine.steps.attempt import Attempt, run_attempt
 from signoff.engine.steps.loop_containment import contained
 from signoff.engine.steps.threads import StepThreads
 from signoff.engine.timers.retention import Retention
-from signoff.engine.timers.timers import LOOK_EVERY_SECONDS, Duty, TimerService
+from signoff.engine.timers.timers import LOOK_EVERY_SECONDS, PeriodicJob, TimerService
 from signoff.engine.worker import process_identity
 from signoff.engine.worker.compute_throttle import ComputeThrottle
 from signoff.engine.worker.driver import Driver
@@ -65,7 +65,7 @@ class Programs(Protocol):
     """The registry of workflows, as the engine uses it."""
 
     @property
-    def duties(self) -> Sequence[Duty]:
+    def periodic_jobs(self) -> Sequence[PeriodicJob]:
         """The periodic jobs that its workers run."""
         ...
 
@@ -168,7 +168,7 @@ class Worker:
         self._attempt = attempt
         self._context = context
         self._publisher = Publisher(store)
-        self._duties = programs.duties
+        self._periodic_jobs = programs.periodic_jobs
         self._retention = None if retention_days is None else Retention(store, retention_days)
         self._announcer = Announcer(store, programs, group, look_seconds=look_seconds)
         self._held: dict[str, Driver] = {}
@@ -219,7 +219,7 @@ class Worker:
                 await self._publisher.close()
 
     async def _serve(self) -> None:
-        timers = TimerService(self.store, look_seconds=self._look_seconds, duties=self._duties)
+        timers = TimerService(self.store, look_seconds=self._look_seconds, periodic_jobs=self._periodic_jobs)
         services = [timers.run(), self._take_over(), self._announcer.run(), self._work()]
         if self._retention is not None:
             services.append(self._retention.run())

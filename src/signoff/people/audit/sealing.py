@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
-from signoff.people.audit.trail import GENESIS, hash_of
+from signoff.people.audit.hash_chain import GENESIS, hash_of
 from signoff.records import AuditEvent, Seal
 from signoff.records.failed_items import Unreadable
 from signoff.runtime.loggers import own_logger

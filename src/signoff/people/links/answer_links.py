@@ -19,13 +19,12 @@ from signoff.errors import (
     UnknownLink,
     WrongAnswer,
 )
-from signoff.people.audit.trail import record_refusal
+from signoff.people.audit.refusals import RefusalRecorder, record_refusal
 from signoff.people.links.html_values import SubmittedForm, answer_of, normal
 from signoff.people.questions.answers import answer, get_question
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import QuestionState
 from signoff.people.questions.redacted_answers import restored_answer
-from signoff.people.questions.submission import Submission
 from signoff.records import (
     AuditKind,
     NewAuditEvent,
@@ -287,7 +286,7 @@ async def answer_by_form(
     question = Question.of(await redactor.shown(link.question))
     value, wrong = answer_of(question, filled, can_edit=state.policy.quorum is None)
     if wrong:
-        async with Submission(store, link.question, link.responder.user_id, request_id=link.request_id):
+        async with RefusalRecorder(store, link.question, link.responder.user_id, request_id=link.request_id):
             check_usable(link, state.now)
             raise WrongAnswer(link.question.id, wrong)
     note, digest = (normal("".join(filled.get(name, ())[:1])) for name in ("note", "digest"))

@@ -23,11 +23,12 @@ from signoff.errors import (
     UnknownLink,
     WrongAnswer,
 )
+from signoff.people.audit.refusals import RefusalRecorder
 from signoff.people.questions.answer_checks import check_received, read_value
+from signoff.people.questions.answer_events import Announcement
 from signoff.people.questions.answers import get_question
 from signoff.people.questions.callback_terms import FORM, MOST_FIELDS, Terms, media_type
 from signoff.people.questions.question import Question
-from signoff.people.questions.submission import Announcement, Submission
 from signoff.people.schemas.validation_process import find_problems
 from signoff.records import (
     Origin,
@@ -150,7 +151,10 @@ async def receive(found: FoundCallback, incoming: Incoming) -> Promise:
     request_id = _request_id(found, incoming)
     if question.request_id == request_id:
         return question
-    async with Announcement(store, question.id, CALLBACK, question), Submission(store, question, CALLBACK):
+    async with (
+        Announcement(store, question.id, CALLBACK, question),
+        RefusalRecorder(store, question, CALLBACK),
+    ):
         settled = await _settle(found, incoming, request_id)
     await store.touch_token(found.token.id)
     return settled

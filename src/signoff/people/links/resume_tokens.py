@@ -25,13 +25,12 @@ from signoff.errors import (
     ResumeRefused,
     StoreError,
 )
-from signoff.people.audit.trail import record_refusal
+from signoff.people.audit.refusals import RefusalRecorder, record_refusal
 from signoff.people.questions.answer_checks import check_received, read_value
 from signoff.people.questions.answers import answer, get_question
 from signoff.people.questions.question import Question, digest_of
 from signoff.people.questions.question_state import QuestionState
 from signoff.people.questions.standing_approvals import Alike
-from signoff.people.questions.submission import Submission
 from signoff.records import NewSignal, Promise, PromiseState, TokenKind
 from signoff.records.responders import Responder
 from signoff.records.start_options import positive_seconds
@@ -281,7 +280,7 @@ async def _check(
             given[id] = promise.request_id or ""
             continue  # ``answer`` checks that it is the same answer
         request_id = resumption.answer_id(id, attempt)
-        async with Submission(store, promise, attempt.responder.user_id, request_id=request_id):
+        async with RefusalRecorder(store, promise, attempt.responder.user_id, request_id=request_id):
             await _check_response(store, resumption, promise, response, attempt.responder)
     if missing := [
         each for each in resumption.questions if each not in responses and await _is_open(store, each)

@@ -74,7 +74,7 @@ class Dispatcher:
     Example::
 
         dispatcher = Dispatcher(store, channels)
-        timers = TimerService(store, duties=(*DUTIES, dispatcher.serve))
+        timers = TimerService(store, periodic_jobs=(*PERIODIC_JOBS, dispatcher.serve))
     """
 
     def __init__(

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from signoff import codec
 from signoff.errors import NotFound, RegistrationError
+from signoff.people.audit.refusals import RefusalRecorder
 from signoff.people.questions.answer_checks import (
     check_received,
     check_texts,
@@ -18,13 +19,13 @@ from signoff.people.questions.answer_checks import (
     read_value,
     settlement_value,
 )
+from signoff.people.questions.answer_events import Announcement
 from signoff.people.questions.edits import Edit
 from signoff.people.questions.policies import Policy
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_operations import current_state, decide
 from signoff.people.questions.question_state import TIMEOUT, Vote
 from signoff.people.questions.standing_approvals import Alike, new_rule, session_of
-from signoff.people.questions.submission import Announcement, Submission
 from signoff.people.schemas.answer_schemas import form_of
 from signoff.people.schemas.validation import problems
 from signoff.records import Entry, NewRule, NewSignal, Promise, PromiseKind, PromiseState
@@ -221,7 +222,7 @@ async def answer(
         responder = Responder.of(user_id, groups, roles)
         check_texts(user_id=user_id, note=note, request_id=request_id)
         promise = announcement.question = await _get_promise(store, question_id)
-        async with Submission(store, promise, user_id, request_id=request_id):
+        async with RefusalRecorder(store, promise, user_id, request_id=request_id):
             return await _settle(store, promise, value, responder, note, request_id, digest, alike, signal)
 
 

@@ -8,9 +8,9 @@ import uuid
 
 from signoff.codec.strict_json import read_object
 from signoff.errors import InvalidValue, NotAllowed, NotFound, RequestConflict
+from signoff.people.audit.refusals import RefusalRecorder
 from signoff.people.questions.answer_checks import check_texts
 from signoff.people.questions.answers import get_question
-from signoff.people.questions.submission import Submission
 from signoff.records import AuditEvent, AuditKind, NewAuditEvent
 from signoff.records.names import check_text
 from signoff.records.paging import AuditFilter
@@ -47,7 +47,7 @@ async def comment(
         raise InvalidValue("text", "it is empty")
     question = await get_question(store, question_id)
     if responder.user_id is None:
-        async with Submission(store, question, None, "comment"):
+        async with RefusalRecorder(store, question, None, "comment"):
             raise NotAllowed(question_id, None, "say who comments on it")
     said = json.dumps({"text": text, "request_id": request_id})
     id = _id(question_id, question.created_at, request_id)

@@ -30,4 +30,4 @@ async def seal_due_events(store: Store) -> float | None:
     return await sealing.seal(store)
 
 
-DUTIES = (serve_due_questions, seal_due_events)
+PERIODIC_JOBS = (serve_due_questions, seal_due_events)

@@ -17,12 +17,12 @@ from signoff.errors import (
     RequestConflict,
     UnreadableRecord,
 )
+from signoff.people.audit.refusals import RefusalRecorder
 from signoff.people.questions.answer_checks import check_texts
 from signoff.people.questions.policies import check_deadline
 from signoff.people.questions.question import digest_of
 from signoff.people.questions.question_state import QuestionState
 from signoff.people.questions.standing_approvals import search_rules
-from signoff.people.questions.submission import Submission
 from signoff.records import (
     Amendment,
     AuditKind,
@@ -144,7 +144,7 @@ async def view(store: Store, question_id: str, responder: Responder) -> Promise:
         NotFound, NotAllowed
     """
     question = await _get(store, question_id)
-    async with Submission(store, question, responder.user_id, "view"):
+    async with RefusalRecorder(store, question, responder.user_id, "view"):
         state = await current_state(store, question)
         state.check_asked(responder)
     question = state.question
@@ -163,14 +163,14 @@ async def claim(store: Store, question_id: str, responder: Responder) -> Promise
         NotFound, NotAllowed, QuestionClaimed, AlreadySettled
     """
     question = await _get(store, question_id)
-    async with Submission(store, question, responder.user_id, "claim"):
+    async with RefusalRecorder(store, question, responder.user_id, "claim"):
         return await _change(store, question, lambda state: state.claim(responder))
 
 
 async def release(store: Store, question_id: str, responder: Responder) -> Promise:
     """Give up a claim, so that others can answer again. Raises NotFound, NotAllowed, AlreadySettled."""
     question = await _get(store, question_id)
-    async with Submission(store, question, responder.user_id, "release"):
+    async with RefusalRecorder(store, question, responder.user_id, "release"):
         return await _change(store, question, lambda state: state.release(responder))
 
 
@@ -193,7 +193,7 @@ async def delegate(
     check_texts(note=note)
     names = check_names("to", to)
     question = await _get(store, question_id)
-    async with Submission(store, question, responder.user_id, "delegate"):
+    async with RefusalRecorder(store, question, responder.user_id, "delegate"):
         return await _change(store, question, lambda state: state.delegate(responder, names, note))
 
 
@@ -222,7 +222,7 @@ async def cancel(
         PromiseState.CANCELLED, by=Responder(by).user_id, note=reason, request_id=request_id
     )
     question = await _get(store, question_id)
-    async with Submission(store, question, settlement.by, "cancel"):
+    async with RefusalRecorder(store, question, settlement.by, "cancel"):
         while True:
             question = await _brought_up_if_readable(store, question)
             made = replace(settlement, version=question.version)
@@ -250,7 +250,7 @@ async def reassign(
     check_texts(reason=reason)
     who, names = Responder(by).user_id, check_names("to", to)
     question = await _get(store, question_id)
-    async with Submission(store, question, who, "reassign"):
+    async with RefusalRecorder(store, question, who, "reassign"):
         return await _change(store, question, lambda state: state.reassign(who, names, reason))
 
 
@@ -277,7 +277,7 @@ async def move_deadline(
     check_texts(reason=reason)
     who, seconds = Responder(by).user_id, check_deadline(timeout_seconds)
     question = await _get(store, question_id)
-    async with Submission(store, question, who, "move_deadline"):
+    async with RefusalRecorder(store, question, who, "move_deadline"):
         return await _change(store, question, lambda state: state.move_deadline(who, seconds, reason))
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from signoff.codec.strict_json import read_object
 from signoff.errors import SignoffError, WrongAnswer
+from signoff.people.audit.refusals import RefusalRecorder
 from signoff.people.questions.answer_checks import read_value
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import QuestionState
-from signoff.people.questions.submission import Submission
 from signoff.records import Promise, PromiseState
 from signoff.records.responders import Responder
 from signoff.redaction.answers import hidden_fields, restored, unquoted
@@ -74,6 +74,6 @@ async def _meant(
     meant, wrong = restored(redactor.redaction.start, asked, plain, shown)
     if not wrong:
         return meant
-    async with Submission(store, question, responder.user_id):
+    async with RefusalRecorder(store, question, responder.user_id):
         QuestionState.of(question, store.clock.now()).check_responder(responder)
         raise WrongAnswer(question.id, wrong)

@@ -9,9 +9,9 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from signoff.errors import AccessDenied, NotAllowed
+from signoff.people.audit.refusals import RefusalRecorder
 from signoff.people.questions.answers import get_question
 from signoff.people.questions.question_state import QuestionState
-from signoff.people.questions.submission import Submission
 from signoff.records import AuditEvent, Origin, OriginWay, Promise, Rule, Schedule, WorkerInfo
 from signoff.records.names import user_name
 from signoff.records.paging import Page
@@ -120,7 +120,7 @@ class Actor:
             return said
         own = self.identity.person
         question = await get_question(store, question_id)
-        async with Submission(store, question, own.user_id, attempt):
+        async with RefusalRecorder(store, question, own.user_id, attempt):
             if self.user_id("user_id", said.user_id) != own.user_id:
                 return said  # a service that vouches for a user also vouches for the user's groups and roles
             _check_own("groups", said.groups, own.groups)
@@ -149,7 +149,7 @@ class Actor:
             return self.user_id("by", said)
         except AccessDenied as refusal:
             own = None if self.person is None else self.person.user_id
-            async with Submission(store, await get_question(store, question_id), own, attempt):
+            async with RefusalRecorder(store, await get_question(store, question_id), own, attempt):
                 raise refusal
 
     async def commenter(self, store: Store, question_id: str, said: Responder) -> Responder:
@@ -161,7 +161,7 @@ class Actor:
         responder = await self.responder(store, question_id, said, "comment")
         if self.reach is not Reach.ALL:
             question = await get_question(store, question_id)
-            async with Submission(store, question, responder.user_id, "comment"):
+            async with RefusalRecorder(store, question, responder.user_id, "comment"):
                 QuestionState.of(question, 0.0).check_asked(responder)
         return responder
 

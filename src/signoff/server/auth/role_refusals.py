@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from starlette.types import Scope
 
 from signoff.errors import AccessDenied, NotFound, SignoffError
-from signoff.people.audit.trail import record_refusal
+from signoff.people.audit.refusals import record_refusal
 from signoff.people.questions.answers import get_question
 from signoff.runtime.loggers import own_logger
 from signoff.server.auth.actors import Actor

@@ -21,11 +21,11 @@ from signoff.errors import (
     UnreadableRecord,
     WrongAnswer,
 )
+from signoff.people.audit.refusals import RefusalRecorder
 from signoff.people.questions.answer_checks import check_received, settlement_value
 from signoff.people.questions.edits import is_same
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import TIMEOUT, Progress, QuestionState
-from signoff.people.questions.submission import Submission
 from signoff.records import Amendment, Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.names import person_key, user_name
 from signoff.stores.contract.store import Store
@@ -67,7 +67,7 @@ async def check_settled(store: Store, operation: str, arguments: Mapping[str, An
     if question.kind is not PromiseKind.QUESTION or question.state is not PromiseState.PENDING:
         return  # nothing will be settled: the operation itself reports why
     by, request_id = (None, None) if settlement is None else (settlement.by, settlement.request_id)
-    async with Submission(store, question, by, request_id=request_id):
+    async with RefusalRecorder(store, question, by, request_id=request_id):
         if amendment is not None:
             _check_votes(question, amendment, store.clock.now())
         if settlement is not None:

@@ -15,8 +15,8 @@ from signoff.stores.postgres.reads import Connection, checked
 from signoff.stores.postgres.rows import from_event
 from signoff.stores.postgres.write_requests import JsonRequest, Reply, Request
 from signoff.stores.shared.listed_payloads import Listing, cut, size_in_postgres, within_page
+from signoff.stores.shared.readable_rows import read_each
 from signoff.stores.shared.touched_runs import TouchedRuns
-from signoff.stores.shared.unreadable_rows import read_each
 
 COLUMNS = "namespace, id, at, kind, question_id, run_id, by, details, origin"
 

@@ -30,7 +30,6 @@ from signoff.stores.postgres.rows import (
     to_run,
     to_worker,
 )
-from signoff.stores.shared.entry_rows import to_entry
 from signoff.stores.shared.listed_payloads import (
     Listing,
     cut,
@@ -39,7 +38,7 @@ from signoff.stores.shared.listed_payloads import (
     size_of_list,
     within_page,
 )
-from signoff.stores.shared.unreadable_rows import readable
+from signoff.stores.shared.readable_rows import readable, to_entry
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -34,7 +34,7 @@ from signoff.stores.postgres.rows import (
     to_promise,
     to_run,
 )
-from signoff.stores.shared.entry_rows import to_entry
+from signoff.stores.shared.readable_rows import to_entry
 from signoff.stores.shared.touched_runs import TouchedRuns
 
 AT_ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"

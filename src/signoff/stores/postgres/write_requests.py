@@ -38,8 +38,8 @@ from signoff.stores.postgres.rows import (
 )
 from signoff.stores.shared.equality import NO_SESSION, OTHER_SESSION, same_json
 from signoff.stores.shared.group_commit import Operation
+from signoff.stores.shared.readable_rows import readable
 from signoff.stores.shared.touched_runs import TouchedRuns
-from signoff.stores.shared.unreadable_rows import readable
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from signoff.records.failed_items import Unreadable
 from signoff.records.origins import from_text, text_of
 from signoff.records.paging import AuditFilter, Page, page_number
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
-from signoff.stores.shared.unreadable_rows import read_each
+from signoff.stores.shared.readable_rows import read_each
 from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 

@@ -11,7 +11,7 @@ from signoff.engine.run.execution import Execution, Program
 from signoff.engine.run.step_call import StepCall
 from signoff.engine.steps.attempt import Attempt, run_attempt
 from signoff.engine.steps.threads import StepThreads
-from signoff.engine.timers.timers import Duty
+from signoff.engine.timers.timers import PeriodicJob
 from signoff.engine.worker.compute_throttle import ComputeThrottle
 from signoff.engine.worker.driver import Driver
 from signoff.engine.worker.open_calls import OutcomeQuestion
@@ -199,8 +199,8 @@ class _ObservedPrograms:
         self._process = process
 
     @property
-    def duties(self) -> Sequence[Duty]:
-        return self._programs.duties
+    def periodic_jobs(self) -> Sequence[PeriodicJob]:
+        return self._programs.periodic_jobs
 
     @property
     def changes(self) -> int:

@@ -10,7 +10,7 @@ from signoff.people.audit.anchors.anchor import Anchor, AnchorUnavailable, Kept,
 from signoff.people.audit.anchors.anchoring import EMPTY
 from signoff.people.audit.anchors.checkpoint import Checkpoint
 from signoff.people.audit.anchors.config import ANCHORS, Anchors
-from signoff.people.audit.trail import Chain, KnownEvent, Verdict, verify
+from signoff.people.audit.hash_chain import Chain, KnownEvent, Verdict, verify
 from signoff.stores.contract.store import Store
 from signoff.wire.timestamps import spell
 

@@ -21,6 +21,7 @@ from signoff.errors import (
     SignoffError,
     StoreError,
 )
+from signoff.people.audit.refusals import RefusalRecorder
 from signoff.people.notifications.channels.channel import Channel, Undelivered
 from signoff.people.notifications.channels.http import Post
 from signoff.people.notifications.channels.slack import (
@@ -36,7 +37,6 @@ from signoff.people.notifications.channels.slack import (
 from signoff.people.notifications.notices import LONGEST_TEXT, settled_in_words, shown
 from signoff.people.questions.answers import answer, get_question
 from signoff.people.questions.question import Question
-from signoff.people.questions.submission import Submission
 from signoff.records import Origin, OriginWay, Promise, PromiseState
 from signoff.records.names import check_optional_text
 from signoff.redaction import Redaction, Redactor
@@ -194,7 +194,7 @@ async def _taken(store: Store, answering: Answering, click: Click, redactor: Red
     if responder is None or responder.user_id is None:
         question = await get_question(store, click.question_id)
         user = f"slack:{click.user}"
-        async with Submission(store, question, user, request_id=click.request_id):
+        async with RefusalRecorder(store, question, user, request_id=click.request_id):
             raise NotAllowed(question.id, user, "this Slack user is not configured")
     try:
         question = await answer(

@@ -1,4 +1,4 @@
-"""The audit trail: records refusals, and verifies the hash chain that reveals changed rows.
+"""The hash chain of the audit trail: computes the hash of an event, and verifies that no row was changed.
 
 Each namespace has a chain. An event's hash covers the event and the previous hash. So changing or removing an event or
 a seal requires recomputing all later hashes, which a hash stored elsewhere reveals.
@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from signoff.errors import SignoffError
-from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Promise, PromiseKind, Seal
+from signoff.records import AuditEvent, Seal
 from signoff.records.origins import facts_of
-from signoff.runtime.loggers import own_logger
-from signoff.stores.contract.store import Store
 from signoff.stores.wrappers.store_wrapper import unwrapped
 
-log = own_logger("signoff.people")
-
 AT_ONCE = 500
-LONGEST_DETAIL = 500  # characters
 GENESIS = "0" * 64
 
 
@@ -93,43 +86,6 @@ def _plain(details: str | None) -> object:
         return None if details is None else json.loads(details)
     except (ValueError, RecursionError):
         return details  # written without the store
-
-
-async def record_refusal(
-    store: Store,
-    question: Promise,
-    user_id: str | None,
-    error: SignoffError,
-    *,
-    request_id: str | None = None,
-    attempt: str | None = None,
-) -> None:
-    """Record the refusal of a request about a question. If that fails, it is logged.
-
-    Args:
-        store: The question's store.
-        question: The question.
-        user_id: The user, as given by them or by their link.
-        error: The reason.
-        request_id: The request's id, if it has one.
-        attempt: The request, such as ``claim``; None: an answer.
-    """
-    if question.kind is not PromiseKind.QUESTION:
-        return
-    details = {"error": type(error).__name__, "detail": str(error)[:LONGEST_DETAIL]}
-    if request_id is not None:
-        details["request_id"] = request_id
-    if attempt is not None:
-        details["attempt"] = attempt
-    new = NewAuditEvent(
-        uuid.uuid4().hex, AuditKind.REFUSED, question.id, question.run_id, user_id, json.dumps(details)
-    )
-    try:
-        await store.record([new])
-    except SignoffError as trouble:
-        log.warning(
-            "the refusal of a request about question %s could not be recorded: %s", question.id, trouble
-        )
 
 
 async def verify(

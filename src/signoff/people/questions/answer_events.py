@@ -1,4 +1,4 @@
-"""What happens around every operation of a user on a question: refusals are recorded, answers are announced."""
+"""Announces answers to subscribers of telemetry events: accepted, or refused with an error."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import asyncio
 import time
 from typing import Final, Self
 
-from signoff.errors import AccessDenied, SignoffError, StoreError
+from signoff.errors import SignoffError
 from signoff.observability import events
 from signoff.observability.events import AnswerGiven
 from signoff.observability.trace_context import traceparent_of
-from signoff.people.audit.trail import record_refusal
 from signoff.records import Promise, Run
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.store import Store
@@ -19,56 +18,6 @@ log = own_logger("signoff.people")
 
 READ_SECONDS: Final = 1.0
 """How long an answer waits to read its run for subscribers of events."""
-
-
-class Submission:
-    """Record a refusal raised in the block in the question's audit trail. An unavailable store is not a refusal.
-
-    Args:
-        store: The question's store.
-        question: The question.
-        user_id: The user who attempts the operation, as claimed by them or their link.
-        attempt: The attempted operation, such as ``claim``; None: an answer.
-        request_id: The request's id.
-
-    Example::
-
-        async with Submission(store, question, "ana", "comment"):
-            raise NotAllowed(question.id, "ana", "the question is closed")
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        question: Promise,
-        user_id: str | None,
-        attempt: str | None = None,
-        *,
-        request_id: str | None = None,
-    ) -> None:
-        self._store = store
-        self._question = question
-        self._user_id = user_id
-        self._attempt = attempt
-        self._request_id = request_id
-
-    async def __aenter__(self) -> None:
-        pass
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: object
-    ) -> None:
-        if isinstance(error, AccessDenied) or (
-            isinstance(error, SignoffError) and not isinstance(error, StoreError)
-        ):
-            await record_refusal(
-                self._store,
-                self._question,
-                self._user_id,
-                error,
-                request_id=self._request_id,
-                attempt=self._attempt,
-            )
 
 
 class Announcement:

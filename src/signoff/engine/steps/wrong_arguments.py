@@ -1,13 +1,18 @@
-"""Rejects steps that can never be called: no function, or arguments that do not match its signature."""
+"""Detects calls with wrong arguments: of step functions before they run, and of Signoff's functions in a step.
+
+A retry would repeat such a call.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import reprlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, Final
 
 from signoff import codec
 from signoff.codec.type_hints import called
@@ -68,3 +73,31 @@ def _fits(function: Callable[..., Any], count: int) -> bool:
     if code.co_flags & _VARIADIC or code.co_kwonlyargcount:
         return False
     return code.co_argcount - len(function.__defaults__ or ()) <= count <= code.co_argcount
+
+
+_REFUSAL: Final = re.compile(r"(?P<name>[\w.<>]+)\(\) (?:got|missing|takes) ")
+"""Python's TypeError for a wrong call: ``pause() got an unexpected keyword argument 'assignee'``."""
+
+_MODULES: Final = ("signoff", "signoff.agents", "signoff.flows")
+
+
+def is_wrong_call(error: BaseException) -> bool:
+    """Return whether an error is Python's TypeError for a call of a public function or method of Signoff."""
+    if type(error) is not TypeError or not (match := _REFUSAL.match(str(error))):
+        return False
+    name = match["name"]
+    return any(_has(module, name) for module in _MODULES if module in sys.modules)
+
+
+def _has(module: str, name: str) -> bool:
+    """Whether a module exports a function with this qualified name, or a class with such a method."""
+    exported = sys.modules[module]
+    for each in getattr(exported, "__all__", ()):
+        found: object = getattr(exported, each, None)
+        if isinstance(found, FunctionType) and found.__qualname__ == name:
+            return True
+        if isinstance(found, type) and any(
+            name.startswith(f"{kind.__qualname__}.") for kind in found.__mro__
+        ):
+            return True
+    return False
