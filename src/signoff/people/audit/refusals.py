@@ -17,7 +17,7 @@ LONGEST_DETAIL: Final = 500  # characters
 
 
 class RefusalRecorder:
-    """Record a refusal raised in the block in the question's audit trail. An unavailable store is not a refusal.
+    """Records a refusal raised in the block in the question's audit trail. An unavailable store is not a refusal.
 
     Args:
         store: The question's store.
