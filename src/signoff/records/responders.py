@@ -70,9 +70,13 @@ def check_names(path: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _check_list(path: str, names: Iterable[str]) -> Iterable[str]:
-    """Return names. Raises InvalidValue for a string, each letter of which would become a name."""
+    """Return names; those of a set sorted, since its order differs between processes.
+
+    Raises:
+        InvalidValue: They are a string, each letter of which would become a name, or not iterable.
+    """
     if isinstance(names, str):
         raise InvalidValue(path, f"pass a list of names, such as [{names!r}]")
     if not isinstance(cast("object", names), Iterable):
         raise InvalidValue(path, f"expected a list of names, not {names!r}")
-    return names
+    return sorted(names, key=str) if isinstance(names, set | frozenset) else names

@@ -105,10 +105,10 @@ def plain_option(name: str, value: Any) -> Any:
         check_flag(name, value)
     if not isinstance(value, BusinessHours):
         return json.loads(codec.encode(value, path=name))
-    dates = value.holidays
+    dates, days = value.holidays, value.days
     return {
         "timezone": value.timezone,
-        "days": value.days if isinstance(value.days, str) else list(value.days),
+        "days": days if isinstance(days, str) else sorted(days) if isinstance(days, set) else list(days),
         "hours": json.loads(codec.encode(value.hours, path=name)),
         "holidays": dates if isinstance(dates, str) else sorted(each.isoformat() for each in dates),
     }

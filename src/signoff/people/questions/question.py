@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from math import inf
@@ -114,7 +114,8 @@ class Question:
         _check_text(text)
         if input_type not in _INPUT_TYPES:
             raise RegistrationError(f"input_type {input_type!r} is not one of {', '.join(_INPUT_TYPES)}")
-        _check_kinds(text, options, metadata, action)
+        options = _listed(text, options)
+        _check_kinds(text, metadata, action)
         check_flag("skippable", skippable)
         _check_words(text, help=help, other=other)
         if bool(options) != (input_type in ("select", "multiselect")):
@@ -289,9 +290,15 @@ def _check_range(text: str, what: str, low: int | None, high: int | None, most: 
         )
 
 
-def _check_kinds(text: str, options: object, metadata: object, action: object) -> None:
-    if isinstance(options, str | Mapping):
+def _listed(text: str, options: object) -> list[Any]:
+    """Return options as a list; those of a set sorted, since its order differs between processes."""
+    if isinstance(options, str | Mapping) or not isinstance(options, Iterable):
         raise RegistrationError(f"question {text!r}: pass a list of options, such as ['yes', 'later']")
+    given = list(cast("Iterable[object]", options))
+    return sorted(given, key=str) if isinstance(options, set | frozenset) else given
+
+
+def _check_kinds(text: str, metadata: object, action: object) -> None:
     if not isinstance(metadata, Mapping | None):
         raise RegistrationError(
             f"question {text!r}: metadata must be an object such as {{'customer': 'bob'}}"
