@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from signoff.codec.canonical_json import LEFT_OUT, Unstable, stable_text
 from signoff.codec.unstorable_values import name_of
@@ -86,10 +86,23 @@ def short_text(value: object) -> str:
 
 
 def folded(text: str) -> str:
-    """Return a short JSON text as it is, a long one as its digest and length. A string's length is its characters'."""
-    if len(text) <= READABLE:
+    """Return a short JSON text as it is, another one as its digest and length. A string's length is its characters'.
+
+    Text with lone surrogates, such as the name of a file that is not UTF-8, has a digest only: no reader accepts it.
+    """
+    if len(text) <= READABLE and not _has_lone_surrogates(text):
         return text
     return _digest_of(json.loads(text) if text[0] == '"' else text)
+
+
+def _has_lone_surrogates(text: str) -> bool:
+    if "\\ud" not in text:
+        return False
+    try:
+        from_json(text)
+    except ValueError:
+        return True
+    return False
 
 
 def _digest_of(text: str) -> str:
