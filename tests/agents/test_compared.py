@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
+import threading
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent
+from pydantic import SecretStr
+from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
@@ -104,3 +108,96 @@ async def test_an_agent_whose_tools_and_instructions_have_changed_fits(make: Any
     compared = [each["inputs"]["compare"] for each in details if "compare" in each.get("inputs", {})]
     assert {"order": "a"} in compared
     assert {"order": "b"} in compared
+
+
+@dataclass
+class Customer:
+    id: str
+    tags: set[str]
+
+
+@dataclass
+class WithClient:
+    id: str
+    client: Any
+    secret: SecretStr
+
+
+def refunder(refunded: list[str], **options: Any) -> Agent[Any, str]:
+    """An agent whose runs have one prompt, and differ in their dependencies."""
+
+    def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return says("refunded") if returns(messages) else calls(("refund", {}))
+
+    agent = Agent(
+        FunctionModel(respond),
+        name="refunder",
+        deps_type=options.pop("type", Any),
+        capabilities=[Durable(**options)],
+    )
+
+    @agent.tool
+    def refund(ctx: RunContext[Any]) -> str:
+        refunded.append(ctx.deps if isinstance(ctx.deps, str) else ctx.deps.id)
+        return "done"
+
+    return agent
+
+
+async def refunded_again(agent: Agent[Any, str], first: list[Any], then: list[Any], at_once: bool) -> Any:
+    """Refund customers in one order, and again in another one after a crash."""
+    app, begun = Signoff(MemoryStore()), itertools.count()
+
+    @app.workflow
+    async def flow(ctx: Context) -> int:
+        customers = first if next(begun) == 0 else then
+        runs = [agent.run("Refund the customer", deps=each) for each in customers]
+        done = await asyncio.gather(*runs) if at_once else [await each for each in runs]
+        await ctx.wait_for_signal("go")
+        return len(done)
+
+    async with environment(app) as env:
+        env.crash(at=at_pause())
+        run = await env.start(flow, id="r")
+        await env.idle()
+        await run.signal("go")
+        try:
+            return await run.result()
+        except NonDeterminism as error:
+            return error
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@in_asyncio
+async def test_two_runs_that_differ_in_their_deps_change_no_places(at_once: bool) -> None:
+    refunded: list[str] = []
+    ana, bob = Customer("ana", {"x", "y", "z"}), Customer("bob", {"z", "y", "x"})
+    found = await refunded_again(refunder(refunded, type=Customer), [ana, bob], [bob, ana], at_once)
+    assert isinstance(found, NonDeterminism)
+    assert sorted(refunded) == ["ana", "bob"]
+    for id in ("ana", "bob"):
+        assert f'deps={{"id": "{id}", "tags": ["x", "y", "z"]}}' in str(found)
+
+
+@in_asyncio
+async def test_equal_deps_fit_after_a_restart() -> None:
+    refunded: list[str] = []
+    again = [Customer("ana", {"z", "y", "x"}), Customer("bob", set())]
+    first = [Customer("ana", {"x", "y", "z"}), Customer("bob", set())]
+    assert await refunded_again(refunder(refunded, type=Customer), first, again, False) == 2
+    assert refunded == ["ana", "bob"]
+
+
+@in_asyncio
+async def test_deps_without_a_stable_form_are_left_out_and_it_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    refunded: list[str] = []
+    agent = refunder(refunded, deps=lambda given: given)
+    ana, bob, other = (WithClient(id, threading.Lock(), SecretStr("s3cret")) for id in ("ana", "bob", "bob"))
+    assert await refunded_again(agent, [ana, bob], [ana, other], False) == 2
+    found = await refunded_again(agent, [ana, bob], [bob, ana], False)
+    assert isinstance(found, NonDeterminism)
+    assert 'deps={"id": "ana", "client": {"$left_out": "_thread.lock"}, "secret": "**********"}' in str(found)
+    [said] = [each.message for each in caplog.records if "stable form" in each.message]
+    assert "'deps.client'" in said

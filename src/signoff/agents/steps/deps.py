@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextvars
+import json
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, Final
+from dataclasses import fields, is_dataclass
+from typing import Any, Final, cast
+
+from pydantic import BaseModel
 
 from signoff import codec
+from signoff.codec.canonical_json import Unstable
+from signoff.engine.run.call_inputs import argument_text, folded_object, short_text
 from signoff.errors import InvalidValue, NotSerializable
 
 Copy = Callable[[], Any]
@@ -35,6 +41,7 @@ class GivenDeps:
 
     def __init__(self, deps: Any, declared: object, *, has_factory: bool) -> None:
         self._deps = deps
+        self._is_compared = deps is None
         self._type: object = None
         try:
             self._type = None if deps is None else _type_of(deps, declared)
@@ -50,6 +57,23 @@ class GivenDeps:
             yield
         finally:
             _given.reset(token)
+
+    def compared_by(self, call: str) -> str | None:
+        """Return the text of the dependencies that a replay compares.
+
+        The first journaled call of an agent's run has it: two runs that differ only in their dependencies must not
+        change places.
+
+        Args:
+            call: The name of the call, for warnings.
+
+        Returns:
+            The text; None if there are no dependencies, or an earlier call has it.
+        """
+        if self._is_compared:
+            return None
+        self._is_compared = True
+        return _compared_text(call, self._deps)
 
     def as_now(self) -> Copy:
         """Return a function that copies the dependencies in their present state.
@@ -73,9 +97,14 @@ class GivenDeps:
         return copy
 
 
+def given_here() -> GivenDeps | None:
+    """Return the dependencies of the agent that runs here; None if an agent is used outside of its runs."""
+    return _given.get(None)
+
+
 def copies_of_deps() -> Copy:
     """Return a function that copies the present dependencies of the agent that runs here."""
-    given = _given.get(None)  # None if an agent is used outside of its runs
+    given = given_here()
     return (lambda: None) if given is None else given.as_now()
 
 
@@ -93,6 +122,24 @@ def _type_of(deps: object, declared: object) -> object:
     raise NotSerializable(
         "deps", f"a {kind.__name__} that would come back changed; say its type: Agent(deps_type=...)"
     )
+
+
+def _compared_text(call: str, deps: Any) -> str:
+    """Return the text of dependencies, without the fields that have no stable form, such as a client."""
+    try:
+        return short_text(deps)
+    except Unstable:
+        names, kind = _fields_of(deps), cast("object", type(deps))
+    if not names:
+        return argument_text(call, kind, "deps", deps)
+    texts = {name: argument_text(call, kind, f"deps.{name}", getattr(deps, name, None)) for name in names}
+    return folded_object([f"{json.dumps(name)}:{text}" for name, text in texts.items()])
+
+
+def _fields_of(deps: object) -> list[str]:
+    if is_dataclass(deps):
+        return [field.name for field in fields(deps)]
+    return list(type(deps).model_fields) if isinstance(deps, BaseModel) else []
 
 
 def _written(deps: object) -> str:

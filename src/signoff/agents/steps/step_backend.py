@@ -37,11 +37,12 @@ from pydantic_ai.toolsets import ToolsetTool
 from signoff.agents.approvals.tool_arguments import sent_in
 from signoff.agents.approvals.tool_changes import check_changed
 from signoff.agents.pausing.pause import check_left, check_not_left, run_tool, without_pauses
-from signoff.agents.steps.deps import Copy, copies_of_deps
+from signoff.agents.steps.deps import Copy, given_here
 from signoff.agents.steps.in_workflow import is_inline
 from signoff.agents.steps.tools import KEY, step_options_of
 from signoff.agents.steps.turn_record import note_work
 from signoff.codec import digest
+from signoff.engine.run.call_inputs import ComparedTexts, compared_text
 from signoff.engine.steps.retry import RetryPolicy
 from signoff.workflow.current_context import current_context
 
@@ -152,7 +153,9 @@ class StepBackend(CallableOperationBackend[Config]):
     ) -> object:
         """Run ``body`` as one step of the run."""
 
-        copy = copies_of_deps()  # as they are where the step is made: code beside it may change them
+        given = given_here()
+        # as they are where the step is made: code beside it may change them
+        copy = (lambda: None) if given is None else given.as_now()
         context = current_context()
         is_call = isinstance(operation_id, ToolsetCallToolId)
         if is_call:
@@ -169,6 +172,9 @@ class StepBackend(CallableOperationBackend[Config]):
 
         # given here: an annotation of `step` would be resolved at each call
         compare = _compared(operation_id, cache_key)
+        deps = None if given is None else given.compared_by(name)
+        if deps is not None:
+            compare = ComparedTexts({"compare": compared_text(name, step, compare), "deps": deps})
         call = context.step(name, step, returns=Any, compare=compare, **config)
         try:
             payload = await call

@@ -12,6 +12,7 @@ import hashlib
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from pydantic_core import from_json, to_json
@@ -53,6 +54,17 @@ BRINGING: Final = FUNCTIONS | {functools.partial}
 _EXACT: Final = frozenset({type(None), bool, int, str})
 
 _warned: set[tuple[str, str]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTexts:
+    """A step's ``compare`` value in several parts, which the journal stores and redaction hides each by its name.
+
+    Attributes:
+        texts: JSON texts by name. One of them is ``compare``.
+    """
+
+    texts: Mapping[str, str]
 
 
 def inputs_text(parts: Mapping[str, str]) -> str | None:

@@ -12,7 +12,14 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from signoff import codec
-from signoff.engine.run.call_inputs import CAPTURED, arguments_text, compared_text, inputs_text, own
+from signoff.engine.run.call_inputs import (
+    CAPTURED,
+    ComparedTexts,
+    arguments_text,
+    compared_text,
+    inputs_text,
+    own,
+)
 from signoff.engine.run.calls import Call
 from signoff.engine.run.value_copies import are_unchanging
 from signoff.engine.steps.captured_values import (
@@ -202,7 +209,9 @@ class StepCall(Call[Any]):
                     return f"{text[:-1]},{tail}" if tail else text
         parts = dict[str, str]()
         if options.compare is not UNSAID:
-            if options.compare is not None:
+            if isinstance(options.compare, ComparedTexts):
+                parts |= options.compare.texts
+            elif options.compare is not None:
                 parts["compare"] = compared_text(self.name, self.function, options.compare)
         elif not self._is_own:
             text = arguments_text(self.name, self.function, self.args, self.kwargs, self.context_given)
