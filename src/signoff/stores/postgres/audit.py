@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, LiteralString, cast
+from typing import LiteralString, cast
 
 from pydantic_core import to_json
 
-from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Seal
+from signoff.records import AuditEvent, NewAuditEvent, Seal
 from signoff.records.failed_items import Unreadable
-from signoff.records.origins import from_text
 from signoff.records.paging import AuditFilter, Page, page_number
 from signoff.stores.postgres.reads import Connection, checked
 from signoff.stores.postgres.rows import from_event
 from signoff.stores.postgres.write_requests import JsonRequest, Reply, Request
 from signoff.stores.shared.listed_payloads import Listing, cut, size_in_postgres, within_page
 from signoff.stores.shared.readable_rows import read_each
+from signoff.stores.shared.rows import EVENT_COLUMNS, EVENT_WIDTH, to_event
 from signoff.stores.shared.touched_runs import TouchedRuns
 
-COLUMNS = "namespace, id, at, kind, question_id, run_id, by, details, origin"
-
-LISTING = Listing(AuditEvent, COLUMNS, size_in_postgres)
-WIDTH = 9
+LISTING = Listing(AuditEvent, EVENT_COLUMNS, size_in_postgres)
 
 LISTED = f"""
 SELECT {LISTING.columns}, seal.seq, seal.hash, number
@@ -89,7 +86,7 @@ def list_audit(
     begin = page_number(after, 0)
     values = (namespace, which.question_id, which.run_id, begin, checked(limit) + 1)
     rows, more = cut(db.execute(cast("LiteralString", LIST), values).fetchall(), limit)
-    events = tuple(_event(row[:WIDTH], *row[LISTING.width : -1]) for row in rows)
+    events = tuple(to_event(row[:EVENT_WIDTH], *row[LISTING.width : -1]) for row in rows)
     return Page(events, str(rows[-1][-1]) if more and rows else None)
 
 
@@ -99,7 +96,7 @@ def read_chain(
     """Return the seals after ``after``, each with its event if it still exists."""
     rows = db.execute(cast("LiteralString", READ_CHAIN), (namespace, after, checked(limit))).fetchall()
     return [
-        (Seal(*row[:3]), None if row[3] is None else _event(row[3 : 3 + WIDTH], row[0], row[2]))
+        (Seal(*row[:3]), None if row[3] is None else to_event(row[3 : 3 + EVENT_WIDTH], row[0], row[2]))
         for row in rows
     ]
 
@@ -119,7 +116,7 @@ def heads(db: Connection, after: str, limit: int) -> list[tuple[str, Seal]]:
 def unsealed(db: Connection, limit: int, besides: Sequence[str]) -> list[AuditEvent | Unreadable]:
     """Return the oldest unsealed events of all namespaces except ``besides``."""
     rows = db.execute(cast("LiteralString", UNSEALED), (list(besides), checked(limit))).fetchall()
-    return read_each((row[:WIDTH] for row in rows), _event)
+    return read_each((row[:EVENT_WIDTH] for row in rows), to_event)
 
 
 def seal(db: Connection, namespace: str, seals: Sequence[Seal]) -> bool:
@@ -132,20 +129,3 @@ def seal(db: Connection, namespace: str, seals: Sequence[Seal]) -> bool:
     made = to_json([{"event_id": each.event_id, "hash": each.hash} for each in seals]).decode()
     row = db.execute(SEAL, (namespace, first, made)).fetchone()
     return row is not None and row[0]
-
-
-def _event(row: Sequence[Any], seq: int | None = None, hash: str | None = None) -> AuditEvent:
-    namespace, id, at, kind, question_id, run_id, by, details, origin = row
-    return AuditEvent(
-        namespace,
-        id,
-        at,
-        AuditKind(kind),
-        question_id,
-        run_id,
-        by,
-        details,
-        seq,
-        hash,
-        origin=from_text(origin),
-    )

@@ -17,7 +17,6 @@ from signoff.stores.contract.leases import Claim
 from signoff.stores.contract.validation import check_worker
 from signoff.stores.contract.workers import FORGET_SECONDS
 from signoff.stores.postgres.reads import Connection
-from signoff.stores.postgres.rows import WORKER_COLUMNS
 from signoff.stores.postgres.write_requests import claim_of
 from signoff.stores.shared.claims import JOB as CLAIM_JOB
 from signoff.stores.shared.claims import ClaimedEach
@@ -28,6 +27,7 @@ from signoff.stores.shared.failure_isolation import Done, Failure, ItemFailed, S
 from signoff.stores.shared.failure_texts import text_of_postgres
 from signoff.stores.shared.heartbeats import log_unreleased
 from signoff.stores.shared.listed_payloads import PAGE_BYTES
+from signoff.stores.shared.rows import WORKER_COLUMNS
 from signoff.stores.shared.touched_runs import TouchedRuns
 
 ENLIST = f"""

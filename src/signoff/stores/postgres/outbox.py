@@ -4,38 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, LiteralString, cast
+from typing import LiteralString, cast
 
 from pydantic_core import to_json
 
 from signoff.errors import NotFound
-from signoff.records import AuditKind
-from signoff.records.deliveries import Delivery, DeliveryState, NewDelivery, Report
+from signoff.records.deliveries import Delivery, NewDelivery, Report
 from signoff.records.paging import LAST_NUMBER, DeliveryFilter, Page, page_number
 from signoff.stores.postgres.reads import Connection, checked
 from signoff.stores.shared.listed_payloads import Listing, cut, size_in_postgres, within_page
+from signoff.stores.shared.rows import DELIVERY_COLUMNS, to_delivery
 from signoff.stores.shared.touched_runs import TouchedRuns
-
-COLUMNS = """namespace, id, channel, recipient, event_id, seq, kind, question_id, state, created_at, run_id, due_at,
-    attempts, ended_at, error"""
 
 READ_CURSOR = "SELECT seq FROM signoff.channels WHERE namespace = %s AND name = %s"
 
 EXPAND = "SELECT signoff.expand(%s, %s, %s, %s, %s, %s)"
 
-CLAIM = f"SELECT number, {COLUMNS} FROM signoff.claim_deliveries(%s, %s, %s, %s, %s) ORDER BY number"
+CLAIM = f"SELECT number, {DELIVERY_COLUMNS} FROM signoff.claim_deliveries(%s, %s, %s, %s, %s) ORDER BY number"
 
 NEXT_DUE = "SELECT signoff.next_delivery(%s, %s, %s)"
 
 FINISH = "SELECT signoff.finish_delivery(%s, %s, %s, %s, %s, %s, %s)"
 
-LISTING = Listing(Delivery, COLUMNS, size_in_postgres)
+LISTING = Listing(Delivery, DELIVERY_COLUMNS, size_in_postgres)
 
 LIST = within_page(
     f"SELECT {LISTING.columns}, number FROM signoff.list_deliveries(%s, %s, %s, %s, %s, %s)", "number DESC"
 )
 
-REDELIVER = f"SELECT {COLUMNS} FROM signoff.redeliver(%s, %s, %s)"
+REDELIVER = f"SELECT {DELIVERY_COLUMNS} FROM signoff.redeliver(%s, %s, %s)"
 
 DELETE = "SELECT signoff.delete_deliveries(%s, %s, %s)"
 
@@ -66,7 +63,7 @@ def claim(
 ) -> tuple[list[Delivery], float | None]:
     """Lease due deliveries. Returns them and when the next other delivery is due."""
     rows = db.execute(CLAIM, (namespace, channel, checked(limit), lease_seconds, now)).fetchall()
-    taken = [_delivery(row[1:]) for row in rows]
+    taken = [to_delivery(row[1:]) for row in rows]
     row = db.execute(NEXT_DUE, (namespace, channel, [each.id for each in taken])).fetchone()
     return taken, None if row is None else row[0]
 
@@ -87,9 +84,7 @@ def list_deliveries(
     state = None if which.state is None else which.state.value
     values = (namespace, state, which.channel, which.question_id, before, checked(limit) + 1)
     rows, more = cut(db.execute(cast("LiteralString", LIST), values).fetchall(), limit)
-    return Page(
-        tuple(LISTING.read(row, _delivery) for row in rows), str(rows[-1][-1]) if more and rows else None
-    )
+    return LISTING.page(rows, more, to_delivery)
 
 
 def redeliver(
@@ -101,16 +96,10 @@ def redeliver(
         raise NotFound("delivery", delivery_id)
     touched = TouchedRuns()
     touched.due = True
-    return _delivery(row), touched
+    return to_delivery(row), touched
 
 
 def delete(db: Connection, namespace: str, before: float, limit: int) -> int:
     """Delete up to ``limit`` deliveries that ended before ``before``. Returns how many."""
     row = db.execute(DELETE, (namespace, before, checked(limit))).fetchone()
     return 0 if row is None else row[0]
-
-
-def _delivery(row: Sequence[Any]) -> Delivery:
-    fields = dict(zip(Delivery.__dataclass_fields__, row, strict=True))
-    fields["kind"], fields["state"] = AuditKind(fields["kind"]), DeliveryState(fields["state"])
-    return Delivery(**fields)

@@ -19,17 +19,7 @@ from signoff.records.paging import (
     page_number,
     searched_page,
 )
-from signoff.stores.postgres.rows import (
-    ENTRY_COLUMNS,
-    MESSAGE_COLUMNS,
-    PROMISE_COLUMNS,
-    RUN_COLUMNS,
-    WORKER_COLUMNS,
-    to_message,
-    to_promise,
-    to_run,
-    to_worker,
-)
+from signoff.stores.postgres.rows import to_promise, to_run
 from signoff.stores.shared.listed_payloads import (
     Listing,
     cut,
@@ -38,7 +28,17 @@ from signoff.stores.shared.listed_payloads import (
     size_of_list,
     within_page,
 )
-from signoff.stores.shared.readable_rows import readable, to_entry
+from signoff.stores.shared.readable_rows import readable
+from signoff.stores.shared.rows import (
+    ENTRY_COLUMNS,
+    MESSAGE_COLUMNS,
+    PROMISE_COLUMNS,
+    RUN_COLUMNS,
+    WORKER_COLUMNS,
+    to_entry,
+    to_message,
+    to_worker,
+)
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -220,7 +220,7 @@ def list_runs(db: Connection, namespace: str, which: RunFilter, after: str | Non
         suspended=which.suspended,
     )
     rows, more = cut(_all(db, statement, values), limit)
-    return Page(tuple(RUNS.read(row, to_run) for row in rows), str(rows[-1][-1]) if more and rows else None)
+    return RUNS.page(rows, more, to_run)
 
 
 def list_promises(
@@ -253,8 +253,7 @@ def list_promises(
         kinds = tuple(PromiseKind) if which.kind is None else (which.kind,)
         statement = list_promises_statement(states, kinds, of_run=which.run_id is not None)
     rows, more = cut(_all(db, statement, values), limit)
-    items = tuple(PROMISES.read(row, to_promise) for row in rows)
-    return Page(items, str(rows[-1][-1]) if more and rows else None)
+    return PROMISES.page(rows, more, to_promise)
 
 
 @lru_cache

@@ -13,7 +13,6 @@ from signoff.records import (
     Amendment,
     Entry,
     Message,
-    MessageKind,
     NewAuditEvent,
     NewPromise,
     NewRun,
@@ -23,32 +22,15 @@ from signoff.records import (
     Run,
     RunState,
     Settlement,
-    WorkerInfo,
 )
 from signoff.records.origins import from_text, text_of
 from signoff.stores.contract.leases import Outcome, Write
 from signoff.stores.contract.tokens import callback_token
 from signoff.stores.contract.validation import check_promise, check_run
 from signoff.stores.shared.equality import canonical, refusal_of
+from signoff.stores.shared.rows import MESSAGE_COLUMNS, PROMISE_COLUMNS, RUN_COLUMNS, to_message
 
 Row = Mapping[str, Any]
-
-RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n, deadline_at,
-    ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until, first_seq, priority,
-    start_at, concurrency_key, concurrency_limit, traceparent, started_by, session_id, position,
-    takeovers, suspended_at, suspended_by, suspended_reason"""
-
-PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
-    settled_by, note, request_id, assignees, act_at, version, progress, origin"""
-
-ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"
-
-MESSAGE_COLUMNS = "id, run_id, kind, at, n, name, state, value, error, by, note"
-
-WORKER_COLUMNS = (
-    "id, host, pid, process_started_at, group_name, namespace, "
-    "signoff_version, python_version, build, threads, threads_busy, threads_waiting, seen_at"
-)
 
 _RUN_FIELDS = tuple(RUN_COLUMNS.replace(",", " ").split())
 _PROMISE_FIELDS = tuple(PROMISE_COLUMNS.replace(",", " ").split())
@@ -87,16 +69,6 @@ def to_promise(row: Sequence[Any]) -> Promise:
     fields[14] = tuple(fields[14])
     fields[18] = from_text(fields[18])
     return Promise(*fields)
-
-
-def to_message(row: Sequence[Any]) -> Message:
-    """Return the message in ``MESSAGE_COLUMNS``."""
-    return Message(row[0], row[1], MessageKind(row[2]), *row[3:])
-
-
-def to_worker(row: Sequence[Any]) -> WorkerInfo:
-    """Return the worker in ``WORKER_COLUMNS`` and its number of leased runs."""
-    return WorkerInfo(*row)
 
 
 def run_of_values(values: Sequence[Any]) -> Run:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from signoff.errors import NotFound
 from signoff.records import Session
 from signoff.records.paging import LAST_NUMBER, Page, page_number
 from signoff.stores.postgres.reads import Connection, checked
+from signoff.stores.shared.rows import found, to_session
 
 GET = """
 SELECT namespace, id, created_at, last_at, last_position, signoff.active_run(namespace, id), last_number
@@ -20,10 +17,7 @@ LIST = "SELECT * FROM signoff.listed_sessions(%s, %s, %s)"
 
 def get_session(db: Connection, namespace: str, session_id: str) -> Session:
     """Return a session. Raises NotFound."""
-    row = db.execute(GET, (session_id, namespace)).fetchone()
-    if row is None:
-        raise NotFound("session", session_id)
-    return _session(row)
+    return found("session", session_id, db.execute(GET, (session_id, namespace)).fetchone(), to_session)
 
 
 def list_sessions(db: Connection, namespace: str, after: str | None, limit: int) -> Page[Session]:
@@ -31,8 +25,4 @@ def list_sessions(db: Connection, namespace: str, after: str | None, limit: int)
     rows = db.execute(LIST, (namespace, page_number(after, LAST_NUMBER), checked(limit) + 1)).fetchall()
     more = len(rows) > limit
     rows = rows[:limit]
-    return Page(tuple(map(_session, rows)), str(rows[-1][-1]) if more and rows else None)
-
-
-def _session(row: Sequence[Any]) -> Session:
-    return Session(*row[:-1])
+    return Page(tuple(map(to_session, rows)), str(rows[-1][-1]) if more and rows else None)

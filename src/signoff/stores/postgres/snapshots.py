@@ -23,18 +23,15 @@ from signoff.stores.contract.snapshots import (
     taken_session,
 )
 from signoff.stores.postgres.reads import Connection
-from signoff.stores.postgres.rows import (
+from signoff.stores.postgres.rows import digest, from_event, to_promise, to_run
+from signoff.stores.shared.rows import (
     ENTRY_COLUMNS,
     MESSAGE_COLUMNS,
     PROMISE_COLUMNS,
     RUN_COLUMNS,
-    digest,
-    from_event,
+    to_entry,
     to_message,
-    to_promise,
-    to_run,
 )
-from signoff.stores.shared.readable_rows import to_entry
 from signoff.stores.shared.touched_runs import TouchedRuns
 
 AT_ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"

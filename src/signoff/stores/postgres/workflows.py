@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, LiteralString, cast
+from typing import LiteralString, cast
 
 from signoff.records import WorkflowInfo
 from signoff.records.paging import Page, WorkflowFilter, page_place, place_of
 from signoff.stores.postgres.reads import Connection, checked
 from signoff.stores.shared.listed_payloads import Listing, cut, size_in_postgres, within_page
-
-COLUMNS = "group_name, name, version, is_current, description, parameters, namespace, seen_at"
+from signoff.stores.shared.rows import WORKFLOW_COLUMNS, to_workflow
 
 # In a fixed order, so that workers that start at the same time do not deadlock.
 ANNOUNCE = f"""
-INSERT INTO signoff.workflows ({COLUMNS})
+INSERT INTO signoff.workflows ({WORKFLOW_COLUMNS})
 SELECT group_name, name, version, is_current, description, parameters, %s,
     coalesce(%s::double precision, extract(epoch FROM clock_timestamp()))
 FROM unnest(%s::text[], %s::text[], %s::text[], %s::boolean[], %s::text[], %s::text[])
@@ -25,7 +24,7 @@ SET is_current = excluded.is_current, description = excluded.description, parame
     seen_at = excluded.seen_at
 """
 
-LISTING = Listing(WorkflowInfo, COLUMNS, size_in_postgres)
+LISTING = Listing(WorkflowInfo, WORKFLOW_COLUMNS, size_in_postgres)
 
 LISTED = f"""
 SELECT {LISTING.columns} FROM signoff.workflows
@@ -69,7 +68,7 @@ def list_workflows(
         "limit": checked(limit) + 1,
     }
     rows, more = cut(db.execute(cast("LiteralString", LIST), values).fetchall(), limit)
-    found = tuple(LISTING.read(row, _workflow) for row in rows)
+    found = tuple(LISTING.read(row, to_workflow) for row in rows)
     last = found[-1] if more and found else None
     return Page(found, None if last is None else place_of(last.name, last.group, last.version))
 
@@ -77,7 +76,3 @@ def list_workflows(
 def delete(db: Connection, namespace: str, before: float, limit: int) -> int:
     """Delete up to ``limit`` workflows last announced before ``before``. Returns how many."""
     return db.execute(DELETE, (namespace, before, limit)).rowcount
-
-
-def _workflow(row: Sequence[Any]) -> WorkflowInfo:
-    return WorkflowInfo(*row)

@@ -27,6 +27,7 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.records.deliveries import Delivery
+from signoff.records.paging import Page
 
 LISTED_BYTES: Final = 64 * 1024
 """Limit of one payload in a list, in UTF-8."""
@@ -132,6 +133,11 @@ class Listing:
         record = to_record(tuple(row[: self._own]))
         sizes = row[self._own : self.width - 1]
         return with_left_out(record, dict(zip(self._left_out, sizes, strict=True)))
+
+    def page(self, rows: Sequence[Any], more: bool, to_record: Callable[[Any], T]) -> Page[T]:
+        """Return the page of rows that end with their place in the list."""
+        items = tuple(self.read(row, to_record) for row in rows)
+        return Page(items, str(rows[-1][-1]) if more and rows else None)
 
     def bytes_of(self, row: Sequence[Any]) -> int:
         """Return the payload bytes of a row."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from signoff.records import CallKind, Entry, EntryKind
 from signoff.records.failed_items import Unreadable
 from signoff.runtime.loggers import own_logger
 from signoff.stores.shared.failure_texts import text_of
@@ -43,14 +42,3 @@ def readable(rows: Iterable[R], make: Callable[[R], T], what: Callable[[R], str]
             log.error("%s is skipped, because its row is damaged: %s", what(row), error)
         else:
             yield made
-
-
-# Journals can be long, and calling an enum takes as long as everything else.
-_KINDS = {kind.value: kind for kind in EntryKind}
-_CALLS: dict[str | None, CallKind | None] = {None: None, **{kind.value: kind for kind in CallKind}}
-
-
-def to_entry(row: Sequence[Any]) -> Entry:
-    """Return an entry from its ``ENTRY_COLUMNS``."""
-    seq, at, kind, n, call, name, value, error, details = row
-    return Entry(seq, at, _KINDS[kind], n, _CALLS[call], name, value, error, details)

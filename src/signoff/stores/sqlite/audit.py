@@ -7,17 +7,17 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from signoff.records import AuditEvent, AuditKind, NewAuditEvent, Seal
+from signoff.records import AuditEvent, NewAuditEvent, Seal
 from signoff.records.failed_items import Unreadable
-from signoff.records.origins import from_text, text_of
+from signoff.records.origins import text_of
 from signoff.records.paging import AuditFilter, Page, page_number
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
 from signoff.stores.shared.readable_rows import read_each
+from signoff.stores.shared.rows import EVENT_WIDTH, to_event
 from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 
 COLUMNS = "audit.namespace, audit.id, at, kind, question_id, run_id, by, details, origin"
-WIDTH = 9
 
 RECORD = """
 INSERT INTO audit (namespace, id, at, kind, question_id, run_id, by, details, origin)
@@ -99,7 +99,7 @@ def list_audit(
         "limit": limit + 1,
     }
     rows, more = read_page(db.execute(statement, values), limit, LISTING.bytes_of)
-    events = tuple(_event(row[:WIDTH], *row[LISTING.width : -1]) for row in rows)
+    events = tuple(to_event(row[:EVENT_WIDTH], *row[LISTING.width : -1]) for row in rows)
     return Page(events, str(rows[-1][-1]) if more and rows else None)
 
 
@@ -110,7 +110,7 @@ def read_chain(
     cursor = db.execute(READ_CHAIN, (namespace, after, limit))
     rows, _ = read_page(cursor, limit, lambda row: LISTING.bytes_of(row[3:]))
     return [
-        (Seal(*row[:3]), None if row[3] is None else _event(row[3 : 3 + WIDTH], row[0], row[2]))
+        (Seal(*row[:3]), None if row[3] is None else to_event(row[3 : 3 + EVENT_WIDTH], row[0], row[2]))
         for row in rows
     ]
 
@@ -135,7 +135,7 @@ def heads(db: sqlite3.Connection, after: str, limit: int) -> list[tuple[str, Sea
 def unsealed(db: sqlite3.Connection, limit: int, besides: Sequence[str]) -> list[AuditEvent | Unreadable]:
     """Return the oldest unsealed events of all namespaces except ``besides``."""
     rows, _ = read_page(db.execute(UNSEALED, (json.dumps(list(besides)), limit)), limit, LISTING.bytes_of)
-    return read_each((row[:WIDTH] for row in rows), _event)
+    return read_each((row[:EVENT_WIDTH] for row in rows), to_event)
 
 
 def seal(tx: Transaction, namespace: str, seals: Sequence[Seal]) -> bool:
@@ -154,20 +154,3 @@ def seal(tx: Transaction, namespace: str, seals: Sequence[Seal]) -> bool:
             raise row_unchanged()
     tx.db.execute("RELEASE seal")
     return True
-
-
-def _event(row: Sequence[Any], seq: int | None = None, hash: str | None = None) -> AuditEvent:
-    namespace, id, at, kind, question_id, run_id, by, details, origin = row
-    return AuditEvent(
-        namespace,
-        id,
-        float(at),
-        AuditKind(kind),
-        question_id,
-        run_id,
-        by,
-        details,
-        seq,
-        hash,
-        origin=from_text(origin),
-    )

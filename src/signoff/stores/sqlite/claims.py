@@ -15,12 +15,13 @@ from signoff.stores.shared import suspect_runs
 from signoff.stores.shared.claims import JOB
 from signoff.stores.shared.failure_isolation import AT_ONCE, ROW_UNCHANGED, Failure, ItemFailed
 from signoff.stores.shared.listed_payloads import PAGE_BYTES, bytes_of
+from signoff.stores.shared.rows import RUN_WIDTH
 from signoff.stores.sqlite import concurrency_keys as keys
 from signoff.stores.sqlite import groups
 from signoff.stores.sqlite import transitions as states
 from signoff.stores.sqlite.concurrency_keys import Slots
 from signoff.stores.sqlite.groups import Room
-from signoff.stores.sqlite.rows import READ_RUN_COLUMNS, RUN_WIDTH, to_run
+from signoff.stores.sqlite.rows import READ_RUN_COLUMNS, to_run
 from signoff.stores.sqlite.schema import is_fault_of_one, own_error
 from signoff.stores.sqlite.transaction import Transaction
 

@@ -9,9 +9,9 @@ from typing import Any
 from signoff.errors import InvalidValue, LeaseLost
 from signoff.records import Entry
 from signoff.stores.shared.listed_payloads import first_of
-from signoff.stores.shared.readable_rows import to_entry
+from signoff.stores.shared.rows import ENTRY_COLUMNS, to_entry
 from signoff.stores.sqlite import large_values as large
-from signoff.stores.sqlite.rows import ENTRY_COLUMNS, from_entry
+from signoff.stores.sqlite.rows import from_entry
 from signoff.stores.sqlite.transaction import Transaction
 
 # Limits of a read that may run on an event loop.

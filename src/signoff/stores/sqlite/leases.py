@@ -13,9 +13,9 @@ from signoff.stores.contract.leases import Claim, Outcome, Write
 from signoff.stores.contract.validation import check_worker
 from signoff.stores.shared.claims import ClaimedEach
 from signoff.stores.shared.listed_payloads import PAGE_BYTES, bytes_of
+from signoff.stores.shared.rows import WORKER_COLUMNS, to_worker
 from signoff.stores.sqlite import claims, journal, live, messages, promises, runs
 from signoff.stores.sqlite import transitions as states
-from signoff.stores.sqlite.rows import WORKER_COLUMNS, to_worker
 from signoff.stores.sqlite.transaction import Transaction
 
 # CROSS JOIN keeps the planner from starting at the runs.

@@ -12,9 +12,9 @@ from signoff.records import Message, MessageKind, NewSignal
 from signoff.stores.shared.equality import same_json
 from signoff.stores.shared.listed_payloads import first_of, seen_of
 from signoff.stores.shared.readable_rows import readable
+from signoff.stores.shared.rows import MESSAGE_COLUMNS, to_message
 from signoff.stores.sqlite import transitions as states
 from signoff.stores.sqlite.deferred_changes import make_or_defer
-from signoff.stores.sqlite.rows import MESSAGE_COLUMNS, to_message
 from signoff.stores.sqlite.transaction import Transaction
 
 LEAVE = """

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
 
 from signoff.errors import NotFound
-from signoff.records import AuditKind
 from signoff.records.deliveries import Delivery, DeliveryState, NewDelivery, Report
 from signoff.records.paging import LAST_NUMBER, DeliveryFilter, Page, page_number
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
+from signoff.stores.shared.rows import DELIVERY_COLUMNS, to_delivery
 from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 
-COLUMNS = """namespace, id, channel, recipient, event_id, seq, kind, question_id, state, created_at, run_id, due_at,
-    attempts, ended_at, error"""
-
-LISTING = Listing(Delivery, COLUMNS, size_in_sqlite)
+LISTING = Listing(Delivery, DELIVERY_COLUMNS, size_in_sqlite)
 
 READ_CURSOR = "SELECT seq FROM channels WHERE namespace = ? AND name = ?"
 
@@ -61,7 +57,9 @@ WHERE namespace = ? AND channel = ? AND state = 'pending' AND due_at IS NOT NULL
 ORDER BY due_at LIMIT 1
 """
 
-TAKE = f"UPDATE deliveries SET attempts = attempts + 1, due_at = ? WHERE number = ? RETURNING {COLUMNS}"
+TAKE = (
+    f"UPDATE deliveries SET attempts = attempts + 1, due_at = ? WHERE number = ? RETURNING {DELIVERY_COLUMNS}"
+)
 
 TRY_AGAIN = """
 UPDATE deliveries SET due_at = ?, error = ? WHERE namespace = ? AND id = ? AND state = 'pending' AND attempts = ?
@@ -81,14 +79,14 @@ UPDATE deliveries SET due_at = ? WHERE number = (
 )
 """
 
-GET = f"SELECT {COLUMNS} FROM deliveries WHERE namespace = ? AND id = ?"
+GET = f"SELECT {DELIVERY_COLUMNS} FROM deliveries WHERE namespace = ? AND id = ?"
 
 REDELIVER = f"""
 UPDATE deliveries
 SET number = (SELECT max(number) + 1 FROM deliveries), state = 'pending', created_at = :now, ended_at = NULL,
     error = NULL, due_at = CASE WHEN {LANE_IS_BUSY} THEN NULL ELSE :now END
 WHERE namespace = :namespace AND id = :id
-RETURNING {COLUMNS}
+RETURNING {DELIVERY_COLUMNS}
 """
 
 DELETE = """
@@ -167,7 +165,7 @@ def _take(tx: Transaction, number: int, until: float) -> Delivery:
     row = tx.db.execute(TAKE, (until, number)).fetchone()
     if row is None:
         raise row_unchanged()
-    return _delivery(row)
+    return to_delivery(row)
 
 
 def finish(tx: Transaction, namespace: str, delivery_id: str, attempt: int, report: Report) -> None:
@@ -197,9 +195,7 @@ def list_deliveries(
         {**given, "namespace": namespace, "before": page_number(after, LAST_NUMBER), "limit": limit + 1},
     )
     rows, more = read_page(cursor, limit, LISTING.bytes_of)
-    return Page(
-        tuple(LISTING.read(row, _delivery) for row in rows), str(rows[-1][-1]) if more and rows else None
-    )
+    return LISTING.page(rows, more, to_delivery)
 
 
 def redeliver(tx: Transaction, namespace: str, delivery_id: str) -> Delivery:
@@ -207,7 +203,7 @@ def redeliver(tx: Transaction, namespace: str, delivery_id: str) -> Delivery:
     row = tx.db.execute(GET, (namespace, delivery_id)).fetchone()
     if row is None:
         raise NotFound("delivery", delivery_id)
-    found = _delivery(row)
+    found = to_delivery(row)
     if found.state is DeliveryState.PENDING:
         return found
     tx.due = True
@@ -219,17 +215,9 @@ def redeliver(tx: Transaction, namespace: str, delivery_id: str) -> Delivery:
         "recipient": found.recipient,
         "now": tx.now,
     }
-    return _delivery(tx.db.execute(REDELIVER, values).fetchone())
+    return to_delivery(tx.db.execute(REDELIVER, values).fetchone())
 
 
 def delete(tx: Transaction, namespace: str, before: float, limit: int) -> int:
     """Delete up to ``limit`` deliveries that ended before ``before``. Returns how many."""
     return tx.db.execute(DELETE, (namespace, before, limit)).rowcount
-
-
-def _delivery(row: Sequence[Any]) -> Delivery:
-    fields = dict(zip(Delivery.__dataclass_fields__, row, strict=True))
-    fields["kind"], fields["state"] = AuditKind(fields["kind"]), DeliveryState(fields["state"])
-    for time in ("created_at", "due_at", "ended_at"):  # RETURNING gives whole seconds as an int
-        fields[time] = None if fields[time] is None else float(fields[time])
-    return Delivery(**fields)

@@ -16,8 +16,9 @@ from signoff.stores.contract.tokens import callback_token
 from signoff.stores.contract.validation import check_promise
 from signoff.stores.shared.equality import may_join, refusal_of, same_json
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
+from signoff.stores.shared.rows import PROMISE_COLUMNS
 from signoff.stores.sqlite import messages, tokens
-from signoff.stores.sqlite.rows import PROMISE_COLUMNS, assignees_text, to_promise
+from signoff.stores.sqlite.rows import assignees_text, to_promise
 from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Refused, Transaction
 
@@ -288,8 +289,7 @@ def list_promises(
         kinds = tuple(PromiseKind) if which.kind is None else (which.kind,)
         statement = list_statement(states, kinds, of_run=which.run_id is not None)
     rows, more = read_page(db.execute(statement, values), limit, LISTING.bytes_of)
-    items = tuple(LISTING.read(row, to_promise) for row in rows)
-    return Page(items, str(rows[-1][-1]) if more and rows else None)
+    return LISTING.page(rows, more, to_promise)
 
 
 def _bytes_found(row: Sequence[Any]) -> int:

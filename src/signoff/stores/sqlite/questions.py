@@ -7,8 +7,9 @@ import sqlite3
 from signoff.errors import NotFound
 from signoff.records import Amendment, Due, Promise, PromiseKind, PromiseState
 from signoff.stores.contract.validation import check_amendment
+from signoff.stores.shared.rows import PROMISE_COLUMNS, PROMISE_WIDTH
 from signoff.stores.sqlite import audit, messages, promises, rules
-from signoff.stores.sqlite.rows import PROMISE_COLUMNS, PROMISE_WIDTH, assignees_text, to_promise
+from signoff.stores.sqlite.rows import assignees_text, to_promise
 from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 

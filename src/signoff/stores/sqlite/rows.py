@@ -8,25 +8,18 @@ from typing import Any
 
 from signoff.records import (
     Entry,
-    Message,
-    MessageKind,
     Promise,
     PromiseKind,
     PromiseState,
     Run,
     RunState,
-    WorkerInfo,
 )
 from signoff.records.origins import from_text
 from signoff.stores.shared.listed_payloads import size_in_sqlite
+from signoff.stores.shared.rows import PROMISE_WIDTH, RUN_COLUMNS, RUN_WIDTH
 from signoff.stores.sqlite import large_values as large
 
 Row = tuple[Any, ...]
-
-RUN_COLUMNS = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n,
-    deadline_at, ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until,
-    first_seq, priority, start_at, concurrency_key, concurrency_limit, traceparent, started_by,
-    session_id, position, takeovers, suspended_at, suspended_by, suspended_reason"""
 
 _STORED_APART = {"arguments": large.ARGUMENTS, "result": large.RESULT}
 
@@ -45,25 +38,9 @@ def run_size(name: str) -> str:
 READ_RUN_COLUMNS = ", ".join(run_column(name.strip()) for name in RUN_COLUMNS.split(","))
 """The same columns, as SQL that reads large values."""
 
-RUN_WIDTH = 32  # number of columns
-
-PROMISE_COLUMNS = """namespace, id, kind, state, created_at, run_id, n, due_at, data, value, settled_at,
-    settled_by, note, request_id, assignees, act_at, version, progress, origin"""
-
-PROMISE_WIDTH = 19  # number of columns
-
 # RETURNING gives a whole number of seconds as an int, regardless of the column's type.
 RUN_TIMES = (6, 9, 10, 16, 18, 21, 29)
 PROMISE_TIMES = (4, 7, 10, 15)
-
-ENTRY_COLUMNS = "seq, at, kind, n, call, name, value, error, details"
-
-MESSAGE_COLUMNS = 'id, run_id, kind, at, n, name, state, value, error, "by", note'
-
-WORKER_COLUMNS = (
-    "id, host, pid, process_started_at, group_name, namespace, "
-    "signoff_version, python_version, build, threads, threads_busy, threads_waiting, seen_at"
-)
 
 
 def to_run(row: Row) -> Run:
@@ -118,11 +95,3 @@ def from_entry(entry: Entry) -> Row:
         entry.error,
         entry.details,
     )
-
-
-def to_message(row: Row) -> Message:
-    return Message(row[0], row[1], MessageKind(row[2]), *row[3:11])
-
-
-def to_worker(row: Row) -> WorkerInfo:
-    return WorkerInfo(*row)

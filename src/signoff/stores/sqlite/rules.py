@@ -7,17 +7,12 @@ import math
 import sqlite3
 from typing import Any
 
-from signoff.errors import NotFound
 from signoff.records import Amendment, NewAuditEvent, NewRule, Rule
 from signoff.records.paging import Page, RuleFilter, page_number
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
+from signoff.stores.shared.rows import RULE_COLUMNS, found, to_rule
 from signoff.stores.sqlite import audit
 from signoff.stores.sqlite.transaction import Transaction
-
-COLUMNS = """namespace, id, created_at, by, tool, arguments, question_id, expires_at, run_id, groups, roles,
-    max_uses, uses, revoked_at, revoked_by, session_id"""
-WIDTH = 16
-TIMES = (2, 7, 13)
 
 IN_FORCE = "revoked_at IS NULL AND expires_at > :now AND (max_uses IS NULL OR uses < max_uses)"
 
@@ -31,9 +26,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 USE = "UPDATE rules SET uses = uses + 1 WHERE namespace = ? AND id = ?"
 
-GET = f"SELECT {COLUMNS} FROM rules WHERE namespace = ? AND id = ?"
+GET = f"SELECT {RULE_COLUMNS} FROM rules WHERE namespace = ? AND id = ?"
 
-LISTING = Listing(Rule, COLUMNS, size_in_sqlite)
+LISTING = Listing(Rule, RULE_COLUMNS, size_in_sqlite)
 
 LIST = f"""
 SELECT {LISTING.columns}, number FROM rules INDEXED BY {{index}}
@@ -53,7 +48,7 @@ LIST_IN_FORCE_OF_SESSION = LIST.format(
 
 REVOKE = f"""
 UPDATE rules SET revoked_at = ?, revoked_by = ? WHERE namespace = ? AND id = ? AND revoked_at IS NULL
-RETURNING {COLUMNS}
+RETURNING {RULE_COLUMNS}
 """
 
 
@@ -65,7 +60,7 @@ def allow(tx: Transaction, namespace: str, amendment: Amendment) -> bool:
     if amendment.by_rule is None:
         return True
     used = tx.db.execute(GET, (namespace, amendment.by_rule)).fetchone()
-    return used is not None and _rule(used).is_in_force(tx.now)
+    return used is not None and to_rule(used).is_in_force(tx.now)
 
 
 def note(tx: Transaction, namespace: str, amendment: Amendment) -> None:
@@ -78,10 +73,7 @@ def note(tx: Transaction, namespace: str, amendment: Amendment) -> None:
 
 def get_rule(db: sqlite3.Connection, namespace: str, rule_id: str) -> Rule:
     """Return a rule. Raises NotFound."""
-    row = db.execute(GET, (namespace, rule_id)).fetchone()
-    if row is None:
-        raise NotFound("rule", rule_id)
-    return _rule(row)
+    return found("rule", rule_id, db.execute(GET, (namespace, rule_id)).fetchone(), to_rule)
 
 
 def list_rules(
@@ -103,7 +95,7 @@ def list_rules(
         "limit": limit + 1,
     }
     rows, more = read_page(db.execute(statement, values), limit, LISTING.bytes_of)
-    return Page(tuple(LISTING.read(row, _rule) for row in rows), str(rows[-1][-1]) if more and rows else None)
+    return LISTING.page(rows, more, to_rule)
 
 
 def revoke_rule(tx: Transaction, namespace: str, rule_id: str, event: NewAuditEvent) -> Rule:
@@ -112,7 +104,7 @@ def revoke_rule(tx: Transaction, namespace: str, rule_id: str, event: NewAuditEv
     if row is None:
         return get_rule(tx.db, namespace, rule_id)
     audit.record(tx, namespace, [event])
-    return _rule(row)
+    return to_rule(row)
 
 
 def _values(namespace: str, new: NewRule, now: float) -> tuple[Any, ...]:
@@ -131,12 +123,3 @@ def _values(namespace: str, new: NewRule, now: float) -> tuple[Any, ...]:
         new.max_uses,
         new.session_id,
     )
-
-
-def _rule(row: tuple[Any, ...]) -> Rule:
-    fields = list(row[:WIDTH])
-    for place in TIMES:  # RETURNING gives a whole number of seconds as an int
-        fields[place] = None if row[place] is None else float(row[place])
-    fields[9], fields[10] = tuple(json.loads(row[9])), tuple(json.loads(row[10]))
-    fields[7] = None if fields[7] == math.inf else fields[7]
-    return Rule(*fields)

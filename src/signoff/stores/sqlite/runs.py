@@ -29,11 +29,12 @@ from signoff.stores.contract.leases import Outcome
 from signoff.stores.contract.timers import GRACE_SECONDS
 from signoff.stores.shared.equality import OTHER_ACTIVE, difference
 from signoff.stores.shared.listed_payloads import Listing, read_page
+from signoff.stores.shared.rows import RUN_COLUMNS
 from signoff.stores.shared.wait_cycles import cycle_of
 from signoff.stores.sqlite import audit, journal, live, messages, promises, sessions
 from signoff.stores.sqlite import transitions as states
 from signoff.stores.sqlite.deferred_changes import make_or_defer
-from signoff.stores.sqlite.rows import READ_RUN_COLUMNS, RUN_COLUMNS, run_column, run_size, to_run
+from signoff.stores.sqlite.rows import READ_RUN_COLUMNS, run_column, run_size, to_run
 from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 
@@ -405,9 +406,7 @@ def list_runs(
         "session_id": which.session_id,
     }
     rows, more = read_page(db.execute(statement, values), limit, LISTING.bytes_of)
-    return Page(
-        tuple(LISTING.read(row, to_run) for row in rows), str(rows[-1][-1]) if more and rows else None
-    )
+    return LISTING.page(rows, more, to_run)
 
 
 @lru_cache

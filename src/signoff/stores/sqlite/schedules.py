@@ -6,39 +6,39 @@ import sqlite3
 from collections.abc import Sequence
 
 from signoff.errors import NotFound
-from signoff.records import CatchUp, Due, NewRun, NewSchedule, Schedule
+from signoff.records import Due, NewRun, NewSchedule, Schedule
 from signoff.records.paging import Page
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
+from signoff.stores.shared.rows import SCHEDULE_COLUMNS, found, of_schedule, to_schedule
 from signoff.stores.sqlite import transitions as states
 from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 
-COLUMNS = """namespace, id, workflow, group_name, arguments, cron, timezone, catch_up, next_at, priority,
-    concurrency_key, concurrency_limit, created_at, is_paused, last_at, last_run_id"""
-
 PUT = f"""
-INSERT INTO schedules ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, NULL, NULL)
+INSERT INTO schedules ({SCHEDULE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, NULL, NULL)
 ON CONFLICT (namespace, id) DO UPDATE
 SET workflow = excluded.workflow, group_name = excluded.group_name, arguments = excluded.arguments,
     catch_up = excluded.catch_up, priority = excluded.priority, concurrency_key = excluded.concurrency_key,
     concurrency_limit = excluded.concurrency_limit,
     next_at = CASE WHEN (cron, timezone) = (excluded.cron, excluded.timezone) THEN next_at ELSE excluded.next_at END,
     cron = excluded.cron, timezone = excluded.timezone
-RETURNING {COLUMNS}
+RETURNING {SCHEDULE_COLUMNS}
 """
 
-GET = f"SELECT {COLUMNS} FROM schedules WHERE namespace = ? AND id = ?"
+GET = f"SELECT {SCHEDULE_COLUMNS} FROM schedules WHERE namespace = ? AND id = ?"
 
-LISTING = Listing(Schedule, COLUMNS, size_in_sqlite)
+LISTING = Listing(Schedule, SCHEDULE_COLUMNS, size_in_sqlite)
 
-LIST = f"SELECT {LISTING.columns} FROM schedules WHERE namespace = ? AND id > ? ORDER BY id LIMIT ?"
+LIST = (
+    f"SELECT {LISTING.columns}, id AS place FROM schedules WHERE namespace = ? AND id > ? ORDER BY id LIMIT ?"
+)
 
-PAUSE = f"UPDATE schedules SET is_paused = 1 WHERE namespace = ? AND id = ? RETURNING {COLUMNS}"
+PAUSE = f"UPDATE schedules SET is_paused = 1 WHERE namespace = ? AND id = ? RETURNING {SCHEDULE_COLUMNS}"
 
 RESUME = f"""
 UPDATE schedules SET is_paused = 0, next_at = CASE WHEN is_paused THEN ? ELSE next_at END
 WHERE namespace = ? AND id = ?
-RETURNING {COLUMNS}
+RETURNING {SCHEDULE_COLUMNS}
 """
 
 DELETE = "DELETE FROM schedules WHERE namespace = ? AND id = ?"
@@ -61,34 +61,22 @@ NOTE_RUN = "UPDATE schedules SET last_at = ?, last_run_id = ? WHERE namespace = 
 
 def put(tx: Transaction, namespace: str, new: NewSchedule) -> Schedule:
     """Create a schedule, or replace the one with this id."""
-    values = (
-        namespace,
-        new.id,
-        new.workflow,
-        new.group,
-        new.arguments,
-        new.cron,
-        new.timezone,
-        new.catch_up.value,
-        new.next_at,
-        new.priority,
-        new.concurrency_key,
-        new.concurrency_limit,
-        tx.now,
-    )
+    values = (*of_schedule(namespace, new), tx.now)
     tx.due = True
     return to_schedule(tx.db.execute(PUT, values).fetchone())
 
 
 def pause(tx: Transaction, namespace: str, schedule_id: str) -> Schedule:
     """Pause a schedule. Raises NotFound."""
-    return _found(schedule_id, tx.db.execute(PAUSE, (namespace, schedule_id)).fetchone())
+    row = tx.db.execute(PAUSE, (namespace, schedule_id)).fetchone()
+    return found("schedule", schedule_id, row, to_schedule)
 
 
 def resume(tx: Transaction, namespace: str, schedule_id: str, next_at: float) -> Schedule:
     """Resume a paused schedule. Raises NotFound."""
     tx.due = True
-    return _found(schedule_id, tx.db.execute(RESUME, (next_at, namespace, schedule_id)).fetchone())
+    row = tx.db.execute(RESUME, (next_at, namespace, schedule_id)).fetchone()
+    return found("schedule", schedule_id, row, to_schedule)
 
 
 def delete(tx: Transaction, namespace: str, schedule_id: str) -> None:
@@ -120,35 +108,16 @@ def fire(
 
 def get(db: sqlite3.Connection, namespace: str, schedule_id: str) -> Schedule:
     """Return a schedule. Raises NotFound."""
-    return _found(schedule_id, db.execute(GET, (namespace, schedule_id)).fetchone())
+    return found("schedule", schedule_id, db.execute(GET, (namespace, schedule_id)).fetchone(), to_schedule)
 
 
 def list_schedules(db: sqlite3.Connection, namespace: str, after: str | None, limit: int) -> Page[Schedule]:
     """Return a page of schedules, sorted by id."""
     rows, more = read_page(db.execute(LIST, (namespace, after or "", limit + 1)), limit, LISTING.bytes_of)
-    found = tuple(LISTING.read(row, to_schedule) for row in rows)
-    return Page(found, found[-1].id if more and found else None)
+    return LISTING.page(rows, more, to_schedule)
 
 
 def due(db: sqlite3.Connection, now: float, limit: int) -> tuple[list[Due], float | None]:
     """Return the due schedules of all namespaces, and when the next one is due."""
     rows = db.execute(DUE, (now, limit)).fetchall()
     return [Due(*row) for row in rows], db.execute(NEXT_DUE).fetchone()[0]
-
-
-_FIELDS = [name for name in Schedule.__dataclass_fields__ if name != "left_out"]
-
-
-def to_schedule(row: tuple[object, ...]) -> Schedule:
-    fields = dict(zip(_FIELDS, row, strict=True))
-    fields["catch_up"] = CatchUp(str(fields["catch_up"]))
-    fields["is_paused"] = bool(fields["is_paused"])
-    for time in ("next_at", "created_at", "last_at"):  # RETURNING gives whole seconds as an int
-        fields[time] = None if fields[time] is None else float(str(fields[time]))
-    return Schedule(**fields)  # pyright: ignore[reportArgumentType]
-
-
-def _found(schedule_id: str, row: tuple[object, ...] | None) -> Schedule:
-    if row is None:
-        raise NotFound("schedule", schedule_id)
-    return to_schedule(row)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
 
-from signoff.errors import NotFound
 from signoff.records import Session
 from signoff.records.paging import LAST_NUMBER, Page, page_number
+from signoff.stores.shared.rows import found, to_session
 from signoff.stores.sqlite.transaction import Transaction
 
 HEAD = """
@@ -66,10 +65,7 @@ def note_run(tx: Transaction, namespace: str, session_id: str, position: int, nu
 
 def get_session(db: sqlite3.Connection, namespace: str, session_id: str) -> Session:
     """Return a session. Raises NotFound."""
-    row = db.execute(GET, (namespace, session_id)).fetchone()
-    if row is None:
-        raise NotFound("session", session_id)
-    return _session(row)
+    return found("session", session_id, db.execute(GET, (namespace, session_id)).fetchone(), to_session)
 
 
 def list_sessions(db: sqlite3.Connection, namespace: str, after: str | None, limit: int) -> Page[Session]:
@@ -77,9 +73,4 @@ def list_sessions(db: sqlite3.Connection, namespace: str, after: str | None, lim
     rows = db.execute(LIST, (namespace, page_number(after, LAST_NUMBER), limit + 1)).fetchall()
     more = len(rows) > limit
     rows = rows[:limit]
-    return Page(tuple(map(_session, rows)), str(rows[-1][-1]) if more and rows else None)
-
-
-def _session(row: tuple[Any, ...]) -> Session:
-    namespace, id, created_at, last_at, last_position, active, _ = row
-    return Session(namespace, id, float(created_at), float(last_at), last_position, active)
+    return Page(tuple(map(to_session, rows)), str(rows[-1][-1]) if more and rows else None)

@@ -20,18 +20,10 @@ from signoff.stores.contract.snapshots import (
     taken_run,
     taken_session,
 )
+from signoff.stores.shared.rows import MESSAGE_COLUMNS, PROMISE_COLUMNS, RUN_WIDTH, to_message
 from signoff.stores.sqlite import audit, journal, sessions
 from signoff.stores.sqlite import transitions as states
-from signoff.stores.sqlite.rows import (
-    MESSAGE_COLUMNS,
-    PROMISE_COLUMNS,
-    READ_RUN_COLUMNS,
-    RUN_WIDTH,
-    assignees_text,
-    to_message,
-    to_promise,
-    to_run,
-)
+from signoff.stores.sqlite.rows import READ_RUN_COLUMNS, assignees_text, to_promise, to_run
 from signoff.stores.sqlite.transaction import Transaction
 
 GET = f"SELECT {READ_RUN_COLUMNS}, cancel_asked, deadline_passed FROM runs WHERE namespace = ? AND id = ?"

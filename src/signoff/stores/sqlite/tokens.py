@@ -6,24 +6,23 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from signoff.errors import NotFound
 from signoff.records import NewToken, Token, TokenKind
 from signoff.records.paging import Page, TokenFilter, page_number
 from signoff.stores.contract.tokens import TOUCH_SECONDS
 from signoff.stores.shared.equality import taken_token
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
+from signoff.stores.shared.rows import TOKEN_COLUMNS, found, of_token, to_token
 from signoff.stores.sqlite.transaction import Transaction
 
-COLUMNS = """namespace, id, kind, hash, subject, created_at, question_id, data, label, created_by, expires_at,
-    revoked_at, used_at"""
-
 CREATE = f"""
-INSERT INTO tokens ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)
+INSERT INTO tokens ({TOKEN_COLUMNS}) VALUES (
+    :namespace, :id, :kind, :hash, :subject, :now, :question_id, :data, :label, :created_by, :expires_at, NULL, NULL
+)
 ON CONFLICT DO NOTHING
-RETURNING {COLUMNS}
+RETURNING {TOKEN_COLUMNS}
 """
 
-FIND = f"SELECT {COLUMNS} FROM tokens WHERE hash = ?"
+FIND = f"SELECT {TOKEN_COLUMNS} FROM tokens WHERE hash = ?"
 
 HAS = """
 WITH RECURSIVE named (namespace) AS (
@@ -38,9 +37,9 @@ WHERE tokens.ended_at IS NULL OR tokens.ended_at > ?
 LIMIT 1
 """  # visits one namespace after the other, because no index starts with the kind
 
-GET = f"SELECT {COLUMNS} FROM tokens WHERE namespace = ? AND id = ?"
+GET = f"SELECT {TOKEN_COLUMNS} FROM tokens WHERE namespace = ? AND id = ?"
 
-LISTING = Listing(Token, COLUMNS, size_in_sqlite)
+LISTING = Listing(Token, TOKEN_COLUMNS, size_in_sqlite)
 
 LIST = f"""
 SELECT {LISTING.columns}, number FROM tokens INDEXED BY {{index}}
@@ -56,12 +55,12 @@ LIST_OF_QUESTION = LIST.format(
 )
 
 REVOKE = f"""
-UPDATE tokens SET revoked_at = coalesce(revoked_at, ?) WHERE namespace = ? AND id = ? RETURNING {COLUMNS}
+UPDATE tokens SET revoked_at = coalesce(revoked_at, ?) WHERE namespace = ? AND id = ? RETURNING {TOKEN_COLUMNS}
 """
 
 EXPIRE = f"""
 UPDATE tokens SET expires_at = min(coalesce(expires_at, :at), :at) WHERE namespace = :namespace AND id = :id
-RETURNING {COLUMNS}
+RETURNING {TOKEN_COLUMNS}
 """
 
 UNTOUCHED = """
@@ -86,33 +85,20 @@ def create(tx: Transaction, namespace: str, new: NewToken) -> Token:
     row = keep(tx, namespace, new)
     if row is None:
         row = tx.db.execute(GET, (namespace, new.id)).fetchone()
-    if row is None or (token := _token(row)).hash != new.hash:
+    if row is None or (token := to_token(row)).hash != new.hash:
         raise taken_token(new)
     return token
 
 
 def keep(tx: Transaction, namespace: str, new: NewToken) -> Sequence[Any] | None:
     """Create a token. Returns its row; None if its id or hash already exists."""
-    values = (
-        namespace,
-        new.id,
-        new.kind.value,
-        new.hash,
-        new.subject,
-        tx.now,
-        new.question_id,
-        new.data,
-        new.label,
-        new.created_by,
-        new.expires_at,
-    )
-    return tx.db.execute(CREATE, values).fetchone()
+    return tx.db.execute(CREATE, of_token(namespace, new, tx.now)).fetchone()
 
 
 def find(db: sqlite3.Connection, hash: str) -> Token | None:
     """Return the token with this hash, from any namespace."""
     row = db.execute(FIND, (hash,)).fetchone()
-    return None if row is None else _token(row)
+    return None if row is None else to_token(row)
 
 
 def has(db: sqlite3.Connection, kinds: Sequence[TokenKind], now: float) -> bool:
@@ -122,7 +108,7 @@ def has(db: sqlite3.Connection, kinds: Sequence[TokenKind], now: float) -> bool:
 
 def get(db: sqlite3.Connection, namespace: str, token_id: str) -> Token:
     """Return a token. Raises NotFound."""
-    return _found(token_id, db.execute(GET, (namespace, token_id)).fetchone())
+    return found("token", token_id, db.execute(GET, (namespace, token_id)).fetchone(), to_token)
 
 
 def list_tokens(
@@ -143,20 +129,18 @@ def list_tokens(
         "limit": limit + 1,
     }
     rows, more = read_page(db.execute(statement, values), limit, LISTING.bytes_of)
-    return Page(
-        tuple(LISTING.read(row, _token) for row in rows), str(rows[-1][-1]) if more and rows else None
-    )
+    return LISTING.page(rows, more, to_token)
 
 
 def revoke(tx: Transaction, namespace: str, token_id: str) -> Token:
     """Revoke a token. Raises NotFound."""
-    return _found(token_id, tx.db.execute(REVOKE, (tx.now, namespace, token_id)).fetchone())
+    return found("token", token_id, tx.db.execute(REVOKE, (tx.now, namespace, token_id)).fetchone(), to_token)
 
 
 def expire(tx: Transaction, namespace: str, token_id: str, at: float) -> Token:
     """Let a token expire at ``at``, or at its present expiry if that is earlier. Raises NotFound."""
     values = {"namespace": namespace, "id": token_id, "at": at}
-    return _found(token_id, tx.db.execute(EXPIRE, values).fetchone())
+    return found("token", token_id, tx.db.execute(EXPIRE, values).fetchone(), to_token)
 
 
 def is_untouched(db: sqlite3.Connection, namespace: str, token_id: str, now: float) -> bool:
@@ -172,22 +156,3 @@ def touch(tx: Transaction, namespace: str, token_id: str) -> None:
 def delete(tx: Transaction, namespace: str, before: float, limit: int) -> int:
     """Delete up to ``limit`` tokens that were revoked or expired before ``before``. Returns how many."""
     return tx.db.execute(DELETE, (namespace, before, limit)).rowcount
-
-
-def _token(row: Sequence[Any]) -> Token:
-    fields = dict(zip(Token.__dataclass_fields__, row, strict=True))
-    fields["kind"] = TokenKind(fields["kind"])
-    for time in (
-        "created_at",
-        "expires_at",
-        "revoked_at",
-        "used_at",
-    ):  # RETURNING gives whole seconds as an int
-        fields[time] = None if fields[time] is None else float(fields[time])
-    return Token(**fields)
-
-
-def _found(token_id: str, row: Sequence[Any] | None) -> Token:
-    if row is None:
-        raise NotFound("token", token_id)
-    return _token(row)

@@ -15,12 +15,13 @@ from signoff.records import NewRun, Run, RunState
 from signoff.stores.contract.validation import check_run
 from signoff.stores.shared.failure_isolation import ROW_UNCHANGED, ItemFailed
 from signoff.stores.shared.heartbeats import log_unreleased
+from signoff.stores.shared.rows import RUN_COLUMNS, RUN_WIDTH
 from signoff.stores.sqlite import concurrency_keys as keys
 from signoff.stores.sqlite import groups, sessions
 from signoff.stores.sqlite import large_values as large
 from signoff.stores.sqlite.concurrency_keys import Slots
 from signoff.stores.sqlite.deferred_changes import make_or_defer
-from signoff.stores.sqlite.rows import READ_RUN_COLUMNS, RUN_COLUMNS, RUN_WIDTH, from_run, to_run
+from signoff.stores.sqlite.rows import READ_RUN_COLUMNS, from_run, to_run
 from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
 
 from signoff.records import WorkflowInfo
 from signoff.records.paging import Page, WorkflowFilter, page_place, place_of
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
+from signoff.stores.shared.rows import WORKFLOW_COLUMNS, to_workflow
 from signoff.stores.sqlite.transaction import Transaction
 
-COLUMNS = "group_name, name, version, is_current, description, parameters, namespace, seen_at"
+ANNOUNCE = f"INSERT OR REPLACE INTO workflows ({WORKFLOW_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
-ANNOUNCE = f"INSERT OR REPLACE INTO workflows ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-
-LISTING = Listing(WorkflowInfo, COLUMNS, size_in_sqlite)
+LISTING = Listing(WorkflowInfo, WORKFLOW_COLUMNS, size_in_sqlite)
 
 LIST = f"""
 SELECT {LISTING.columns} FROM workflows
@@ -65,7 +63,7 @@ def list_workflows(
         "limit": limit + 1,
     }
     rows, more = read_page(db.execute(LIST, values), limit, LISTING.bytes_of)
-    found = tuple(LISTING.read(row, _workflow) for row in rows)
+    found = tuple(LISTING.read(row, to_workflow) for row in rows)
     last = found[-1] if more and found else None
     return Page(found, None if last is None else place_of(last.name, last.group, last.version))
 
@@ -73,8 +71,3 @@ def list_workflows(
 def delete(tx: Transaction, namespace: str, before: float, limit: int) -> int:
     """Delete up to ``limit`` workflows last announced before ``before``. Returns how many."""
     return tx.db.execute(DELETE, (namespace, before, limit)).rowcount
-
-
-def _workflow(row: Sequence[Any]) -> WorkflowInfo:
-    group, name, version, is_current, *rest = row
-    return WorkflowInfo(group, name, version, bool(is_current), *rest)
