@@ -12,18 +12,13 @@ from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar, cast
 from signoff.errors import NotFound, StoreUnavailable
 from signoff.records import (
     AuditEvent,
-    Due,
     Entry,
     Message,
     Promise,
-    Rule,
     Run,
     Schedule,
     Seal,
     Session,
-    Token,
-    TokenKind,
-    WorkerInfo,
     WorkflowInfo,
 )
 from signoff.records.deliveries import Delivery
@@ -31,13 +26,10 @@ from signoff.records.failed_items import Unreadable
 from signoff.records.names import check_namespace
 from signoff.records.paging import (
     LAST_NUMBER,
-    AuditFilter,
     DeliveryFilter,
     Page,
     PromiseFilter,
-    RuleFilter,
     RunFilter,
-    TokenFilter,
     WorkflowFilter,
     page_number,
     page_place,
@@ -73,9 +65,15 @@ class _Elsewhere:
         )
 
 
-_METHODS: Final[Mapping[str, Callable[[Model], Callable[..., Any]]]] = {
-    name: operator.attrgetter(method)
-    for name, method in {
+Methods = Mapping[str, Callable[[Model], Callable[..., Any]]]
+
+
+def _methods(named: Mapping[str, str]) -> Methods:
+    return {name: operator.attrgetter(method) for name, method in named.items()}
+
+
+_METHODS: Final = _methods(
+    {
         "create_run": "create_run",
         "cancel": "cancel",
         "retry": "retry",
@@ -126,9 +124,29 @@ _METHODS: Final[Mapping[str, Callable[[Model], Callable[..., Any]]]] = {
         "read_cursor": "outbox.read_cursor",
         "list_groups": "groups.list_groups",
         "get_schedule": "schedules.get",
-    }.items()
-}
-"""The method of the model for each operation that needs nothing else."""
+    }
+)
+"""The method of the model for each operation that needs only the namespace and the arguments."""
+
+_OF_ALL_NAMESPACES: Final = _methods(
+    {
+        "due_questions": "promises.due_questions",
+        "heads": "audit.heads",
+        "find_token": "tokens.find",
+        "has_token": "tokens.has",
+        "due": "timers.due",
+        "due_schedules": "schedules.due",
+        "enlist": "workers.enlist",
+        "list_workers": "workers.list_workers",
+        "release": "workers.release",
+    }
+)
+"""The method for each operation that needs only the arguments."""
+
+_LISTS: Final = _methods(
+    {"list_rules": "rules.list_rules", "list_audit": "audit.list_audit", "list_tokens": "tokens.list_tokens"}
+)
+"""The method that returns all numbered records of a list, oldest first."""
 
 
 class MemoryStore(Store):
@@ -197,7 +215,14 @@ class MemoryStore(Store):
 
     async def perform(self, operation: Operation, arguments: dict[str, Any]) -> Any:
         check_arguments(arguments)
-        return self._do(_METHODS[operation.name](self.model), *arguments.values())
+        name, values = operation.name, arguments.values()
+        if (of_all := _OF_ALL_NAMESPACES.get(name)) is not None:
+            return self._do(lambda _: of_all(self.model)(*values))
+        if (list_all := _LISTS.get(name)) is not None:
+            begin = page_number(arguments["after"], 0)
+            found = list_all(self.model)(self.namespace, arguments["which"])
+            return _page((each for each in found if each[0] > begin), arguments["limit"])
+        return self._do(_METHODS[name](self.model), *values)
 
     async def get_run(self, run_id: str) -> Run:
         run = self.model.tables.runs.get((self.namespace, run_id))
@@ -269,9 +294,6 @@ class MemoryStore(Store):
         run = None if run_id is None else self.model.tables.runs.get((self.namespace, run_id))
         return run is not None and which.workflow in (None, run.workflow) and which.group in (None, run.group)
 
-    async def due_questions(self, limit: int) -> tuple[Sequence[Due], float | None]:
-        return self.model.promises.due_questions(limit)
-
     async def get_session(self, session_id: str) -> Session:
         if (self.namespace, session_id) not in self.model.tables.sessions:
             raise NotFound("session", session_id)
@@ -290,45 +312,13 @@ class MemoryStore(Store):
         active = self.model.state.active_run(session.namespace, session.id)
         return replace(session, active_run_id=None if active is None else active.id)
 
-    async def list_rules(
-        self, which: RuleFilter, *, after: str | None = None, limit: int = 100
-    ) -> Page[Rule]:
-        which.check()
-        begin = page_number(after, 0)
-        found = self.model.rules.list_rules(self.namespace, which)
-        return _page(((number, rule) for number, rule in found if number > begin), limit)
-
-    async def list_audit(
-        self, which: AuditFilter, *, after: str | None = None, limit: int = 100
-    ) -> Page[AuditEvent]:
-        which.check()
-        begin = page_number(after, 0)
-        found = self.model.audit.list_audit(self.namespace, which)
-        return _page(((number, event) for number, event in found if number > begin), limit)
-
     async def read_chain(
         self, *, after: int = -1, limit: int = 100
     ) -> Sequence[tuple[Seal, AuditEvent | None]]:
         return first_of(self.model.audit.read_chain(self.namespace, after, limit), limit)[0]
 
-    async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
-        return self.model.audit.heads(after, limit)
-
     async def unsealed(self, limit: int, *, besides: Sequence[str] = ()) -> Sequence[AuditEvent | Unreadable]:
         return first_of(self.model.audit.unsealed(limit, besides), limit)[0]
-
-    async def find_token(self, hash: str) -> Token | None:
-        return self.model.tokens.find(hash)
-
-    async def has_token(self, kinds: Sequence[TokenKind]) -> bool:
-        return self.model.tokens.has(kinds)
-
-    async def list_tokens(
-        self, which: TokenFilter, *, after: str | None = None, limit: int = 100
-    ) -> Page[Token]:
-        begin = page_number(after, 0)
-        found = self.model.tokens.list_tokens(self.namespace, which)
-        return _page(((number, token) for number, token in found if number > begin), limit)
 
     async def list_deliveries(
         self, which: DeliveryFilter, *, after: str | None = None, limit: int = 100
@@ -338,9 +328,6 @@ class MemoryStore(Store):
         found = self.model.outbox.list_deliveries(self.namespace, which)
         return _page(((number, each) for number, each in found if number < before), limit)
 
-    async def due(self, limit: int = 1000) -> float | None:
-        return self._do(lambda _: self.model.timers.due(limit))
-
     async def list_schedules(self, *, after: str | None = None, limit: int = 100) -> Page[Schedule]:
         found = (
             listed(each)
@@ -349,15 +336,6 @@ class MemoryStore(Store):
         )
         items, more = first_of(found, limit)
         return Page(tuple(items), items[-1].id if more and items else None)
-
-    async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
-        return self.model.schedules.due(limit)
-
-    async def enlist(self, worker: WorkerInfo) -> None:
-        self._do(lambda _: self.model.workers.enlist(worker))
-
-    async def list_workers(self) -> Sequence[WorkerInfo]:
-        return self.model.workers.list_workers()
 
     async def list_workflows(
         self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100
@@ -378,11 +356,6 @@ class MemoryStore(Store):
 
     async def check_writable(self) -> None:
         pass
-
-    async def release(self, worker_id: str, *, dead: bool = False) -> int:
-        return self._do(lambda _: self.model.workers.release(worker_id, dead))
-
-    # Internal
 
     def _do(self, operation: Callable[Concatenate[str, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         with self._lock:

@@ -11,7 +11,6 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.stores.contract.leases import Claim
-from signoff.stores.contract.validation import check_worker
 from signoff.stores.shared.suspect_runs import SUSPECT_TAKEOVERS, level_of, room_of
 from signoff.testing.model.groups import Groups
 from signoff.testing.model.state import State
@@ -71,7 +70,6 @@ class Workers:
         return [run for run in found if level_of(run.takeovers) == level], room_of(level) - len(held)
 
     def enlist(self, worker: WorkerInfo) -> None:
-        check_worker(worker)
         self._state.commit.due |= not self._tables.workers
         self._tables.workers[worker.id] = replace(worker, seen_at=self._state.lease_clock.now(), held=0)
 
