@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from signoff.records.origins import Origin
-from signoff.records.question_text import unpacked
 
 
 class PromiseState(StrEnum):
@@ -55,7 +54,7 @@ class Promise:
     run_id: str | None = None
     n: int | None = None
     due_at: float | None = None
-    data: str | None = None  # JSON
+    data: str | None = None  # JSON, in full: stores keep the packed form (``question_text``)
     value: str | None = None  # JSON: the resolution, or the reason of a rejection
     settled_at: float | None = None
     settled_by: str | None = None
@@ -68,10 +67,6 @@ class Promise:
     origin: Origin | None = None  # of the settlement; None: the end of its run settled it
     # Sizes in bytes of the fields that a list omits because they are too large. get_promise returns them.
     left_out: Mapping[str, int] | None = field(default=None, hash=False)
-
-    def __post_init__(self) -> None:
-        if self.data is not None and self.data is not (whole := unpacked(self.data)):
-            object.__setattr__(self, "data", whole)
 
 
 @dataclass(frozen=True, slots=True)

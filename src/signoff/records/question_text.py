@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, cast, overload
 
 SHORTEST: Final = 4_096
 """Questions with fewer characters are stored as they are."""
@@ -25,9 +25,13 @@ def packed(text: str) -> str:
     return f"{_written(parts)[:-1]}{_MARK}"
 
 
-def unpacked(text: str) -> str:
+@overload
+def unpacked(text: str) -> str: ...
+@overload
+def unpacked(text: None) -> None: ...
+def unpacked(text: str | None) -> str | None:
     """Return a question's full JSON. Any other text is returned unchanged, even if it ends like a packed one."""
-    if not text.endswith(_MARK):
+    if text is None or not text.endswith(_MARK):
         return text
     try:
         parts = cast("dict[str, Any]", json.loads(text))

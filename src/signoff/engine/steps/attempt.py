@@ -8,7 +8,7 @@ import inspect
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any, TypeVar
 
 from signoff import codec
@@ -43,15 +43,18 @@ log = own_logger("signoff.worker")
 DEFAULT_RETRY = RetryPolicy()
 
 
-class _WithLive:
-    """Provides the live stream, which is not part of the step's data."""
+@dataclass(frozen=True)
+class _StepFacts:
+    __slots__ = ("attempt", "idempotency_key", "n", "name", "run_id")
 
-    __slots__ = ("live_stream",)
-    live_stream: LiveStream | None
+    run_id: str
+    n: int
+    name: str
+    attempt: int
+    idempotency_key: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepInfo(_WithLive):
+class StepInfo(_StepFacts):
     """Information about the running step, for its code.
 
     Attributes:
@@ -62,11 +65,25 @@ class StepInfo(_WithLive):
         idempotency_key: A key identical for all attempts of this step, to pass to the services it calls.
     """
 
-    run_id: str
-    n: int
-    name: str
-    attempt: int
-    idempotency_key: str
+    __slots__ = ("_live_stream",)
+    _live_stream: LiveStream | None
+
+    def __init__(
+        self,
+        run_id: str,
+        n: int,
+        name: str,
+        attempt: int,
+        idempotency_key: str,
+        *,
+        live_stream: LiveStream | None = None,
+    ) -> None:
+        super().__init__(run_id, n, name, attempt, idempotency_key)
+        self._live_stream = live_stream
+
+    def __reduce__(self) -> tuple[type[StepInfo], tuple[object, ...]]:
+        """Leave the live stream out of copies: it belongs to this process, and is not part of the step's data."""
+        return StepInfo, astuple(self)
 
     def live(self, text: str, kind: str = "text") -> None:
         """Publish intermediate output to observers of the run. Thread-safe.
@@ -85,7 +102,7 @@ class StepInfo(_WithLive):
             async for token in tokens:
                 signoff.current_step().live(token)
         """
-        live_stream: LiveStream | None = getattr(self, "live_stream", None)
+        live_stream: LiveStream | None = getattr(self, "_live_stream", None)
         if live_stream is not None:
             live_stream.write(text, kind)
 
@@ -104,9 +121,8 @@ def current_step() -> StepInfo:
         call, number = current_attempt.get()
     except LookupError:
         raise OutsideWorkflow("current_step()", why="no step is running here") from None
-    info = StepInfo(call.run.id, call.n, call.name, number, call.idempotency_key)
-    object.__setattr__(info, "live_stream", call.live_of(number))
-    return info
+    live_stream = call.live_of(number)
+    return StepInfo(call.run.id, call.n, call.name, number, call.idempotency_key, live_stream=live_stream)
 
 
 @dataclass(slots=True)

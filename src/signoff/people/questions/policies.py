@@ -50,7 +50,20 @@ class Quorum:
 
 
 @dataclass(frozen=True, slots=True)
-class Escalation:
+class _EscalationFields:
+    after_seconds: float
+    to: tuple[str, ...]
+    replace: bool = False
+
+    def __post_init__(self) -> None:
+        _check_seconds("after_seconds", self.after_seconds)
+        check_flag("replace", self.replace)
+        if not check_names("to", self.to):
+            raise InvalidValue("to", "an escalation needs at least one assignee")
+
+
+@dataclass(frozen=True, init=False)
+class Escalation(_EscalationFields):
     """Additional assignees if nobody has answered for some time.
 
     Attributes:
@@ -63,21 +76,15 @@ class Escalation:
         await ctx.wait_for_user("Refund?", assignees=["group:desk"], escalations=[Escalation(3600, ["group:leads"])])
     """
 
-    after_seconds: float
-    to: Sequence[str]
-    replace: bool = False
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        _check_seconds("after_seconds", self.after_seconds)
-        check_flag("replace", self.replace)
-        object.__setattr__(self, "to", check_names("to", self.to))
-        if not self.to:
-            raise InvalidValue("to", "an escalation needs at least one assignee")
+    def __init__(self, after_seconds: float, to: Sequence[str], replace: bool = False) -> None:
+        super().__init__(after_seconds, check_names("to", to), replace)
 
     def asked_with(self, assignees: tuple[str, ...]) -> tuple[str, ...]:
         """Return the assignees after the escalation of a question for ``assignees``."""
         if self.replace:
-            return tuple(self.to)
+            return tuple(dict.fromkeys(self.to))
         return tuple(dict.fromkeys((*assignees, *self.to))) if assignees else ()
 
 

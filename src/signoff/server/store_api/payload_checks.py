@@ -34,6 +34,7 @@ from signoff.records import (
 )
 from signoff.records.deliveries import NewDelivery
 from signoff.records.names import LONGEST_PERSON_BYTES, check_assignee, check_size, check_text
+from signoff.records.question_text import unpacked
 from signoff.server.http.request_bodies import check_parts
 from signoff.server.store_api.long_json import check_long
 from signoff.service import snapshots
@@ -199,7 +200,7 @@ def _check_promise(path: str, new: NewPromise | Promise) -> None:
     for number, name in enumerate(new.assignees):
         check_assignee(f"{path}.assignees.{number}", name)
     _check_attachments(f"{path}.data", new.data)
-    asked = Promise("", new.id, new.kind, PromiseState.PENDING, 0.0, data=new.data)
+    asked = Promise("", new.id, new.kind, PromiseState.PENDING, 0.0, data=unpacked(new.data))
     try:
         question = Question.of(asked)
         QuestionState.of(asked, 0.0)

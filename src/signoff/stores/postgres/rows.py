@@ -24,6 +24,7 @@ from signoff.records import (
     Settlement,
 )
 from signoff.records.origins import from_text, text_of
+from signoff.records.question_text import unpacked
 from signoff.stores.contract.leases import Outcome, Write
 from signoff.stores.contract.tokens import callback_token
 from signoff.stores.contract.validation import check_promise, check_run
@@ -66,6 +67,7 @@ def to_promise(row: Sequence[Any]) -> Promise:
     fields = list(row)
     fields[2] = PromiseKind(fields[2])
     fields[3] = PromiseState(fields[3])
+    fields[8] = unpacked(fields[8])
     fields[14] = tuple(fields[14])
     fields[18] = from_text(fields[18])
     return Promise(*fields)

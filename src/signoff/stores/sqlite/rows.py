@@ -15,6 +15,7 @@ from signoff.records import (
     RunState,
 )
 from signoff.records.origins import from_text
+from signoff.records.question_text import unpacked
 from signoff.stores.shared.listed_payloads import size_in_sqlite
 from signoff.stores.shared.rows import PROMISE_WIDTH, RUN_COLUMNS, RUN_WIDTH
 from signoff.stores.sqlite import large_values as large
@@ -65,6 +66,7 @@ def to_promise(row: Row) -> Promise:
     fields = list(row[:PROMISE_WIDTH])
     fields[2] = PromiseKind(row[2])
     fields[3] = PromiseState(row[3])
+    fields[8] = unpacked(row[8])
     fields[14] = () if row[14] == "[]" else tuple(json.loads(row[14]))
     fields[18] = from_text(row[18])
     _read_times(fields, PROMISE_TIMES)

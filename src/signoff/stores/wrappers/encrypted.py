@@ -45,6 +45,7 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.records.paging import Page
+from signoff.records.question_text import unpacked
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.leases import Claim, Outcome, Write
 from signoff.stores.contract.operations import Operation
@@ -365,7 +366,8 @@ class _EncryptedStore(StoreWrapper):
                 case _Part.DETAILS:
                     return self._plain_object(part, bound_to, strict)
                 case _:
-                    return self._plain_json(part, bound_to, strict)
+                    plain = self._plain_json(part, bound_to, strict)
+                    return unpacked(plain) if name == "data" and isinstance(value, Promise) else plain
 
         return _changed(value, parts, read)
 

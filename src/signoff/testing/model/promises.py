@@ -17,6 +17,7 @@ from signoff.records import (
     Settlement,
 )
 from signoff.records.origins import TIMER
+from signoff.records.question_text import unpacked
 from signoff.stores.contract.tokens import callback_token
 from signoff.stores.contract.validation import check_promise
 from signoff.stores.shared.equality import may_join, refusal_of, same_json
@@ -207,7 +208,7 @@ class Promises:
             new.run_id,
             new.n,
             new.due_at,
-            new.data,
+            unpacked(new.data),
             assignees=new.assignees,
             act_at=new.act_at,
         )
