@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic_ai import Agent, RunContext, Tool, ToolDefinition
@@ -14,7 +14,7 @@ from pydantic_core import SchemaValidator, core_schema
 
 import signoff
 from signoff import AsyncClient, Context, Signoff
-from signoff.agents import Durable, in_workflow
+from signoff.agents import Durable, in_workflow, pause, tool_options
 from signoff.errors import ToolCodeMissing
 from signoff.records import EntryKind, Promise, RunState
 from signoff.stores.sqlite.store import SqliteStore
@@ -299,6 +299,53 @@ async def test_an_inner_agents_call_that_has_not_begun_asks_an_operator(tmp_path
 
 
 # Interrupted steps
+
+
+class Interrupted:
+    """A tool that writes: it asks in its body, and is interrupted after the answer.
+
+    Attributes:
+        started: Set once it writes.
+    """
+
+    def __init__(self) -> None:
+        self.started = asyncio.Event()
+
+    def parts(self, name: str, effect: str = "external", *, asks: bool = True) -> Parts:
+        async def body(path: str) -> str:
+            if asks:
+                await pause("approval_required", prompt="Sure?")
+            self.started.set()
+            return await asyncio.Event().wait() or "never"
+
+        options: Any = tool_options(side_effects=cast("Any", effect))
+        return lambda _: {"tools": [Tool(body, name=name, metadata=options)]}
+
+
+@pytest.mark.parametrize("change", ["renamed", "reads now", "no longer asks"])
+@in_asyncio
+async def test_agents_operators_decide_an_interrupted_call_of_a_changed_tool(
+    new_store: NewStore, change: str
+) -> None:
+    """No process had asked them before the deploy."""
+    script, tool = Script(calls(REMOVE), says("done")), Interrupted()
+    asks = change != "no longer asks"
+    old = Deploy(new_store, script, tool.parts("remove", asks=asks))
+    async with AsyncClient(old.app) as client, doomed_worker(old.app):
+        await client.start(old.work, id="r")
+        if asks:
+            question = await old.question(client)
+            await client.answer(question.id, True, user_id="ana")
+        await tool.started.wait()
+    await old.app.store.close()
+    becomes = tool.parts("delete") if change == "renamed" else tool.parts("remove", "read")
+    new = Deploy(new_store, script, becomes)
+    async with AsyncClient(new.app) as client, new.app.worker():
+        question = await new.question(client)
+        assert question.assignees == ("user:olga",)
+        if change == "renamed":
+            assert asked(question)["metadata"]["arguments"] == {"path": "a"}
+    await new.app.store.close()
 
 
 @in_asyncio

@@ -180,7 +180,10 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     def get_durable_operation_backend(self) -> DurableOperationBackend[Config]:
         """Return the backend that runs operations as steps."""
         return StepBackend(
-            self.name, config_of(self._model_config, self._tool_config, self.operators), self._unit
+            self.name,
+            config_of(self._model_config, self._tool_config, self.operators),
+            self._unit,
+            self.operators,
         )
 
     def get_default_run_id(self) -> str | None:

@@ -187,11 +187,12 @@ class _ToolStub(AbstractToolset[Any]):
 
         # "once": if the call was interrupted, its operators are asked for the outcome. A step that stops the run must
         # not be "once", since it has not happened.
-        effect = {} if has_begun else {"effect": "once"}
-        options = step_options_of(effect, None, self._durable.operators)
+        options = step_options_of({"effect": "once"}, None, self._durable.operators)
+        operators, metadata = options.pop("operators"), options.pop("metadata")
         step = current_context().step(
-            self._step_name(name), run, **options, returns=Any, compare=sent_in(ctx)
+            self._step_name(name), run, **({} if has_begun else options), returns=Any, compare=sent_in(ctx)
         )
+        step.ask_operators(operators, metadata)
         try:
             payload = await step
         finally:

@@ -39,7 +39,7 @@ from signoff.agents.approvals.tool_changes import check_changed
 from signoff.agents.pausing.pause import check_left, check_not_left, run_tool, without_pauses
 from signoff.agents.steps.deps import Copy, given_here
 from signoff.agents.steps.in_workflow import is_inline
-from signoff.agents.steps.tools import KEY, step_options_of
+from signoff.agents.steps.tools import KEY, outcome_operators, step_options_of
 from signoff.agents.steps.turn_record import note_work
 from signoff.codec import digest
 from signoff.engine.run.call_inputs import ComparedTexts, compared_text
@@ -136,11 +136,15 @@ class StepBackend(CallableOperationBackend[Config]):
         agent: The agent's name.
         config: The options of operations.
         unit: Runs an operation's body inside its step, with a function that copies the dependencies.
+        operators: The people who are asked about interrupted calls.
     """
 
-    def __init__(self, agent: str, config: RoleBasedOperationConfig[Config], unit: Unit) -> None:
+    def __init__(
+        self, agent: str, config: RoleBasedOperationConfig[Config], unit: Unit, operators: Sequence[str] = ()
+    ) -> None:
         super().__init__(namer=StepNames(agent), config=config)
         self._unit = unit
+        self._operators = operators
 
     async def execute(
         self,
@@ -176,6 +180,8 @@ class StepBackend(CallableOperationBackend[Config]):
         if deps is not None:
             compare = ComparedTexts({"compare": compared_text(name, step, compare), "deps": deps})
         call = context.step(name, step, returns=Any, compare=compare, **config)
+        if is_call and config.get("effect") != "once":  # the tool may have been one that writes when it began
+            call.ask_operators(outcome_operators(self._operators))
         try:
             payload = await call
         except ModelAPIError as error:

@@ -108,8 +108,17 @@ def step_options_of(
     if chosen.get("effect") == "once":
         chosen.pop("retry", None)
         call = _calling.get()
-        chosen |= {"metadata": call.about and call.about(), "operators": tuple(operators) or call.assignees}
+        chosen |= {"metadata": call.about and call.about(), "operators": outcome_operators(operators)}
     return chosen
+
+
+def outcome_operators(operators: Sequence[str]) -> tuple[str, ...]:
+    """Return the people to ask about the outcome of the current tool call; empty: the app's operators.
+
+    Args:
+        operators: The agent's operators.
+    """
+    return tuple(operators) or _calling.get().assignees
 
 
 def _writes(options: Mapping[str, Any], definition: ToolDefinition | None) -> bool:

@@ -272,6 +272,17 @@ class StepCall(Call[Any]):
         captured: dict[str, Any] = recorded.get(CAPTURED, {})
         return is_process_wide(self.function, names, captured, roots, self.args, self.kwargs)
 
+    def ask_operators(self, operators: Sequence[str], metadata: Mapping[str, Any] | None = None) -> None:
+        """Set the question about an interrupted attempt that the journal shows, whatever effect this code declares.
+
+        Args:
+            operators: The people to ask; empty: the app's.
+            metadata: The data to show; None: that of the step's options.
+        """
+        options = self.step_options
+        options.operators = operators or options.operators
+        options.metadata = options.metadata if metadata is None else metadata
+
     def outcome(self, entry: Entry) -> Any:
         self.ends = self._execution.past.ends.get(self.n, ())
         if entry.error is not None:
