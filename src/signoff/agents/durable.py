@@ -462,7 +462,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             known = held().known.get(call.tool_name)
             if known is None:  # an operator has chosen the tool; the model did not call it
                 return await handler(arguments)
-            with running_call(Running(gate, call, tool_def, known)):
+            with running_call(Running(gate, call, tool_def, known, self.approvals)):
                 return await handler(arguments)
 
         metadata: Any = ctx.tool_call_metadata if ctx.tool_call_approved else None

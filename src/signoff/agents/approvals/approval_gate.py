@@ -23,7 +23,7 @@ from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.tool_manager import ToolManager
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
-from signoff.agents.approvals.approval_policy import ASK, Decision, ToolCall, decide
+from signoff.agents.approvals.approval_policy import ASK, Decision, ToolCall, asked_by_tool, decide
 from signoff.agents.approvals.call_questions import CallQuestions, answer_or_denial
 from signoff.agents.approvals.call_state import Edited, held
 from signoff.agents.approvals.operator_questions import Choice, ask_operators
@@ -38,7 +38,6 @@ from signoff.agents.pausing.pause import Answered, ToolPaused
 from signoff.agents.steps.tools import requires_approval
 from signoff.agents.steps.turn_record import note_call
 from signoff.people.questions.edits import is_kept, is_same
-from signoff.people.schemas.shown_values import show
 from signoff.workflow.context import Context
 from signoff.workflow.current_context import current_context
 
@@ -115,9 +114,9 @@ class Gate:
         try:
             return await self.run_through_pauses(call, args, handler)
         except ApprovalRequired as required:
-            return await self._ask_and_run(call, definition, args, _asked_by_tool(required.metadata))
+            return await self._ask_and_run(call, definition, args, asked_by_tool(required.metadata))
         except CallDeferred as deferred:
-            return await self._ask_for_result(call, definition, args, _asked_by_tool(deferred.metadata))
+            return await self._ask_for_result(call, definition, args, asked_by_tool(deferred.metadata))
 
     async def check_unchanged(
         self, call: ToolCallPart, definition: ToolDefinition, args: dict[str, Any], known: Known
@@ -179,10 +178,10 @@ class Gate:
         try:
             async with asyncio.TaskGroup() as group:
                 for call in requests.approvals:
-                    decision = _asked_by_tool(requests.metadata.get(call.tool_call_id))
+                    decision = asked_by_tool(requests.metadata.get(call.tool_call_id))
                     group.create_task(self._approve_into(results, call, decision))
                 for call in requests.calls:
-                    decision = _asked_by_tool(requests.metadata.get(call.tool_call_id))
+                    decision = asked_by_tool(requests.metadata.get(call.tool_call_id))
                     group.create_task(self._answer_into(results, call, decision))
         except BaseExceptionGroup as failed:
             if len(failed.exceptions) > 1:
@@ -493,12 +492,5 @@ class Gate:
             return await self._tools.execute_tool_call(validated, wrap_validation_errors=False)
         except CallDeferred as deferred:
             return await self._result_from_outside(
-                call, definition, arguments, _asked_by_tool(deferred.metadata)
+                call, definition, arguments, asked_by_tool(deferred.metadata)
             )
-
-
-def _asked_by_tool(metadata: Mapping[str, Any] | None) -> Decision:
-    """Return the decision for a tool that asks by itself, with ``ApprovalRequired(metadata=...)``."""
-    if metadata is not None and "decision" in metadata:
-        return cast("Decision", metadata["decision"])
-    return {**ASK, "details": show(dict(metadata or {})).value}

@@ -21,6 +21,7 @@ from signoff.people.questions.policy_options import (
     plain_options,
     read_options,
 )
+from signoff.people.schemas.shown_values import show
 from signoff.people.schemas.validation import shorten
 from signoff.records.responders import check_names
 from signoff.records.start_options import check_seconds
@@ -339,3 +340,10 @@ def check_has_no_policy(policy: Policy | None, agent: str) -> None:
         "tool made with @in_workflow, or as a run of its own (agent_tool, ctx.rfc)"
     )
     raise refused(OutsideWorkflow(f"agent {agent!r}", why=why))
+
+
+def asked_by_tool(metadata: Mapping[str, Any] | None) -> Decision:
+    """Return the decision for a tool that asks by itself, with ``ApprovalRequired(metadata=...)``."""
+    if metadata is not None and "decision" in metadata:
+        return cast("Decision", metadata["decision"])
+    return {**ASK, "details": show(dict(metadata or {})).value}
