@@ -17,7 +17,7 @@ STAMP = MADE / ".made-of"
 
 
 class StudioHook(BuildHookInterface[Any]):
-    """Has ``signoff/server/static`` made of ``studio/``, unless it was made of these very files."""
+    """Builds ``signoff/server/static`` from ``studio/``, unless it is up to date."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         build()
@@ -27,7 +27,7 @@ def build() -> None:
     """Build Studio.
 
     Raises:
-        SystemExit: npm or Vite cannot; it says why.
+        SystemExit: npm or Vite failed, with the reason.
     """
     sources = digest_of_sources()
     if STAMP.is_file() and STAMP.read_text() == sources:
@@ -44,17 +44,17 @@ def build() -> None:
 
 
 def digest_of_sources() -> str:
-    """Return a digest of all that Studio is built of."""
+    """Return a digest of all sources of Studio."""
     digest = hashlib.sha256()
     for file in sorted([*STUDIO.glob("*.*"), *STUDIO.glob("src/**/*")]):
-        if file.is_file() and file.name != "schema.d.ts":  # types leave no trace in what is built
+        if file.is_file() and file.name != "schema.d.ts":  # types do not affect the build
             digest.update(f"{file.relative_to(STUDIO).as_posix()}\0".encode())
             digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
 
 
 def install() -> None:
-    """Have ``node_modules`` as ``package-lock.json`` says. Raises SystemExit."""
+    """Install ``node_modules`` from ``package-lock.json``. Raises SystemExit."""
     wanted = hashlib.sha256((STUDIO / "package-lock.json").read_bytes()).hexdigest()
     installed = STUDIO / "node_modules" / ".made-of"
     if installed.is_file() and installed.read_text() == wanted:

@@ -1,4 +1,4 @@
-"""Checks Studio's sources: their types, against what the API says of itself, and their style."""
+"""Checks Studio's sources: their types, against the API's OpenAPI description, and their style."""
 
 from __future__ import annotations
 

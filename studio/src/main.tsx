@@ -74,7 +74,7 @@ const client = new QueryClient({
   },
 });
 
-// Copies would have no exact numbers any more.
+// Copies would lose exact numbers.
 for (const key of ["question", "run"]) client.setQueryDefaults([key], { structuralSharing: false });
 
 createRoot(document.getElementById("root") as HTMLElement).render(

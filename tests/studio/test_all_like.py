@@ -41,7 +41,7 @@ def test_what_is_said_before_is_what_is_approved_afterwards(
     expect(said(page)).to_contain_text("Whatever text may be")
     page.get_by_role("combobox", name="Questions").select_option("of all runs")
     page.get_by_role("combobox", name="For").select_option("1 hour")
-    page.get_by_label("Times at most").fill("2")
+    page.get_by_label("Maximum uses").fill("2")
     expect(said(page)).to_contain_text("For 1 hour, up to 2 times each send_mail that any run asks about")
     page.get_by_role("button", name="Approve all like this").click()
     expect(page.get_by_text("Approved, and all like it for 1 hour: Send it?")).to_be_visible()
@@ -69,12 +69,12 @@ def test_only_what_is_of_a_session_may_go_on_until_it_is_revoked(
     mail(page, http, name, session_id=f"talk-{name}")
     length = page.get_by_role("combobox", name="For")
     expect(length.get_by_role("option", name="until it is revoked")).to_have_count(0)
-    page.get_by_role("combobox", name="Questions").select_option("of this session, later runs too")
+    page.get_by_role("combobox", name="Questions").select_option("of this session, including later runs")
     length.select_option("until it is revoked")
     page.get_by_label("to", exact=True).uncheck()
     page.get_by_label("text", exact=True).uncheck()
     expect(said(page)).to_contain_text(
-        "Until it is revoked, every send_mail that runs of this session ask about, later ones too, is approved"
+        "Until it is revoked, every send_mail that runs of this session ask about, including later ones, is approved"
     )
     expect(said(page)).to_contain_text("whatever its arguments are")
     page.get_by_role("button", name="Approve all like this").click()
@@ -106,10 +106,10 @@ def test_what_was_chosen_is_there_again_when_the_decision_is_taken_back(
 
 def test_no_number_of_times_is_sent_that_is_none(page: Page, http: httpx.Client, name: str) -> None:
     mail(page, http, name)
-    page.get_by_label("Times at most").fill("0")
+    page.get_by_label("Maximum uses").fill("0")
     page.get_by_role("button", name="Approve all like this").click()
     expect(page.get_by_role("button", name="Undo")).to_be_hidden()
-    expect(page.get_by_label("Times at most")).to_be_focused()
+    expect(page.get_by_label("Maximum uses")).to_be_focused()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def inbox(page: Page, name: str) -> Page:
     """The inbox, of what this test asks."""
     install_clock(page)
     page.goto(f"/inbox?q={name}&view=all")
-    expect(page.get_by_text("No question is like that")).to_be_visible()
+    expect(page.get_by_text("No matching questions")).to_be_visible()
     return page
 
 
@@ -46,7 +46,7 @@ def test_all_that_are_shown_are_rejected_with_one_reason_by_keys(
     inbox.keyboard.press("Shift+R")
     expect(summary(inbox).get_by_role("heading", name="Reject 3 questions?")).to_be_visible()
     expect(summary(inbox).get_by_text("3 × ask")).to_be_visible()
-    expect(inbox.get_by_label("Reason, told to each of them")).to_be_focused()
+    expect(inbox.get_by_label("Reason, for each of them")).to_be_focused()
     inbox.keyboard.type("out of money")
     inbox.keyboard.press("Control+Enter")
     expect(inbox.get_by_text("Rejecting 3 questions")).to_be_visible()
@@ -55,7 +55,7 @@ def test_all_that_are_shown_are_rejected_with_one_reason_by_keys(
     expect(inbox.get_by_text("3 questions rejected")).to_be_visible()
     for n in range(3):
         assert ended(http, f"{name}-{n}")["result"] == {"approved": False, "by": "me", "note": "out of money"}
-    expect(inbox.get_by_text("No question is like that")).to_be_visible()
+    expect(inbox.get_by_text("No matching questions")).to_be_visible()
 
 
 def test_many_decisions_are_undone_by_one_key_and_keep_the_reason(
@@ -73,7 +73,7 @@ def test_many_decisions_are_undone_by_one_key_and_keep_the_reason(
     inbox.clock.fast_forward(2 * UNDO_MILLISECONDS)
     inbox.keyboard.press("*")
     inbox.keyboard.press("Shift+R")
-    expect(inbox.get_by_label("Reason, told to each of them")).to_have_value("as agreed")
+    expect(inbox.get_by_label("Reason, for each of them")).to_have_value("as agreed")
     assert {http.get(f"/v1/questions/{path_of(id)}").json()["state"] for id in ids} == {"pending"}
 
 
@@ -94,7 +94,7 @@ def test_what_cannot_be_decided_together_is_said_with_why_and_stays_open(
     expect(summary(inbox).get_by_text('{"cents":700}')).to_be_visible()
     others = summary(inbox).get_by_role("region", name="Not decided")
     expect(others.get_by_text("1 × asks for a text")).to_be_visible()
-    expect(others.get_by_text("1 × asked of others")).to_be_visible()
+    expect(others.get_by_text("1 × assigned to others")).to_be_visible()
     summary(inbox).get_by_role("button", name="Approve 1 question").click()
     inbox.clock.fast_forward(UNDO_MILLISECONDS)
     expect(inbox.get_by_text("1 question approved")).to_be_visible()
@@ -115,7 +115,7 @@ def test_who_was_first_at_some_of_them_is_told(inbox: Page, http: httpx.Client, 
     inbox.clock.fast_forward(UNDO_MILLISECONDS)
     expect(inbox.get_by_text("2 questions approved, 1 refused")).to_be_visible()
     inbox.get_by_role("button", name="Show").click()
-    refused = inbox.get_by_role("dialog", name="What was not taken")
+    refused = inbox.get_by_role("dialog", name="Refused answers")
     expect(refused.get_by_text("answered by bob")).to_be_visible()
     refused.get_by_role("link", name=f"{name}-1?").click()
     expect(inbox.get_by_text("Rejected by bob")).to_be_visible()

@@ -46,12 +46,12 @@ def test_a_proposal_of_which_nothing_is_known_is_edited_as_json(
     page.keyboard.press("e")
     field = page.get_by_role("textbox", name="JSON")
     field.fill('{"to": "eve", "tags": [')
-    expect(page.get_by_text("No JSON yet")).to_be_visible()
+    expect(page.get_by_text("Not valid JSON")).to_be_visible()
     page.get_by_role("button", name="Approve").click()
     expect(field).to_be_focused()
     expect(page.get_by_role("button", name="Undo")).to_be_hidden()
     field.fill('{"to": "eve", "tags": ["a"]}')
-    expect(page.get_by_text("No JSON yet")).to_be_hidden()
+    expect(page.get_by_text("Not valid JSON")).to_be_hidden()
     page.get_by_role("button", name="Approve as edited").click()
     assert result(page, http, name)["proposal"] == {"to": "eve", "tags": ["a"]}
 

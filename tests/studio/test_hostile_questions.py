@@ -123,7 +123,7 @@ def test_a_pattern_too_slow_for_the_browser_is_checked_by_the_server(
     opened.clock.fast_forward(CHECK_MILLISECONDS)
     expect(opened.get_by_role("button", name="Undo")).to_be_visible()
     opened.clock.fast_forward(UNDO_MILLISECONDS)
-    expect(opened.get_by_text("Not taken")).to_be_visible()  # the server refuses it
+    expect(opened.get_by_text("Refused")).to_be_visible()  # the server refuses it
     opened.get_by_role("link", name="Look").click()
     field.fill("aaa")
     assert given(opened, http, name, "Answer") == {"a": "aaa"}

@@ -98,7 +98,7 @@ def test_of_two_who_decide_at_once_the_second_is_told_who_was_first(
         f"/v1/questions/{path_of(id)}/answer", json={"value": True, "user_id": "bob"}
     ).raise_for_status()
     inbox.clock.fast_forward(UNDO_MILLISECONDS)
-    toast = inbox.get_by_role("status").filter(has_text=f"Not taken: {name}")
+    toast = inbox.get_by_role("status").filter(has_text=f"Refused: {name}")
     expect(toast).to_be_visible()
     toast.get_by_role("link", name="Look").click()
     expect(inbox.get_by_text("Approved by bob")).to_be_visible()

@@ -55,7 +55,7 @@ def test_who_opens_a_question_that_they_may_answer_has_seen_it(
         page.goto(f"/inbox/{mine}")
     assert viewed.value.status == 200
     page.goto(f"/inbox/{others}?view=all")
-    expect(page.get_by_text("This is asked of others")).to_be_visible()
+    expect(page.get_by_text("This question is assigned to others")).to_be_visible()
     [trail, not_seen] = [
         http.get(f"/v1/questions/{path_of(id)}/history").json()["items"] for id in (mine, others)
     ]

@@ -23,7 +23,7 @@ def asking(page: Page, http: httpx.Client, name: str) -> Page:
 
 def choose(page: Page, words: str, found: str) -> None:
     page.keyboard.press("Control+k")
-    expect(page.get_by_role("combobox", name="Go to or do")).to_be_focused()
+    expect(page.get_by_role("combobox", name="Search commands")).to_be_focused()
     page.keyboard.type(words)
     expect(page.get_by_role("dialog").get_by_role("option", selected=True)).to_contain_text(found)
     page.keyboard.press("Enter")
@@ -55,7 +55,7 @@ def test_on_a_phone_it_has_a_button_within_a_thumbs_reach(asking: Page, name: st
     assert place["y"] > 740 * 2 / 3
     assert place["height"] >= 40
     find.click()
-    expect(asking.get_by_role("combobox", name="Go to or do")).to_be_focused()
+    expect(asking.get_by_role("combobox", name="Search commands")).to_be_focused()
     asking.keyboard.type(f"question {name}")
     asking.get_by_role("option", name=f"Pay {name}?").click()
     expect(asking.get_by_role("heading", name=f"Pay {name}?")).to_be_visible()
@@ -74,7 +74,7 @@ def test_it_opens_while_one_types_and_leaves_what_was_typed(asking: Page, name: 
     choose(asking, f"question {name}", name)
     asking.get_by_label("Note").fill("half a thought")
     asking.keyboard.press("Control+k")
-    expect(asking.get_by_role("combobox", name="Go to or do")).to_be_focused()
+    expect(asking.get_by_role("combobox", name="Search commands")).to_be_focused()
     asking.keyboard.press("ArrowDown")
     asking.keyboard.press("ArrowUp")
     asking.keyboard.press("Escape")

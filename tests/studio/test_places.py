@@ -193,7 +193,7 @@ def test_the_first_tab_stop_leads_to_the_content_and_focus_is_visible(page: Page
     page.goto("/schedules")
     expect(page.get_by_role("link", name="Inbox")).to_be_visible()
     page.keyboard.press("Tab")
-    skip = page.get_by_role("link", name="To the content")
+    skip = page.get_by_role("link", name="Skip to content")
     expect(skip).to_be_focused()
     expect(skip).to_be_in_viewport()
     page.keyboard.press("Enter")

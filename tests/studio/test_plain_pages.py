@@ -135,7 +135,7 @@ def test_pages_closed_without_keys_show_how_to_read_them_and_make_a_key(
         ("/audit", "signoff audit verify"),
         ("/deliveries", "signoff server --channels"),
         ("/keys", "sends a key with each request"),
-        ("/keys?kind=worker", "proves itself by a key"),
+        ("/keys?kind=worker", "authenticates with a key"),
     ],
 )
 def test_a_page_that_has_nothing_to_show_teaches_what_it_would_show(
@@ -253,7 +253,7 @@ def test_an_edit_does_not_undo_what_somebody_else_has_changed_meanwhile(
     form.get_by_role("textbox", name="Times").fill("0 4 * * *")
     http.post("/v1/schedules", json=made | {"timezone": "Asia/Tokyo"}).raise_for_status()
     form.get_by_role("button", name="Save").click()
-    expect(form.get_by_role("alert")).to_contain_text("Somebody has changed it meanwhile")
+    expect(form.get_by_role("alert")).to_contain_text("It was changed meanwhile")
     assert http.get(f"/v1/schedules/{name}").json()["cron"] == "0 3 * * *"
     form.get_by_role("button", name="Cancel").click()
     row(page, name).get_by_role("button", name="Edit").click()
@@ -383,7 +383,7 @@ def test_a_group_is_paused_resumed_and_limited(window: Windows, http: httpx.Clie
     page.get_by_label("Runs at once").fill("3")
     page.get_by_label("Starts").fill("10")
     page.get_by_role("dialog").get_by_role("button", name="Limit").click()
-    expect(page.get_by_role("alert")).to_contain_text("how many seconds")
+    expect(page.get_by_role("alert")).to_contain_text("both the number of starts and the seconds")
     page.get_by_label("Starts").fill("")
     page.get_by_role("dialog").get_by_role("button", name="Limit").click()
     expect(group).to_contain_text("3 at once")
@@ -454,7 +454,7 @@ def test_the_trail_shows_the_newest_first_and_is_filtered_in_the_address(window:
     page.keyboard.press("Enter")
     expect(row(page, "deploy.1")).to_have_count(0)
     expect(row(page, "approved.1").first).to_contain_text("asked")
-    page.get_by_label("What happened").select_option("resolved")
+    page.get_by_label("Event").select_option("resolved")
     expect(row(page, "approved.1")).to_have_count(1)
     page.reload()
     expect(row(page, "approved.1")).to_have_count(1)
@@ -464,7 +464,7 @@ def test_the_trail_shows_the_newest_first_and_is_filtered_in_the_address(window:
 def test_the_trail_is_filtered_by_everything_that_it_records(window: Windows) -> None:
     page = window("/audit")
     expect(row(page, "deploy.1")).to_be_visible()
-    kinds = page.get_by_label("What happened").locator("option[value]:not([value=''])")
+    kinds = page.get_by_label("Event").locator("option[value]:not([value=''])")
     assert {kind.get_attribute("value") for kind in kinds.all()} == {kind.value for kind in AuditKind}
 
 
@@ -515,7 +515,7 @@ def test_a_keys_secret_is_shown_once_and_opens_what_was_chosen(
     page.get_by_role("button", name="Copy").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == secret
-    page.get_by_role("button", name="I have kept it").click()
+    page.get_by_role("button", name="I have saved it").click()
     expect(page.get_by_label("Secret")).to_have_count(0)
     assert secret not in page.content()
     opened = httpx.get(
@@ -525,7 +525,7 @@ def test_a_keys_secret_is_shown_once_and_opens_what_was_chosen(
     row(page, name).get_by_role("button", name="Rotate").click()
     page.get_by_role("dialog").get_by_role("button", name="Rotate").click()
     expect(page.get_by_label("Secret")).not_to_have_value(secret)
-    page.get_by_role("button", name="I have kept it").click()
+    page.get_by_role("button", name="I have saved it").click()
     expect(row(page, name)).to_have_count(2)
     row(page, name).last.get_by_role("button", name="Revoke").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke").click()

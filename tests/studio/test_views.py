@@ -36,7 +36,7 @@ FILTERS = [
     ("Run", "{name}-soon", ["soon"]),
     ("Workflow", "ask", ["plain", "soon"]),
     ("Group", "none of that", []),
-    ("Asked of", "user:bob", ["bobs"]),
+    ("Assignee", "user:bob", ["bobs"]),
     ("Type", "text", ["text"]),
     ("Deadline", "Within a day", ["soon"]),
 ]

@@ -127,7 +127,7 @@ def openid_of(
         issuer: The provider's issuer.
         client_id: This server's client id.
         secret_file: The file with this server's client secret, if it is not in the environment.
-        public_url: The URL by which browsers reach this server.
+        public_url: The URL of this server in browsers.
         default_role: The role that every user has.
         claims: The names of the claims, where they differ from the defaults.
 

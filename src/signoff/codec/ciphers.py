@@ -1,7 +1,7 @@
 """Encryption of stored texts: AES-256-GCM, with key rotation.
 
 The nonce is an HMAC of the text and its storage location, under a separate key (a synthetic IV). So the same text in
-the same location always has the same ciphertext, by which the store recognizes a repeated write. In different
+the same location always has the same ciphertext, so the store recognizes a repeated write. In different
 locations equal texts have different ciphertexts.
 """
 
@@ -39,7 +39,7 @@ class CannotDecrypt(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class EncryptionKey:
-    """An encryption key, with the name by which ciphertexts refer to it.
+    """An encryption key, with the name that ciphertexts refer to.
 
     Attributes:
         name: Up to 32 letters, digits, ``-`` and ``_``.

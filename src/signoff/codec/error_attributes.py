@@ -181,7 +181,7 @@ def unpack(packed: Any, rebuild: Callable[[dict[str, Any]], Exception]) -> Any:
 
 
 def path_of(kind: type) -> str:
-    """Return the path of a class, by which ``find`` finds it in any process."""
+    """Return the path of a class, with which ``find`` finds it in any process."""
     module = kind.__module__
     if module == "__main__":
         module = _name_of_main() or module

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A worker process, with the facts by which another process of its host checks that it is alive."""
+    """A worker process, with the facts that another process of its host needs to check that it is alive."""
 
     id: str
     host: str

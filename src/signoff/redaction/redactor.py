@@ -1,7 +1,7 @@
 """Redacts the records of a store. All records that leave a server pass through it.
 
-A path hides a value at one place. The same value is also hidden wherever else it appears in the run, in its parent and
-children, and in the other runs of its session: in texts of questions, messages of models, errors, metadata.
+A path hides a value at one place. The same value is also hidden wherever else it appears: in texts of questions,
+messages of models, errors and metadata of the run, of its parent and children, and of the other runs of its session.
 """
 
 from __future__ import annotations

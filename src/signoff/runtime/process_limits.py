@@ -49,7 +49,7 @@ def raise_handle_limit() -> None:
 def give_large_blocks_back() -> None:
     """Make glibc return large blocks to the system when they are freed. Only for Signoff's own programs.
 
-    After it frees a block of some megabytes, glibc allocates later blocks of up to that size in its heap, where free
+    After it frees a block of some megabytes, glibc allocates later blocks of up to that size in its heap. There, free
     memory between used blocks stays with the process: values of 15 MiB took 14 to 30 MiB more. Environment variables
     take precedence. Other C libraries have no such call.
     """

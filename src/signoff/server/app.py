@@ -127,9 +127,9 @@ def create_server_app(
             callers name themselves, and only ``/v1/store``, keys and the audit trail need a key.
         allowed_origins: Other sites whose pages may read and write here, such as ``https://app.example.com``; behind a
             proxy they act as the user who views them.
-        public_url: The URL by which people reach the server, such as ``https://signoff.example.com``: links in
+        public_url: The public URL of the server, such as ``https://signoff.example.com``: links in
             messages and answer links start with it. Its host is allowed. None: the app's own; without one, links start
-            with the URL by which their creator reaches the server.
+            with the URL that their creator uses for the server.
         worker_lease_seconds: How long a claim or a heartbeat of a remote worker holds a run. After that long without a
             heartbeat, other workers may claim its runs. None: the store's lease.
         retention_days: How long ended runs are kept; None: permanently.

@@ -52,7 +52,7 @@ class Services:
         authenticators: Authenticate requests.
         login: The OIDC flow; None without an identity provider.
         forwarding: Names the header that carries a client's address; None: the connection's address counts.
-        public_url: The URL by which people reach the server; None: the one that a link's creator uses.
+        public_url: The public URL of the server; None: the one that a link's creator uses.
         worker_lease_seconds: How long remote workers hold runs; None: the store's lease.
         cursor_keys: The keys that seal list cursors.
         remote_clients: The recent requests of remote stores.

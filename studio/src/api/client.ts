@@ -5,7 +5,7 @@ import type { components, paths } from "./schema";
 
 export type Promised = components["schemas"]["Promise"];
 
-/** What is refused, as `application/problem+json` says it. */
+/** A refusal, as `application/problem+json` describes it. */
 export interface Problem {
   type: string;
   title: string;
@@ -31,7 +31,7 @@ export class Refused extends Error {
   }
 }
 
-/** Return what a request gave, or throw what it was refused with. */
+/** Return a request's result, or throw its refusal. */
 export async function given<T>(
   request: Promise<{ data?: T; error?: unknown; response: Response }>,
 ): Promise<T> {

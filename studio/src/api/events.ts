@@ -1,6 +1,6 @@
 /**
- * One stream of the server's events for all tabs of a browser: over HTTP/1.1 it has six connections to a server, which
- * as many streams would use up. One tab leads, which has the stream, and tells the others; when it goes, another leads.
+ * One stream of the server's events for all tabs of a browser. Over HTTP/1.1 a browser has six connections to a server,
+ * which as many streams would use up. One tab leads and shares its stream. When it closes, another tab leads.
  */
 
 export interface Told {
@@ -9,24 +9,24 @@ export interface Told {
 }
 
 /**
- * By the type of an event. `open` reports a stream, `error` the lack of one for now. `gap` reports that
- * events may have been missed: also when a stream has begun after an `error`, or does not resume another one.
+ * By the type of an event. `open` reports a stream, `error` that there is none for now. `gap` reports that
+ * events may have been missed: also when a stream starts after an `error`, or does not resume another one.
  */
 export type Listeners = Readonly<Record<string, (told: Told) => void>>;
 
 const TRY_AGAIN_MILLISECONDS = 5_000;
-/** A tab that leads and does not answer for so long is frozen, or about to go. */
+/** A leading tab that does not answer for this long is frozen, or about to close. */
 const PATIENCE_MILLISECONDS = 3_000;
 
 const plain = (type: string): Told => ({ type, data: "{}" });
 
 /**
- * Listen to events until the function that is returned is called.
+ * Listen to events until the returned function is called.
  *
- * `who` is whoever is known to listen, with what they may see: nobody is told by somebody else's tab.
+ * `who` identifies the listener and what they may see: a tab of another user never provides their events.
  */
 export function follow(url: string, who: string, listeners: Listeners): () => void {
-  // there are no locks where the page did not come over https or from this machine
+  // there are no locks unless the page came over https or from this machine
   const isShared = "locks" in navigator && "BroadcastChannel" in window;
   return isShared ? share(url, `signoff.events ${who} ${url}`, listeners) : stream(url, listeners);
 }
@@ -58,14 +58,14 @@ function share(url: string, name: string, listeners: Listeners): () => void {
   };
   const ask = () => {
     if (close !== undefined) return;
-    channel.postMessage(plain("is anybody there"));
+    channel.postMessage(plain("ping"));
     window.clearTimeout(timer);
     timer = window.setTimeout(connect, PATIENCE_MILLISECONDS);
   };
   const look = () => document.visibilityState === "visible" && ask();
 
   channel.onmessage = ({ data: told }: MessageEvent<Told>) => {
-    if (told.type === "is anybody there") {
+    if (told.type === "ping") {
       if (isLeading && isOpen) channel.postMessage(plain("here"));
     } else if (close !== undefined) return;
     else if (told.type === "open" || told.type === "gap") begin(told.type);
@@ -97,14 +97,14 @@ function share(url: string, name: string, listeners: Listeners): () => void {
   };
 }
 
-/** A stream of one's own. */
+/** A stream of this tab alone. */
 function stream(url: string, listeners: Listeners): () => void {
   let source: EventSource;
   let timer: number | undefined;
-  let isFirst = true; // no attempt has ended yet, so nobody has read a list without a stream
+  let isFirst = true; // no attempt has ended yet, so no list was read without a stream
   const connect = () => {
     source = new EventSource(url);
-    // A stream that is cut resumes at its last event. One that has had none begins at the present.
+    // A stream that is cut resumes after its last event. One without events starts at the present.
     let isPlaced = false;
     for (const [name, listener] of Object.entries(listeners)) {
       if (name === "open") continue;

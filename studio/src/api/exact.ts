@@ -1,10 +1,10 @@
-/** JSON whose numbers stay as they were written: 1.0, and integers that JavaScript has no number for. */
+/** JSON whose numbers keep their spelling: 1.0, and integers that JavaScript cannot represent. */
 
 interface RawJson {
   rawJSON: string;
 }
 
-/** What browsers of the last two years have, and TypeScript does not know yet. */
+/** Functions that browsers of the last two years have, and TypeScript does not know yet. */
 const json = JSON as typeof JSON & {
   rawJSON?: (text: string) => RawJson;
   isRawJSON?: (value: unknown) => value is RawJson;
@@ -17,12 +17,12 @@ const keep: Reviver = (_, value, context) =>
     ? json.rawJSON?.(context.source)
     : value;
 
-/** Return the number that a value is as it was written, if JavaScript's own would be another one. */
+/** Return a value's number in its original spelling, if JavaScript's would differ. */
 export function rawNumber(value: unknown): string | undefined {
   return json.isRawJSON?.(value) ? value.rawJSON : undefined;
 }
 
-/** Parse JSON. Numbers that would be written otherwise than they were are objects that `JSON.stringify` writes as they were. */
+/** Parse JSON. Numbers that would be written differently become objects that `JSON.stringify` writes unchanged. */
 export function parseExact(text: string): unknown {
   return JSON.parse(
     text,

@@ -1,4 +1,4 @@
-/** A new text; `crypto.randomUUID` is only there on https and on this machine. */
+/** A new unique text. `crypto.randomUUID` only exists on https and on this machine. */
 export function freshId(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
     byte.toString(16).padStart(2, "0"),

@@ -1,4 +1,4 @@
-/** The audit trail: what happened to questions, the newest first, or all of one question or run. */
+/** The audit trail: events of questions, newest first, or all of one question or run. */
 
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import type { FormEvent } from "react";
@@ -79,12 +79,12 @@ export function AuditPage() {
             <button type="submit">Find</button>
           </form>
           <label className="filter">
-            <span className="unseen">What happened</span>
+            <span className="unseen">Event</span>
             <select
               value={which.kind ?? ""}
               onChange={(event) => choose({ ...which, kind: event.target.value || undefined })}
             >
-              <option value="">Anything</option>
+              <option value="">Any event</option>
               {KINDS.map((kind) => (
                 <option key={kind} value={kind}>
                   {kind.replaceAll("_", " ")}
@@ -108,16 +108,16 @@ export function AuditPage() {
         empty={
           isFiltered ? (
             <>
-              <h2>Nothing of that kind</h2>
+              <h2>No such events</h2>
               <p>
-                <Link to="/audit">Everything that was recorded</Link>
+                <Link to="/audit">All events</Link>
               </p>
             </>
           ) : (
             <>
-              <h2>Nothing has happened yet</h2>
+              <h2>No events yet</h2>
               <p>
-                Who was asked, who looked, answered or was refused is recorded here, in a chain of hashes that{" "}
+                Questions, views, answers and refusals are recorded here, in a chain of hashes that{" "}
                 <code>signoff audit verify</code> checks.
               </p>
             </>

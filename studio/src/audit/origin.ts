@@ -1,4 +1,4 @@
-/** From where somebody acted, in words. */
+/** The origin of an action, in words. */
 
 import type { components } from "../api/schema";
 
@@ -6,10 +6,10 @@ export type Origin = components["schemas"]["Origin"];
 
 const ON_HOST = ["app", "cli"];
 
-/** Say the way and the address: "with a link, from 10.0.0.7". */
+/** Describe the channel and the address: "with a link, from 10.0.0.7". */
 export function whence({ way, service, address }: Origin): string {
   const said = wayOf(way, service);
-  // a click reaches the server from Slack, wherever it was made
+  // a click reaches the server from Slack's address
   if (address === undefined || way === "slack") return said;
   return ON_HOST.includes(way) ? `${said} on ${address}` : `${said}, from ${address}`;
 }
@@ -39,7 +39,7 @@ function wayOf(way: string, service: string | undefined): string {
     case "rule":
       return "by a rule";
     case "timer":
-      return "by the clock";
+      return "by a timer";
     default:
       return way;
   }

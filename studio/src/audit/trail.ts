@@ -1,4 +1,4 @@
-/** Events of the audit trail, as the API has them: of a question or a run, or backwards from the end of the chain. */
+/** Events of the audit trail: those of a question or a run, or backwards from the end of the chain. */
 
 import { api, given } from "../api/client";
 import type { components } from "../api/schema";
@@ -39,7 +39,7 @@ function ofOne(question: string | undefined, run: string | undefined, after: str
   return given(api.GET("/v1/audit", { params: { query } }));
 }
 
-/** What was sealed up to a place of the chain, or to its end, the newest first. */
+/** The sealed events up to a place of the chain, or to its end, newest first. */
 async function newest(upTo: number | undefined): Promise<{ items: AuditEvent[]; next: number | null }> {
   const last = upTo ?? (await chain(-1, 1)).end;
   const after = Math.max(-1, last - AT_ONCE);

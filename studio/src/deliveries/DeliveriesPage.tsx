@@ -1,4 +1,4 @@
-/** Notifications: what was sent, waits, or was given up and can be sent again. */
+/** Notifications: sent, waiting, or given up, which can be sent again. */
 
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { api, given } from "../api/client";
@@ -113,8 +113,8 @@ export function DeliveriesPage() {
             <>
               <h2>No deliveries</h2>
               <p>
-                Notifications of questions leave by mail, Slack, webhooks and others, which a file of channels
-                names:
+                Notifications of questions are sent by mail, Slack, webhooks and others, which a file of
+                channels names:
               </p>
               <code>signoff server --channels channels.toml</code>
             </>

@@ -1,13 +1,13 @@
-/** Whether a schema and a value make a form that a browser can show at once. The rest is edited as JSON. */
+/** Whether a schema and a value make a form that a browser can show at once. Otherwise they are edited as JSON. */
 
 import type { Schema } from "./shownSchema";
 
-/** A form of so many fields takes a second or two. */
+/** A form of this many fields takes a second or two. */
 const MOST_FIELDS = 1_000;
 const OPTIONS_LIKE_A_FIELD = 5;
 const LONGEST_PATTERN = 200;
 
-/** Counts down; `isSpent` ends the count early, whatever is left. */
+/** Counts down; `isSpent` ends the count early. */
 class Budget {
   private left = MOST_FIELDS;
 
@@ -36,7 +36,7 @@ function countValue(value: unknown, budget: Budget) {
   }
 }
 
-/** Count the fields of a schema, `times` over: a list begins with as many items as it must have. */
+/** Count the fields of a schema, `times` over: a list starts with its minimum number of items. */
 function countSchema(
   schema: unknown,
   root: Schema,
@@ -74,7 +74,7 @@ function target(reference: string, root: Schema): unknown {
   return name === undefined ? undefined : root.$defs?.[decodeURIComponent(name)];
 }
 
-/** Whether a browser, which tries every way to match, is done with a pattern soon: it has few repetitions, none nested. */
+/** Whether a backtracking engine matches a pattern quickly: it has few repetitions, and none are nested. */
 function isCheap(pattern: string): boolean {
   const repetitions = pattern.match(/[*+{]/g)?.length ?? 0;
   return pattern.length <= LONGEST_PATTERN && repetitions <= 2 && !/\)[*+{]/.test(pattern);

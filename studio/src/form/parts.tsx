@@ -1,4 +1,4 @@
-/** Parts of forms that say in words what they do, and a field for what only JSON can say. */
+/** Parts of forms with labelled buttons, and a field for values that only JSON can express. */
 
 import type {
   ArrayFieldItemTemplateProps,
@@ -40,7 +40,7 @@ export const BUTTONS = {
   ClearButton: button("Clear"),
 };
 
-/** An item of a list, with what can be done to it beside it, or below where there is no room. */
+/** An item of a list, with its buttons beside it, or below on narrow screens. */
 export function ListItem({ children, buttonsProps, hasToolbar, registry }: ArrayFieldItemTemplateProps) {
   const { ArrayFieldItemButtonsTemplate: Buttons } = registry.templates;
   return (
@@ -55,7 +55,7 @@ export function ListItem({ children, buttonsProps, hasToolbar, registry }: Array
   );
 }
 
-/** Which of several schemas a value is of, and the fields of that one. */
+/** The choice among several schemas, and the fields of the chosen one. */
 export function Alternatives({ selector, optionSchemaField, schema }: MultiSchemaFieldTemplateProps) {
   return (
     <div className="alternatives">
@@ -68,7 +68,7 @@ export function Alternatives({ selector, optionSchemaField, schema }: MultiSchem
   );
 }
 
-/** What a schema says nothing about: JSON, or, where it is none, the text itself. */
+/** A value without a schema: JSON or, if it is not JSON, the text itself. */
 export function AnythingField({ formData, onChange, fieldPathId, schema, readonly }: FieldProps) {
   const [text, setText] = useState(() =>
     formData === null && schema.default === null ? "" : written(formData),
@@ -89,7 +89,7 @@ export function AnythingField({ formData, onChange, fieldPathId, schema, readonl
           onChange(read(event.target.value), fieldPathId.path);
         }}
       />
-      <small id={help}>JSON, such as 12 or {'["a"]'}; anything else is taken as text</small>
+      <small id={help}>JSON, such as 12 or {'["a"]'}; other input counts as text</small>
     </>
   );
 }

@@ -1,4 +1,4 @@
-/** A JSON Schema as a form shows it: the same values fit, said so that each gets the plainest field there is. */
+/** A JSON Schema as a form shows it: equivalent, but rewritten so that each value gets the simplest field. */
 
 export interface Schema {
   [keyword: string]: unknown;
@@ -26,15 +26,15 @@ const NAMES: Readonly<Record<string, string>> = {
   time: "Time",
 };
 
-/** What a field that is added to an object begins with. */
+/** The initial value of a field that is added to an object. */
 const BEGINNINGS: Readonly<Record<string, unknown>> = { integer: 0, string: "" };
 
-/** Schemas and lists of them by keyword; what else there is are no schemas. */
+/** The keywords with schemas and lists of schemas. */
 const PARTS = ["items", "additionalProperties", "not", "if", "then", "else"];
 const LISTS = ["anyOf", "oneOf", "allOf"];
 const TABLES = ["properties", "$defs", "patternProperties"];
 
-/** What is left of alternatives when a field may just as well be left empty: `X | None` is a field of X. */
+/** The remaining alternatives if a field may be left empty instead: `X | None` is a field of X. */
 function merged(schema: Schema): Schema {
   const { anyOf, ...rest } = schema;
   if (anyOf === undefined) return schema;
@@ -42,7 +42,7 @@ function merged(schema: Schema): Schema {
   const mayBeEmpty = others.length < anyOf.length;
   const one = others.length === 1 ? others[0] : decimal(others);
   const isField = typeof one?.type === "string" && SCALARS.has(one.type);
-  const isThreefold = one?.type === "boolean" && mayBeEmpty; // a box is ticked or not
+  const isThreefold = one?.type === "boolean" && mayBeEmpty; // a box is either ticked or not
   if (one !== undefined && isField && !isThreefold) {
     const { default: given, ...more } = rest;
     const kept = given === null || given === undefined ? {} : { default: given };
@@ -51,7 +51,7 @@ function merged(schema: Schema): Schema {
   return { ...rest, anyOf: anyOf.map((each) => ({ title: nameOf(each), ...each })) };
 }
 
-/** A decimal number is a number or its text: the text has all its digits. */
+/** A decimal number is a number or its text: the text keeps all digits. */
 function decimal(options: readonly Schema[]): Schema | undefined {
   const [number, text] = options;
   const isDecimal = options.length === 2 && number?.type === "number" && text?.type === "string";
@@ -64,7 +64,7 @@ function nameOf({ type, format, $ref }: Schema): string {
   return NAMES[String(format)] ?? NAMES[String(kind)] ?? "Anything";
 }
 
-/** An enum or the like that is defined elsewhere, so that it can be a field of its own. */
+/** A referenced enum or the like, so that it can be a field of its own. */
 function resolved(schema: Schema, root: Schema): Schema {
   const name = schema.$ref?.match(/^#\/\$defs\/([^/]+)$/)?.[1];
   const found = name === undefined ? undefined : root.$defs?.[decodeURIComponent(name)];
@@ -76,7 +76,7 @@ function resolved(schema: Schema, root: Schema): Schema {
 
 export function shownSchema(schema: Schema, root: Schema = schema): Schema {
   const shown: Schema = { ...resolved(schema, root) };
-  delete shown.pattern; // a form only chooses alternatives by it, and a browser may never be done with one
+  delete shown.pattern; // a form only uses it to choose alternatives, and matching may never end
   for (const keyword of TABLES) {
     const table = shown[keyword] as Record<string, Schema> | undefined;
     if (table === undefined) continue;
@@ -105,7 +105,7 @@ export function shownSchema(schema: Schema, root: Schema = schema): Schema {
   return merged(shown);
 }
 
-/** A value with null where something must be said and may be nothing: empty fields say nothing at all. */
+/** A value with null in required nullable fields: empty fields are left out otherwise. */
 export function withNulls(value: unknown, schema: Schema, root: Schema = schema): unknown {
   const found = target(schema, root);
   if (Array.isArray(value)) {

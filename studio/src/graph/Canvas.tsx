@@ -1,4 +1,4 @@
-/** The drawing itself. What draws it comes when the first graph is looked at. */
+/** The drawing itself. Its library is loaded with the first graph. */
 
 import {
   Controls,
@@ -51,7 +51,7 @@ export default function Canvas({ drawing, runId, name }: CanvasProps) {
   const { live } = drawing;
   const begin = async (instance: ReactFlowInstance<ShownNode>) => {
     await instance.fitView(WHOLE);
-    // Of what is too large to be read as a whole it begins with where the execution is.
+    // A graph that is too large to be read as a whole opens at the execution's position.
     if (instance.getZoom() < LEGIBLE) {
       await (live.length > 0 ? showPlace(instance, live) : showTop(instance, drawing));
     }
@@ -107,7 +107,7 @@ async function showPlace(instance: ReactFlowInstance<ShownNode>, live: readonly 
   await instance.fitView({ nodes, maxZoom: 1, minZoom: LEGIBLE, padding: 0.2 });
 }
 
-/** Show where a graph begins, of one that is shown as a whole. */
+/** Show the beginning of a graph that is shown as a whole. */
 async function showTop(instance: ReactFlowInstance<ShownNode>, { nodes, width }: Drawn): Promise<void> {
   const { x, zoom } = instance.getViewport();
   const room = 2 * x + zoom * width;
@@ -118,7 +118,7 @@ async function showTop(instance: ReactFlowInstance<ShownNode>, { nodes, width }:
   await instance.setViewport({ x: room / 2 - larger * middle, y: TOP, zoom: larger });
 }
 
-/** Move the drawing by a key; returns whether the key means that. */
+/** Move the drawing by a key; returns whether the key does that. */
 function move(instance: ReactFlowInstance<ShownNode>, key: string): boolean {
   const { x, y, zoom } = instance.getViewport();
   const moves: Record<string, () => Promise<boolean>> = {
@@ -179,7 +179,7 @@ function edgeOf({ id, from, to, label, isTaken, via }: DrawnEdge, { nodes }: Dra
   };
 }
 
-/** From the side of a chunk to the side of what it begins, going up or down beside the other line. */
+/** From the side of a chunk to the side of the line that it begins, going up or down beside that line. */
 function aside(from: string, to: string, via: number, nodes: readonly DrawnNode[]) {
   const source = nodes.find(({ id }) => id === from);
   const target = nodes.find(({ id }) => id === to);

@@ -1,4 +1,4 @@
-/** What a graph shows, as a list: for who does not see it, or looks for a word. */
+/** A graph as a list, for screen readers and for text search. */
 
 import { Fragment, type ReactNode } from "react";
 import { visible } from "../shell/visible";
@@ -68,7 +68,7 @@ function Lines({ lines, within }: { lines: readonly Line[]; within: Within }) {
           <Operation op={op} within={within} />
           {op.sides.map((side, number) => (
             <Fragment key={number}>
-              {side.length > 0 && <span className="beside">beside what follows</span>}
+              {side.length > 0 && <span className="beside">concurrently with the next</span>}
               <Lines lines={[side]} within={within} />
             </Fragment>
           ))}

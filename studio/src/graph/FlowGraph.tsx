@@ -1,4 +1,4 @@
-/** The graph of a flow's execution, with how far it has come; the same is said in a list. */
+/** The graph of a flow's execution, with its progress; also as a list. */
 
 import { lazy, Suspense } from "react";
 import { visible } from "../shell/visible";
@@ -11,7 +11,7 @@ import { factsOf } from "./facts";
 import type { Graph } from "./graph";
 import "./graph.css";
 
-// Most runs are no executions of flows, and what draws them is a third of all the code.
+// Most runs are not executions of flows, and the drawing library is a third of all the code.
 const Canvas = lazy(() => import("./Canvas"));
 
 const MARGIN = 48;

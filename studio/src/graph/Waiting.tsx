@@ -1,4 +1,4 @@
-/** The way from a chunk that waits to whoever is asked. */
+/** The link from a waiting chunk to its question. */
 
 import { Link } from "@tanstack/react-router";
 import { type Facts, waitWords } from "./facts";

@@ -1,6 +1,6 @@
 /**
- * How often an execution came by each place of its graph, at least: conditions leave nothing in a journal, so what was
- * taken is known by what was done behind it.
+ * How often an execution passed each place of its graph, at least. Conditions leave no journal entries, so a taken
+ * branch is known only by the chunks after it.
  */
 
 import { begunOf, type Happened } from "./facts";
@@ -22,13 +22,13 @@ export interface Items {
 }
 
 export class Counts {
-  /** How often a line was begun. */
+  /** The number of starts of a line. */
   readonly entered = new Map<Line, number>();
-  /** How often what follows an operation was begun by it. */
+  /** How often the code after an operation was started by it. */
   readonly left = new Map<Op, number>();
   readonly items = new Map<ForEach, Items>();
 
-  /** Whether what has begun a line goes on to its end, so that what follows tells of all of it. */
+  /** Whether a started line always reaches its end, so that the chunks after it account for all starts. */
   private readonly isWhole: boolean;
 
   constructor(
@@ -40,7 +40,7 @@ export class Counts {
     this.graph(graph, "", hasSucceeded && this.isWhole ? 1 : 0);
   }
 
-  /** How often a source of a flow came. */
+  /** The number of events from a source of a flow. */
   came({ kind, name }: Source, path: string, graph: Graph): number {
     const begun = graph.roots.filter(({ begins }) =>
       begins.some((each) => each.kind === kind && each.name === name),
@@ -71,7 +71,7 @@ export class Counts {
     return Math.max(0, ...begun);
   }
 
-  /** Count what is in a line that was left so often, at least. */
+  /** Count the contents of a line that was left at least this often. */
   private line(line: Line, path: string, depth: number, left: number): number {
     let after = left;
     for (const op of line.toReversed()) {
@@ -121,7 +121,7 @@ export class Counts {
       left += this.passed(line, begun);
     }
     const skipped = Math.max(0, after - left);
-    // Of several branches without chunks nothing says which was taken.
+    // Among several branches without chunks, the taken one is unknown.
     const [only] = empty;
     if (only !== undefined && empty.length === 1) this.entered.set(only.line, skipped);
     this.left.set(op, Math.max(after, left));
@@ -152,7 +152,7 @@ export class Counts {
     return begun > 0 ? 1 : 0;
   }
 
-  /** How many items there are, as the chunks say that were begun for them. */
+  /** The number of items, according to the chunks that were started for them. */
   private total(op: ForEach, path: string, depth: number): number | undefined {
     const places = operationsOf(op.each).filter((each) => each.kind === "chunk");
     const chains = places.map(({ id }) =>
@@ -167,7 +167,7 @@ export class Counts {
     return counts.length === 0 ? undefined : Math.max(...counts) || undefined;
   }
 
-  /** How often a line was left, or so often as is given if that is not known. */
+  /** How often a line was left; the given number if that is unknown. */
   private passed(line: Line, otherwise: number): number {
     const last = line.at(-1);
     return last === undefined ? otherwise : (this.left.get(last) ?? otherwise);

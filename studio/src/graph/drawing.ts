@@ -1,4 +1,4 @@
-/** A graph with what happened, as nodes and arrows that have their places. */
+/** A graph with its progress, as positioned nodes and arrows. */
 
 import type { Counts, Items } from "./counts";
 import { type Facts, type Happened, stateOf } from "./facts";
@@ -36,7 +36,7 @@ export interface DrawnEdge {
   to: string;
   label?: string | undefined;
   isTaken: boolean;
-  /** Of an event that goes to the beginning of another line: where it goes up or down beside that. */
+  /** For an event that leads to the start of another line: where the arrow passes beside that line. */
   via?: number | undefined;
 }
 
@@ -45,7 +45,7 @@ export interface Drawn {
   edges: DrawnEdge[];
   width: number;
   height: number;
-  /** What waits, runs or has failed. */
+  /** The chunks that wait, run or have failed. */
   live: string[];
 }
 
@@ -59,7 +59,7 @@ export function drawn(graph: Graph, happened: Happened, counts: Counts): Drawn {
   return new Drawing(happened, counts).all(graph);
 }
 
-/** How far it has come with a list. */
+/** The progress of a list. */
 export function itemWords({ total, done }: Items): string | undefined {
   if (total === undefined) return undefined;
   if (total === 0) return "no items";
@@ -67,14 +67,14 @@ export function itemWords({ total, done }: Items): string | undefined {
   return done === undefined ? items : `${items}, ${done} done`;
 }
 
-/** A flow within the execution, or the execution's own. */
+/** An inner flow of the execution, or its own flow. */
 interface Scope {
   graph: Graph;
   path: string;
   depth: number;
 }
 
-/** From where to where a line is, from left to right. */
+/** The horizontal extent of a line. */
 interface Column {
   left: number;
   right: number;
@@ -246,7 +246,7 @@ class Drawing {
     return this.group(op, "for each", items && itemWords(items), inner, scope);
   }
 
-  /** A frame around what is within; what follows it follows the frame. */
+  /** A frame around its contents; the next element follows the frame. */
   private group(op: Op, label: string, note: string | undefined, inner: Box, { depth }: Scope): Box {
     const width = Math.max(inner.width, SMALL.width) + 2 * PADDING;
     const height = inner.height + TITLE + PADDING;
@@ -263,7 +263,7 @@ class Drawing {
     };
   }
 
-  /** One node for all that is collected under a name, where what follows it is. */
+  /** One node for everything collected under a name, at the place where the line continues. */
   private collect(op: Collect, scope: Scope): Box {
     const key = JSON.stringify([scope.path, op.name]);
     const all = scope.graph.roots
@@ -290,7 +290,7 @@ class Drawing {
     return { ...after, draw: (x, y, begins) => (after.draw(x, y, begins), []) };
   }
 
-  /** Arrows to what begins lines, from the chunks that emitted it, wrote it or are it. */
+  /** Arrows to the sources of lines, from the chunks that emitted, wrote or are them. */
   private events(): void {
     for (const { op, path, node } of this.chunks) {
       const { emitted, written, passed } = this.happened.at(path + op.id);

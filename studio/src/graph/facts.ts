@@ -1,29 +1,29 @@
-/** What became of each chunk so far, as the journal has it. */
+/** The state of each chunk so far, from the journal. */
 
 import type { Voice } from "../runs/live";
 import type { Item } from "../runs/timeline";
 
-/** The place of an item in its list, and of how many; the outermost list first. */
+/** The index of an item in its list, and the list's length; the outermost list first. */
 export type Chain = readonly (readonly [index: number, count: number])[];
 
 export interface Facts {
-  /** How often it came to its end. */
+  /** How often it finished. */
   done: number;
-  /** How often what is behind it was begun by that: not where an answer became an event. */
+  /** How often it started the chunk after it: not where an answer became an event. */
   passed: number;
   running: number;
   retrying: number;
   failed: number;
-  /** How often it was begun and not finished, and will not be. */
+  /** How often it was started and will never finish. */
   cancelled: number;
   failedAttempts: number;
-  /** The questions that it waits with. */
+  /** The questions that it waits for. */
   waiting: readonly string[];
-  /** Whether one of them is whether an interrupted attempt happened. */
+  /** Whether one of them asks whether an interrupted attempt happened. */
   isInDoubt: boolean;
   emitted: readonly string[];
   written: readonly string[];
-  /** The items that it was begun for. */
+  /** The items that it was started for. */
   chains: readonly Chain[];
 }
 
@@ -48,7 +48,7 @@ const NOTHING: Facts = {
   chains: [],
 };
 
-/** What a chunk leaves; `signoff.flows.chunks` writes it. */
+/** A chunk's journaled result, written by `signoff.flows.chunks`. */
 interface Left {
   signoff_chunk: number;
   events: [string, unknown][];
@@ -64,7 +64,7 @@ interface Interrupt {
 
 const ANSWERED = new Set(["succeeded", "timed_out"]);
 
-/** Return how often events were emitted from outside, and what became of the chunks, by their places. */
+/** Return the number of events emitted from outside, and the states of the chunks, by place. */
 export function factsOf(items: readonly Item[], voices: readonly Voice[], hasFailed: boolean): Happened {
   const gathering = new Gathering(new Set(voices.map(({ n }) => n)), hasFailed);
   for (const item of items) gathering.add(item);
@@ -82,12 +82,12 @@ export class Happened {
     return this.places.get(place) ?? NOTHING;
   }
 
-  /** How often an event came from outside. */
+  /** The number of times that an event came from outside. */
   came(event: string): number {
     return this.told.get(event) ?? 0;
   }
 
-  /** Whether no line has ended before its end. */
+  /** Whether every line has reached its end. */
   get isWhole(): boolean {
     return [...this.places.values()].every(({ done, passed, cancelled, failed }) => {
       return done === passed && cancelled + failed === 0;
@@ -123,11 +123,11 @@ class Gathering {
   private step({ name, n, state, value, attempts, doubt }: Item): void {
     const facts = this.of(name);
     facts.failedAttempts += attempts.length + (state === "failed" ? 1 : 0);
-    // Those that speak are counted as what they are: running.
+    // Chunks with live output are running.
     const isRunning = n !== undefined && this.speaking.has(n);
     if (isRunning && (state === "open" || state === "retrying")) return;
     if (state === "succeeded") this.ended(name, value);
-    // A failed execution keeps its failed step open, for an operator who retries it.
+    // A failed execution keeps its failed step open, for an operator to retry.
     else if (state === "failed" || (state === "retrying" && this.hasFailed)) facts.failed += 1;
     else if (state === "retrying") facts.retrying += 1;
     else if (state === "abandoned" || state === "cancelled") facts.cancelled += 1;
@@ -181,12 +181,12 @@ class Gathering {
   }
 }
 
-/** What is masked is no list. */
+/** A masked value is not a list. */
 function listOf<T>(value: readonly T[] | undefined): readonly T[] {
   return Array.isArray(value) ? (value as readonly T[]) : [];
 }
 
-/** How often a chunk was begun, at least. */
+/** How often a chunk was started, at least. */
 export function begunOf(facts: Facts): number {
   const { done, running, retrying, failed, cancelled, waiting } = facts;
   return done + running + retrying + failed + cancelled + waiting.length;
@@ -201,7 +201,7 @@ export function stateOf(facts: Facts): State {
   return facts.done > 0 ? "done" : "none";
 }
 
-/** What became of a chunk, in words; who it waits for is said by `waitWords`. */
+/** A chunk's state in words; `waitWords` names the people it waits for. */
 export function words(facts: Facts): string[] {
   const { done, running, retrying, failed, cancelled, failedAttempts } = facts;
   const said = [
@@ -217,7 +217,7 @@ export function words(facts: Facts): string[] {
 
 export function waitWords({ waiting, isInDoubt }: Facts): string {
   if (waiting.length > 1) return `${waiting.length} wait for people`;
-  return isInDoubt ? "interrupted: say if it happened" : "waits for a person";
+  return isInDoubt ? "interrupted: did it happen?" : "waits for a person";
 }
 
 function counted(word: string, times: number): string {

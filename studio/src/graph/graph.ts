@@ -1,4 +1,4 @@
-/** A flow's graph as its execution began with it; the journal has it as the value of a step. */
+/** A flow's graph as of the start of its execution; the journal has it as the value of a step. */
 
 import type { Item } from "../runs/timeline";
 
@@ -10,7 +10,7 @@ export interface Branch {
 }
 
 interface Operation {
-  /** Lines that begin beside what follows. */
+  /** Lines that begin beside the next element. */
   sides: readonly Line[];
 }
 
@@ -20,14 +20,14 @@ export interface Chunk extends Operation {
   chunk: string;
 }
 
-/** Of an `if`, or of a `match` whose first hit counts, one branch is taken. */
+/** Of an `if`, or of a `match` that stops at its first hit, one branch is taken. */
 export interface Choice extends Operation {
   kind: "choice";
   label: string;
   branches: readonly Branch[];
 }
 
-/** Branches side by side, whose results are joined. */
+/** Concurrent branches whose results are joined. */
 export interface Batch extends Operation {
   kind: "batch";
   label: string;
@@ -72,7 +72,7 @@ export interface Graph {
 
 const STEP = ":graph";
 
-/** Return the graph that a run goes along; undefined for one that is no execution of a flow. */
+/** Return the graph that a run follows; undefined if it is not an execution of a flow. */
 export function graphOf(items: readonly Item[]): Graph | undefined {
   const found = items.findLast(({ kind, name, value }) => kind === "step" && isGraph(name, value));
   return found === undefined ? undefined : known(found.value as Told);
@@ -85,7 +85,7 @@ function isGraph(step: string, value: unknown): boolean {
 
 const read = new WeakMap<Told, Graph | undefined>();
 
-/** Read each graph once; one that is not as it was written, such as where a part of it is masked, is none. */
+/** Read each graph once. An altered one, for example with a masked part, does not count. */
 function known(told: Told): Graph | undefined {
   if (!read.has(told)) {
     try {
@@ -147,7 +147,7 @@ function opFrom(told: ToldOp): Op {
       const branches = [...cases, { label: "default", line: lineFrom(told.default ?? []) }];
       const label = told.subject === null ? "match" : `match ${told.subject}`;
       if (told.hits === "first") return { kind: "choice", label, branches, sides };
-      return { kind: "batch", label: `${label}, all that fit`, branches, sides };
+      return { kind: "batch", label: `${label}, all matches`, branches, sides };
     }
     case "batch": {
       const branches = Object.entries(told.branches).map(([label, line]) => ({
@@ -165,17 +165,17 @@ function opFrom(told: ToldOp): Op {
       return { kind: "flow", id: told.id || told.flow, graph, sides };
     }
     default:
-      throw new TypeError("no operation of a graph");
+      throw new TypeError("not an operation of a graph");
   }
 }
 
-/** What a line begins with, in words. */
+/** The sources of a line, in words. */
 export function sourceLabel({ kind, name }: Source): string {
   if (kind === "start") return "start";
   return kind === "chunk" ? `after ${name}` : `${kind} ${name}`;
 }
 
-/** Return all lines of a graph and in them, but for those of flows within. */
+/** Return all lines of a graph, also nested ones, without those of inner flows. */
 export function linesOf(graph: Graph): Line[] {
   return graph.roots.flatMap(({ then }) => linesFrom(then));
 }
@@ -198,7 +198,7 @@ function linesIn(op: Op): readonly Line[] {
   }
 }
 
-/** Return the operations of a line and of all lines in it, but for those of flows within. */
+/** Return the operations of a line and of its nested lines, without those of inner flows. */
 export function operationsOf(line: Line): Op[] {
   return linesFrom(line).flat();
 }

@@ -1,6 +1,6 @@
-/** Boxes that are stacked and put beside each other, from top to bottom as a flow goes. */
+/** Boxes that are stacked or put beside each other, from top to bottom in a flow's direction. */
 
-/** What the next thing follows, with what its arrow says, and how often it was gone. */
+/** The predecessor of the next box, with the arrow's label and the number of passes. */
 export interface End {
   from: string;
   label?: string | undefined;
@@ -10,7 +10,7 @@ export interface End {
 export interface Box {
   width: number;
   height: number;
-  /** Draw it with its left upper corner there; returns what follows it. */
+  /** Draw it with its upper left corner there; returns the predecessor of the next box. */
   draw(x: number, y: number, begins: readonly End[]): readonly End[];
 }
 
@@ -19,7 +19,7 @@ const BESIDE = 28;
 
 export const EMPTY: Box = { width: 0, height: 0, draw: (_x, _y, begins) => begins };
 
-/** One below the other; each follows the one above. */
+/** A stack; each box follows the one above. */
 export function stack(boxes: readonly Box[]): Box {
   const shown = boxes.filter(({ height }) => height > 0);
   const width = Math.max(0, ...boxes.map((box) => box.width));
@@ -38,7 +38,7 @@ export function stack(boxes: readonly Box[]): Box {
   };
 }
 
-/** Beside each other; all follow the same, but where `beginsOf` says otherwise. What follows follows all that are `joined`. */
+/** A row. All boxes have one predecessor, unless `beginsOf` differs. The next box follows all that are `joined`. */
 export function row(
   boxes: readonly Box[],
   beginsOf: (index: number, begins: readonly End[]) => readonly End[] = (_, begins) => begins,

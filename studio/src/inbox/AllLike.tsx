@@ -1,4 +1,4 @@
-/** "All like this": what else is approved with a question, in words before it is sent. */
+/** "All like this": describes what else is approved with a question, before it is sent. */
 
 import { Link } from "@tanstack/react-router";
 import { useRun } from "../runs/run";
@@ -53,7 +53,7 @@ function Choice({ question, alike, onChange, hasSession }: ChoiceProps & { hasSe
   const places: [Where, string][] = [
     ...(question.run_id === undefined ? [] : [["run", "of this run"] as [Where, string]]),
     ...(hasSession || alike.where === "session"
-      ? [["session", "of this session, later runs too"] as [Where, string]]
+      ? [["session", "of this session, including later runs"] as [Where, string]]
       : []),
     ["all", "of all runs"],
   ];
@@ -62,7 +62,7 @@ function Choice({ question, alike, onChange, hasSession }: ChoiceProps & { hasSe
       <Said question={question} alike={alike} />
       {given.length > 0 && (
         <fieldset className="alike-same">
-          <legend>What must be the same</legend>
+          <legend>Arguments that must be the same</legend>
           {given.map(([name]) => (
             <label key={name}>
               <input
@@ -113,7 +113,7 @@ function Choice({ question, alike, onChange, hasSession }: ChoiceProps & { hasSe
           </select>
         </label>
         <label>
-          Times at most
+          Maximum uses
           <input
             type="number"
             min={1}
@@ -131,11 +131,11 @@ function Choice({ question, alike, onChange, hasSession }: ChoiceProps & { hasSe
 
 const PLACES: Readonly<Record<Where, string>> = {
   run: "this run asks about",
-  session: "runs of this session ask about, later ones too,",
+  session: "runs of this session ask about, including later ones,",
   all: "any run asks about",
 };
 
-/** What will be approved, and whose name it is in. */
+/** The questions that will be approved, and in whose name. */
 function Said({ question, alike }: Pick<ChoiceProps, "question" | "alike">) {
   const me = useMe();
   const given = argumentsIn(question);
@@ -163,8 +163,7 @@ function Said({ question, alike }: Pick<ChoiceProps, "question" | "alike">) {
         <p>Whatever {loose.map(([name]) => visible(name)).join(", ")} may be.</p>
       )}
       <p className="soft">
-        What is open already stays open. <Link to="/rules">Rules</Link> shows how often it was used, and ends
-        it.
+        Open questions stay open. <Link to="/rules">Rules</Link> shows how often it was used, and ends it.
       </p>
     </div>
   );

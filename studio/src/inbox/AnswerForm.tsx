@@ -1,4 +1,4 @@
-/** The form by which a question is answered, of its input type. */
+/** The form that answers a question, by its input type. */
 
 import { lazy, useId, useRef, useState } from "react";
 import { Refused } from "../api/client";
@@ -15,7 +15,7 @@ const SchemaForm = lazy(() => import("./SchemaForm")); // half of all the code
 
 export interface AnswerProps {
   question: Question;
-  /** Give an answer: its value, a note, and what a toast says of it. */
+  /** Give an answer: its value, a note, and the toast's text. */
   onAnswer: (value: unknown, note: string | undefined, said: string, alike?: Alike) => void;
   refusal: Error | undefined;
 }
@@ -86,7 +86,7 @@ export function AnswerForm({ question, onAnswer, refusal }: AnswerProps) {
       <textarea
         id={noteId}
         rows={2}
-        placeholder="Goes with your answer"
+        placeholder="Sent with your answer"
         value={draft.note ?? ""}
         onChange={(event) => write(question.id, { note: event.target.value })}
       />

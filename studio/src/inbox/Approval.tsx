@@ -1,4 +1,4 @@
-/** The form of an approval: yes, no, and where there is a proposal another one. */
+/** The form of an approval: yes, no, and an edited proposal. */
 
 import { lazy, useRef, useState } from "react";
 import { Json } from "../shell/Json";
@@ -13,14 +13,14 @@ const SchemaForm = lazy(() => import("./SchemaForm"));
 
 interface ApprovalProps {
   question: Question;
-  /** The proposal as it was edited, if it was. */
+  /** The edited proposal, if it was edited. */
   value: unknown;
   onChange: (value: unknown) => void;
-  /** What else is approved with it, if that was chosen. */
+  /** The rule to approve others with it, if chosen. */
   alike: Alike | undefined;
   onAlike: (alike: Alike | undefined) => void;
   onDecide: (value: unknown, said: string, alike?: Alike) => void;
-  /** Decide, if `value` is what `schema` describes. */
+  /** Decide, if `value` matches `schema`. */
   onDecideChecked: (value: unknown, said: string, schema: object, checked: unknown) => void;
 }
 

@@ -1,4 +1,4 @@
-/** Which run has asked a question, and when. */
+/** The run that asks a question, and the time. */
 
 import { Link } from "@tanstack/react-router";
 import { Since } from "../time/Times";

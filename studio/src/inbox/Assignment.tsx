@@ -1,4 +1,4 @@
-/** Who answers a question: taking it, letting it go, and giving it to others, as far as the server lets one. */
+/** The assignment of a question: claim, release, delegate and reassign, as far as the server allows. */
 
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { type KeyboardEvent, useEffect, useId, useRef, useState } from "react";
@@ -73,7 +73,7 @@ export function Assignment({ question }: { question: Question }) {
   });
   if (!canClaim && !canRelease && !canDelegate && !canReassign) return null;
   return (
-    <section className="assignment" aria-label="Who answers">
+    <section className="assignment" aria-label="Assignment">
       <div className="buttons">
         {canClaim && (
           <button type="button" disabled={isBusy} onClick={() => run(claim)} aria-keyshortcuts="t">
@@ -108,7 +108,7 @@ export function Assignment({ question }: { question: Question }) {
       </div>
       {trouble != null && (
         <p className="trouble" role="alert">
-          Not done: {trouble.message}
+          Failed: {trouble.message}
         </p>
       )}
       {way !== undefined && (
@@ -164,8 +164,8 @@ function GiveForm({ way, isBusy, onGive, onClose }: GiveProps) {
         onChange={(event) => setTo(event.target.value)}
         onKeyDown={onKeyDown}
       />
-      <small id={`${id}-help`}>Names, with commas between: bob, group:finance, role:approver</small>
-      <label htmlFor={`${id}-why`}>Why</label>
+      <small id={`${id}-help`}>Names, separated by commas: bob, group:finance, role:approver</small>
+      <label htmlFor={`${id}-why`}>Reason</label>
       <input
         id={`${id}-why`}
         value={why}
@@ -185,7 +185,7 @@ function GiveForm({ way, isBusy, onGive, onClose }: GiveProps) {
   );
 }
 
-/** Assignees as they were typed; who is no group and no role is a user. */
+/** Assignees as typed; a name without a group's or role's prefix is a user. */
 function namesIn(text: string): string[] {
   const names = text.split(",").map((each) => each.trim());
   return names

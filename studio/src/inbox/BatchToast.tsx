@@ -1,4 +1,4 @@
-/** What becomes of many decisions: a way back, how far they are, and which were not taken. */
+/** The progress of many decisions, with undo and the refused ones. */
 
 import { useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
@@ -33,7 +33,7 @@ export function BatchToast({ batch }: { batch: Batch }) {
           </button>
         )}
       </div>
-      <dialog ref={details} className="bulk" aria-label="What was not taken">
+      <dialog ref={details} className="bulk" aria-label="Refused answers">
         <h2>{counted(items.length - batch.taken)} not taken</h2>
         {unsent.length > 0 && (
           <>

@@ -1,4 +1,4 @@
-/** A summary of what will happen to the selected questions, before it does. */
+/** A summary of the effects on the selected questions, before they are decided. */
 
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useId, useRef } from "react";
@@ -17,7 +17,7 @@ interface BulkProps {
   questions: readonly Question[];
   isApproval: boolean;
   onClose: () => void;
-  /** These are decided now, unless it is taken back. */
+  /** These are decided now, unless it is undone. */
   onDecided: (questions: readonly Question[]) => void;
 }
 
@@ -72,13 +72,13 @@ export function BulkDialog({ questions, isApproval, onClose, onDecided }: BulkPr
         </div>
         {plan.others.length > 0 && (
           <section className="bulk-others" aria-label="Not decided">
-            <h3>Not decided, they stay open</h3>
+            <h3>Not decided: these stay open</h3>
             {plan.others.map((group) => (
               <Grouped key={group.name} group={group} />
             ))}
           </section>
         )}
-        <label htmlFor={noteId}>{isApproval ? "Note to each of them" : "Reason, told to each of them"}</label>
+        <label htmlFor={noteId}>{isApproval ? "Note, for each of them" : "Reason, for each of them"}</label>
         <textarea
           id={noteId}
           ref={reason}

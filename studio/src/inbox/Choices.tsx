@@ -1,14 +1,14 @@
-/** Options of which one or several are chosen, and where it is allowed a text of one's own. */
+/** Options to choose one or several of, and a free text where allowed. */
 
 import { useId, useState } from "react";
 import type { Question } from "./question";
 
-/** So many are shown at once. Of more, those that have the words that are typed. */
+/** This many are shown at once. If there are more, only those that match the typed words. */
 const MOST_SHOWN = 100;
 
 interface ChoicesProps {
   question: Question;
-  /** Of one choice what is chosen, of several a list. */
+  /** The choice; a list if several may be chosen. */
   value: unknown;
   onChange: (value: unknown) => void;
 }

@@ -1,4 +1,4 @@
-/** What an agent and its user have said before a question. */
+/** The conversation of an agent and its user before a question. */
 
 import { visible } from "../shell/visible";
 import "./conversation.css";
@@ -8,7 +8,7 @@ export interface Said {
   text: string;
 }
 
-/** Return what of a question's metadata is a conversation; undefined: nothing. */
+/** Return the conversation in a question's metadata, if it has one. */
 export function conversationOf(metadata: Record<string, unknown>): readonly Said[] | undefined {
   const { conversation } = metadata;
   return Array.isArray(conversation) && conversation.length > 0 && conversation.every(isSaid)
@@ -16,7 +16,7 @@ export function conversationOf(metadata: Record<string, unknown>): readonly Said
     : undefined;
 }
 
-/** Return what else a question's metadata says. */
+/** Return the rest of a question's metadata. */
 export function withoutConversation(metadata: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(metadata).filter(

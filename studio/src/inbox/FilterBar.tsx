@@ -1,4 +1,4 @@
-/** What is looked for in the inbox: words, and what questions are like. */
+/** The filters of the inbox: words, and properties of questions. */
 
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useEffectEvent, useId, useMemo, useRef, useState } from "react";
@@ -51,8 +51,8 @@ export function FilterBar({ filter, onChange }: FilterProps) {
         <Labelled label="Group">
           <Typed label="Group" value={filter.group} onChange={set("group")} names={names.groups} />
         </Labelled>
-        <Labelled label="Asked of">
-          <Typed label="Asked of" value={filter.asked} onChange={set("asked")} placeholder="group:finance" />
+        <Labelled label="Assignee">
+          <Typed label="Assignee" value={filter.asked} onChange={set("asked")} placeholder="group:finance" />
         </Labelled>
         <Labelled label="Type">
           <select
@@ -81,7 +81,7 @@ export function FilterBar({ filter, onChange }: FilterProps) {
   );
 }
 
-/** What workers have announced, to choose from; nothing for who does not see it. */
+/** The workflows announced by workers, to choose from; empty for users who may not see them. */
 function useNames(isWanted: boolean): { workflows: readonly string[]; groups: readonly string[] } {
   const { data } = useQuery({ ...allWorkflows, enabled: seesRuns(useMe()) && isWanted });
   return useMemo(() => {
@@ -114,13 +114,13 @@ interface TypedProps {
   type?: "search" | "text";
   placeholder?: string;
   inputRef?: React.RefObject<HTMLInputElement | null>;
-  /** What is offered. */
+  /** The suggestions. */
   names?: readonly string[];
 }
 
 const TYPING_MILLISECONDS = 150;
 
-/** A field whose value goes to the address a moment after it was typed, and comes from there otherwise. */
+/** A field whose value is written to the address shortly after typing, and otherwise follows it. */
 function Typed({ label, value = "", onChange, type = "text", placeholder, inputRef, names }: TypedProps) {
   const [typed, setTyped] = useState<string>();
   const tell = useEffectEvent(onChange);

@@ -1,4 +1,4 @@
-/** What was said about a question and who has had it, and the field to say more. */
+/** A question's comments and events, and the field for another comment. */
 
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useId, useRef } from "react";
@@ -47,7 +47,7 @@ const SAID: Record<string, (details: Details) => string> = {
   claimed: () => "claimed it",
   released: () => "released it",
   delegated: ({ to }) => `delegated it to ${named(to)}`,
-  reassigned: ({ to }) => `had ${named(to)} answer instead`,
+  reassigned: ({ to }) => `reassigned it to ${named(to)}`,
   escalated: ({ to }) => `Escalated to ${named(to)}`,
   reminded: ({ to }) => (named(to) ? `Reminded ${named(to)}` : "Reminded"),
   deadline_moved: () => "moved the deadline",
@@ -122,7 +122,7 @@ function CommentForm({ id }: { id: string }) {
         ref={field}
         rows={2}
         maxLength={LONGEST}
-        placeholder="Say something about it: everybody who sees the question reads it"
+        placeholder="Add a comment; everyone who sees the question can read it"
         aria-keyshortcuts="c"
         value={comment}
         onChange={(event) => {
@@ -135,7 +135,7 @@ function CommentForm({ id }: { id: string }) {
       />
       {said.isError && (
         <p className="trouble" role="alert">
-          Not kept: {said.error.message}
+          Not saved: {said.error.message}
         </p>
       )}
       <button type="submit" disabled={said.isPending || comment.trim() === ""}>

@@ -156,8 +156,8 @@ function Nothing({ isFiltered, view }: { isFiltered: boolean; view: View }) {
   if (isFiltered)
     return (
       <div className="empty">
-        <h2>No question is like that</h2>
-        <p>Look for less, or among all questions instead of mine.</p>
+        <h2>No matching questions</h2>
+        <p>Remove a filter, or search all questions instead of mine.</p>
       </div>
     );
   return (
@@ -169,7 +169,7 @@ function Nothing({ isFiltered, view }: { isFiltered: boolean; view: View }) {
       </p>
       {view === "mine" && (
         <p>
-          What others are asked is under{" "}
+          Questions to other people are under{" "}
           <Link to="." search={{ view: "all" } as never}>
             All
           </Link>

@@ -1,4 +1,4 @@
-/** A value that is edited as JSON, where nothing says what else it could be: only what is JSON is taken. */
+/** A value edited as JSON, for lack of a more specific schema. Only valid JSON is accepted. */
 
 import { useEffect, useId, useRef, useState } from "react";
 
@@ -33,13 +33,13 @@ export function JsonValue({ value, onChange, isReadOnly }: JsonValueProps) {
         }}
       />
       <p id={`${id}-trouble`} role="status" className="trouble" hidden={trouble === undefined}>
-        No JSON yet, so this is not taken: {trouble}
+        Not valid JSON, so this is ignored: {trouble}
       </p>
     </>
   );
 }
 
-/** Return a value as JSON; a value that is not given yet is an empty object. */
+/** Return a value as JSON; a missing value is an empty object. */
 function written(value: unknown): string {
   return JSON.stringify(value === undefined ? {} : value, null, 2);
 }

@@ -1,4 +1,4 @@
-/** What a workflow says beside a question. */
+/** The metadata that a workflow adds to a question. */
 
 import { rawNumber } from "../api/exact";
 import { Json } from "../shell/Json";

@@ -1,11 +1,11 @@
-/** How many questions are shown and selected, and what is done with those. */
+/** The number of shown and selected questions, and the buttons for the selection. */
 
 import type { useSelection } from "./selection";
 
 interface PickProps {
   selection: ReturnType<typeof useSelection>;
   shown: number;
-  /** How many were found of how many, where some are looked for. */
+  /** The number of matches and of searched questions, during a search. */
   found: string | undefined;
   onLookOn: (() => void) | undefined;
   onDecide: (isApproval: boolean) => void;
@@ -51,7 +51,7 @@ export function PickBar({ selection, shown, found, onLookOn, onDecide }: PickPro
       ) : (
         onLookOn !== undefined && (
           <button type="button" onClick={onLookOn}>
-            Look on
+            Search more
           </button>
         )
       )}

@@ -1,4 +1,4 @@
-/** What is changed about a proposal, as it is typed. */
+/** The changes to a proposal, while it is edited. */
 
 import { diffWordsWithSpace } from "diff";
 import { visible } from "../shell/visible";
@@ -36,7 +36,7 @@ export function ProposalDiff({ proposal, edited }: DiffProps) {
   );
 }
 
-/** A text is compared word by word, unless that takes long; else what was and what is now. */
+/** Texts are compared word by word, unless that takes long; otherwise the old and the new text are shown. */
 function Change({ edit: { op, old, value } }: { edit: Edit }) {
   const parts = typeof old === "string" && typeof value === "string" ? partsOf(old, value) : undefined;
   if (parts === undefined) {
@@ -56,14 +56,14 @@ function Change({ edit: { op, old, value } }: { edit: Edit }) {
   ));
 }
 
-/** What stays as it is, and what follows it: what was there, and what is there now. */
+/** An unchanged part, followed by the old and the new text. */
 interface Part {
   kept: string;
   was: string;
   is: string;
 }
 
-/** Compare two texts; undefined if they have nothing in common, or it takes long. */
+/** Compare two texts; undefined if they have nothing in common, or if it takes too long. */
 function partsOf(old: string, value: string): Part[] | undefined {
   const words = diffWordsWithSpace(old, value, { timeout: LONGEST_MILLISECONDS });
   if (words === undefined || words.every(({ added, removed }) => added || removed)) return undefined;
@@ -74,7 +74,7 @@ function partsOf(old: string, value: string): Part[] | undefined {
     if (added) last.is += text;
     else if (removed) last.was += text;
     else if (isChanged && /^[ \t]+$/.test(text)) {
-      // Words that are changed one after the other are one change.
+      // Consecutive changed words are one change.
       last.was += text;
       last.is += text;
     } else parts.push({ kept: text, was: "", is: "" });
@@ -82,12 +82,12 @@ function partsOf(old: string, value: string): Part[] | undefined {
   return parts;
 }
 
-/** What stays as it is matters for where the changes are: its ends will do. */
+/** Unchanged text only shows where the changes are: its ends are enough. */
 function shortened(text: string): string {
   return text.length <= LONGEST_KEPT ? text : `${text.slice(0, KEPT_END)} … ${text.slice(-KEPT_END)}`;
 }
 
-/** Where it is, as people say it: `lines, 2, amount` for `/lines/1/amount`. */
+/** The place in words: `lines, 2, amount` for `/lines/1/amount`. */
 function placeOf({ path }: Edit): string {
   const parts = path.split("/").slice(1);
   return parts

@@ -1,4 +1,4 @@
-/** One question: what is asked, what will be done, and the form that answers it. */
+/** One question: its text, its action, and the form that answers it. */
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
@@ -56,7 +56,7 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
   const isOpen = question?.state === "pending";
   const hindered = mayRespond(me)
     ? question && hindrance(question, me.user_id, me.names)
-    : "You may look at questions, and not answer them.";
+    : "You may view questions, but not answer them.";
   useViewed(id, me.user_id, me.groups, isOpen && hindered === undefined);
   if (asked.isError) return <p className="trouble">{asked.error.message}</p>;
   if (question === undefined) return null;
@@ -87,7 +87,7 @@ export function QuestionDetail({ id, onDecided }: DetailProps) {
       {data.action !== undefined && (
         <section>
           <h3>
-            What is done then: <code>{data.action.tool}</code>
+            If you approve: <code>{data.action.tool}</code>
           </h3>
           <Json value={data.action.arguments} />
         </section>
@@ -148,18 +148,18 @@ function Refusal({ decision }: { decision: Decision | undefined }) {
   if (decision?.state !== "refused") return null;
   return (
     <p className="trouble" role="alert">
-      Not taken: {decision.refusal?.message}
+      Refused: {decision.refusal?.message}
     </p>
   );
 }
 
-/** What was typed here and came too late. */
+/** Input that came too late. */
 function Typed({ id }: { id: string }) {
   const { value, note } = useDraft(id);
   if (value === undefined && !note) return null;
   return (
-    <section className="typed" aria-label="What you had typed">
-      <h3>What you had typed</h3>
+    <section className="typed" aria-label="Your input">
+      <h3>Your input</h3>
       {note && <p className="help">{note}</p>}
       {typeof value === "string" ? (
         <p className="help">{value}</p>
@@ -174,10 +174,10 @@ function Typed({ id }: { id: string }) {
 }
 
 function whoAnswers({ assignees }: Question): string {
-  return assignees.length === 0 ? "anybody may answer" : `asked of ${assignees.join(", ")}`;
+  return assignees.length === 0 ? "any user may answer" : `assigned to ${assignees.join(", ")}`;
 }
 
-/** Who answered, when, and what. */
+/** The answer, its author and its time. */
 function Settled({ question }: { question: Question }) {
   return (
     <section className="settled" role="status">
@@ -208,7 +208,7 @@ function settledAs({ state, data, value }: Question): string {
   return (value as { approved?: boolean } | null)?.approved === true ? "Approved" : "Rejected";
 }
 
-/** The host of an address that a page may lead to; undefined for `javascript:`, `data:` and what is no address. */
+/** The host of an address that a page may link to; undefined for `javascript:`, `data:` and invalid addresses. */
 function webHost(address: string): string | undefined {
   if (!URL.canParse(address)) return undefined;
   const { protocol, hostname } = new URL(address);

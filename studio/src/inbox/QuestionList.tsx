@@ -1,4 +1,4 @@
-/** The list of open questions: as many rows in the page as can be seen, however long it is. */
+/** The list of open questions. Only the visible rows are in the page, however long it is. */
 
 import { Link } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
@@ -12,13 +12,13 @@ const ROW_PIXELS = 72;
 
 interface Picks {
   picked: ReadonlySet<string>;
-  /** Pick or unpick one, or all from the last one to this one. */
+  /** Select or unselect one, or all from the last one to this one. */
   onPick: (id: string, isRange: boolean) => void;
 }
 
 interface ListProps extends Picks {
   questions: readonly Question[];
-  /** Whether the list ends where these do. */
+  /** Whether these are the last of the list. */
   isWhole: boolean;
   selected: string | undefined;
   onEnd: () => void;
@@ -69,7 +69,7 @@ export function QuestionList({ questions, isWhole, selected, onEnd, ...picks }: 
   );
 }
 
-/** Have the rows that are looked at stay where they are, whatever goes or comes above them. */
+/** Keep the visible rows in place when rows above them appear or disappear. */
 function useSteadyPlace(scroller: React.RefObject<HTMLDivElement | null>, questions: readonly Question[]) {
   const before = useRef<readonly Question[]>([]);
   useLayoutEffect(() => {

@@ -1,4 +1,4 @@
-/** What the run that asks has done so far; folded until somebody wants to know. */
+/** The history of the asking run so far; folded at first. */
 
 import { useState } from "react";
 import { Timeline } from "../runs/Timeline";

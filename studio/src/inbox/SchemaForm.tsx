@@ -1,4 +1,4 @@
-/** A form made of a JSON Schema. The server checks what it gives; this checks what a browser can show at once. */
+/** A form made from a JSON Schema. The server checks its value; this checks as much as a browser can show at once. */
 
 import Form from "@rjsf/core/lib/components/Form.js"; // the package itself brings its tests' Ajv
 import type { RJSFSchema, UiSchema } from "@rjsf/utils";

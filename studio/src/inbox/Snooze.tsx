@@ -1,4 +1,4 @@
-/** Has a question come back later. */
+/** Makes a question come back later. */
 
 import { useRef } from "react";
 import { useKeys } from "../shell/keys";
@@ -30,7 +30,7 @@ export function Snooze({ question, onSnoozed }: SnoozeProps) {
           Snoozed <Lasting at={wakesAt} />
         </span>
         <button type="button" onClick={() => snooze(me.user_id, question.id, undefined)}>
-          Wake it
+          End snooze
         </button>
       </p>
     );

@@ -1,4 +1,4 @@
-/** Decisions that are about to be sent, each with a way back, and those that were not taken. */
+/** Decisions that are about to be sent, each with an undo, and those that were refused. */
 
 import { Link } from "@tanstack/react-router";
 import { useKeys } from "../shell/keys";
@@ -47,7 +47,7 @@ export function Toasts() {
   );
 }
 
-/** Have a decision not sent, and what was typed for it back in its form. */
+/** Undo a decision, and restore its input in the form. */
 function takeBack(decision: Decision): void {
   drop(decision.question.id);
   putBack(decision);

@@ -1,4 +1,4 @@
-/** A question that cannot be read: why, and the way to withdraw it. */
+/** A question that cannot be read: the reason, and a button to withdraw it. */
 
 import { useQueryClient } from "@tanstack/react-query";
 import { api, given } from "../api/client";
@@ -44,7 +44,7 @@ export function Unreadable({ question }: { question: Question }) {
           className="danger"
           send={cancel}
         >
-          <p>Its run is told that nobody answers it.</p>
+          <p>Its run continues with an error: the question was withdrawn.</p>
         </Asking>
       ) : (
         <p className="hint">An operator can withdraw it.</p>

@@ -1,4 +1,4 @@
-/** Saved views beside "Mine" and "All", and what saves, renames and removes them. */
+/** Saved views beside "Mine" and "All", and the buttons to save, rename and remove them. */
 
 import { useNavigate } from "@tanstack/react-router";
 import { useId, useState } from "react";
@@ -100,7 +100,7 @@ function NameDialog({ title, name, onName, onClose }: NameProps) {
           value={typed}
           onChange={(event) => setTyped(event.target.value)}
         />
-        <p role="status">{taken && "There is a view of that name: it is replaced."}</p>
+        <p role="status">{taken && "A view with this name exists. It will be replaced."}</p>
         <div className="buttons">
           <button type="submit" className="primary">
             Save

@@ -1,4 +1,4 @@
-/** How far several people have come who must agree. */
+/** The progress of a vote. */
 
 import { visible } from "../shell/visible";
 import { Since } from "../time/Times";
@@ -13,7 +13,7 @@ export function Votes({ question }: { question: Question }) {
     <section className="votes" aria-label="Votes">
       <h3>
         {approvals} of {quorum.approvals} approvals
-        {quorum.of > quorum.approvals && `, of ${quorum.of} who vote at most`}
+        {quorum.of > quorum.approvals && `, of up to ${quorum.of} voters`}
       </h3>
       {votes.length > 0 && (
         <ul>

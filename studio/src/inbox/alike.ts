@@ -1,4 +1,4 @@
-/** What is approved with a question, "all like this": as it is chosen, and as the server takes it. */
+/** A rule that "all like this" makes: as chosen in the form, and as the server takes it. */
 
 import type { components } from "../api/schema";
 import type { Question } from "./question";
@@ -6,12 +6,12 @@ import type { Question } from "./question";
 export type Where = "run" | "session" | "all";
 
 export interface Alike {
-  /** Names of arguments that may be anything. */
+  /** Names of arguments that may differ. */
   loose: string[];
   where: Where;
-  /** For how long; null: until it is revoked, which is for a session alone. */
+  /** The lifetime; null: until it is revoked, which is only possible for a session. */
   seconds: number | null;
-  /** How often at most, as it was typed. */
+  /** The maximum number of uses, as typed. */
   uses: string;
 }
 
@@ -22,12 +22,12 @@ export const LENGTHS: readonly [number, string][] = [
   [86_400, "1 day"],
 ];
 
-/** As strict as it can be. */
+/** The strictest rule. */
 export function narrowest(question: Question): Alike {
   return { loose: [], where: question.run_id === undefined ? "all" : "run", seconds: 900, uses: "" };
 }
 
-/** Whether an approval may be for others, too: of one person, who sees what will be done. */
+/** Whether an approval may make a rule: it has a single approver, who sees the action. */
 export function mayBeAlike({ data }: Question): boolean {
   return data.action !== undefined && data.policy?.quorum === undefined;
 }
@@ -55,7 +55,7 @@ function pointerTo(name: string): string {
   return `/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`;
 }
 
-/** For how long, in words. */
+/** The lifetime, in words. */
 export function lengthOf({ seconds }: Alike): string {
   if (seconds === null) return "until it is revoked";
   return `for ${LENGTHS.find(([each]) => each === seconds)?.[1] ?? `${seconds} seconds`}`;

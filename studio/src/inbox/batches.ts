@@ -1,4 +1,4 @@
-/** Decisions about many questions at once: they wait five seconds like a single one, and are sent in parts. */
+/** Decisions about many questions at once. They wait five seconds like a single one, and are sent in parts. */
 
 import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
@@ -10,18 +10,18 @@ import type { Question } from "./question";
 import { settle } from "./settled";
 import { Listeners } from "../shell/listeners";
 
-/** Under which name the reason is kept until it is given. */
+/** The key of the reason's draft. */
 export const REASON = "selected questions";
-/** As many answers as the server takes at once. */
+/** The most answers that the server takes at once. */
 const PART = 100;
-/** How long is said that all went well. */
+/** How long success is shown. */
 const READ_MILLISECONDS = 10_000;
-/** What a browser still sends of a page that is left. */
+/** The most that a browser still sends for a page that is left. */
 const KEPT_ALIVE_BYTES = 60_000;
 
 interface Item {
   question: Question;
-  /** By which the server knows the answer again, however often it is sent. */
+  /** Identifies the answer to the server, however often it is sent. */
   request_id: string;
 }
 
@@ -41,7 +41,7 @@ export interface Batch {
   state: "waiting" | "sending" | "done";
   taken: number;
   refused: readonly NotTaken[];
-  /** What the server could not be given, and why: it may be sent again. */
+  /** The answers that could not be sent, and why: they may be sent again. */
   unsent: readonly Item[];
   trouble?: string;
 }
@@ -73,13 +73,13 @@ export function dropBatch(id: string): void {
   change(batches.filter((each) => each.id !== id));
 }
 
-/** Have none of it sent, and the reason that was typed back where it is asked for. */
+/** Undo all of it, and restore the typed reason. */
 export function takeBatchBack({ id, note }: Batch): void {
   dropBatch(id);
   if (note !== undefined) write(REASON, { note });
 }
 
-/** Decide all of these; they are sent when nobody has taken it back for five seconds. */
+/** Decide all of these; they are sent unless they are undone within five seconds. */
 export function decideAll(client: QueryClient, questions: readonly Question[], said: Said): void {
   const id = freshId();
   const items = questions.map((question) => ({ question, request_id: freshId() }));
@@ -100,7 +100,7 @@ export function decideAll(client: QueryClient, questions: readonly Question[], s
   );
 }
 
-/** Send what is not sent. */
+/** Send the unsent answers. */
 export async function sendBatch(client: QueryClient, id: string): Promise<void> {
   const batch = batches.find((each) => each.id === id);
   if (batch === undefined || batch.state === "sending") return;
@@ -166,7 +166,7 @@ function bodyOf({ approved, note, user_id, groups }: Said, part: readonly Item[]
   return { answers, user_id, groups, roles: [] };
 }
 
-/** Send what still waits when the page goes away, as for a single decision. */
+/** Send waiting answers when the page is left, as for a single decision. */
 window.addEventListener("pagehide", () => {
   for (const each of batches) {
     if (each.state !== "waiting") continue;
@@ -174,7 +174,7 @@ window.addEventListener("pagehide", () => {
   }
 });
 
-/** More than a browser sends of a page that is left needs the page to stay. */
+/** Ask the user to stay if there is more to send than a browser sends for a page that is left. */
 window.addEventListener("beforeunload", (event) => {
   const waiting = batches.filter((each) => each.state === "waiting");
   const bytes = waiting.reduce((sum, each) => sum + JSON.stringify(bodyOf(each, each.items)).length, 0);

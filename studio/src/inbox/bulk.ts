@@ -1,4 +1,4 @@
-/** Which of several questions can be decided together, and what keeps the others from it. */
+/** Which questions can be decided together, and why the others cannot. */
 
 import type { Me } from "../shell/me";
 import { hasEdits } from "./drafts";
@@ -25,7 +25,7 @@ export interface Group<T> {
 
 export interface Plan {
   questions: Question[];
-  /** The rest, by why they are not decided. */
+  /** The others, by the reason why they are not decided. */
   others: Group<Question>[];
 }
 
@@ -59,7 +59,7 @@ function hindrance(question: Question, me: Me, isApproval: boolean): string | un
   if (question.state !== "pending") return "settled meanwhile";
   if (data.input_type !== "approval") return `asks for ${ASKS_FOR[data.input_type]}, so it is answered alone`;
   if (excluded.includes(self)) return "you may not answer it";
-  if (!isFor(question, me.names)) return "asked of others";
+  if (!isFor(question, me.names)) return "assigned to others";
   if (claimed_by !== undefined && bare(claimed_by) !== me.user_id) return `claimed by ${bare(claimed_by)}`;
   if (votes.some((each) => bare(each.user_id) === me.user_id)) return "you have voted on it";
   if (isApproval && hasEdits(question.id)) return "you have edited its proposal, so it is decided alone";

@@ -1,10 +1,10 @@
-/** Checks a value beside the page, for as long as a person waits. */
+/** Checks a value in a worker, within the time that a person waits. */
 
 import type { Wrong } from "./checks";
 
 const LONGEST_MILLISECONDS = 2_000;
 
-/** Return the errors of a value; none if that takes too long or cannot be found out here: the server checks it, too. */
+/** Return a value's errors; none if the check takes too long or is not possible here. The server checks it, too. */
 export function errorsOf(schema: object, value: unknown): Promise<Wrong[]> {
   return new Promise((resolve) => {
     const worker = new Worker(new URL("./checker.ts", import.meta.url), { type: "module" });

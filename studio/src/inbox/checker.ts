@@ -1,4 +1,4 @@
-/** The worker in which values are checked: a pattern or a schema may take a browser hours. */
+/** The worker that checks values: a pattern or a schema may take a browser hours. */
 
 import { wrongOf } from "./checks";
 

@@ -1,4 +1,4 @@
-/** Checks a value by interpreting its schema: the page's policy lets nothing be compiled, as Ajv would. */
+/** Checks a value by interpreting its schema: the page's policy forbids compiling it, as Ajv would. */
 
 import { type OutputUnit, type Schema, Validator } from "@cfworker/json-schema";
 
@@ -7,7 +7,7 @@ export interface Wrong {
   message: string;
 }
 
-/** Keywords whose errors say that there are others below. */
+/** Keywords whose errors only point to errors below them. */
 const OUTER = new Set([
   "properties",
   "patternProperties",
@@ -22,11 +22,11 @@ export function problems(schema: object, value: unknown): OutputUnit[] {
   try {
     return new Validator(schema as Schema, "2020-12", false).validate(value).errors;
   } catch {
-    return []; // a schema that this cannot read: the server can
+    return []; // an unreadable schema: the server can read it
   }
 }
 
-/** Return the errors of a value, each with its place; none if the schema cannot be read here. */
+/** Return a value's errors with their places; none if the schema cannot be read here. */
 export function wrongOf(schema: object, value: unknown): Wrong[] {
   const found = problems(schema, value);
   const inner = found.filter(({ keyword }) => !OUTER.has(keyword));

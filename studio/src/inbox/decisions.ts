@@ -1,4 +1,4 @@
-/** Answers that were given here: each waits five seconds in which it can be taken back, then it is sent once. */
+/** Decisions of this page. Each can be undone for five seconds, then it is sent once. */
 
 import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
@@ -16,13 +16,13 @@ export interface Decision {
   question: Question;
   value: unknown;
   note: string | undefined;
-  /** What else is approved with it. */
+  /** The rule to approve others with it. */
   alike?: Alike | undefined;
   user_id: string;
   groups: string[];
-  /** What a toast says of it, such as "Approved". */
+  /** The toast's text, such as "Approved". */
   said: string;
-  /** By which the server knows it again, however often it is sent. */
+  /** Identifies it to the server, however often it is sent. */
   request_id: string;
   at: number;
   state: "waiting" | "sending" | "refused";
@@ -48,7 +48,7 @@ export function drop(id: string): void {
   change(decisions.filter((each) => each.question.id !== id));
 }
 
-/** Decide; the answer is sent when nobody has taken it back for five seconds. */
+/** Decide. The answer is sent unless it is undone within five seconds. */
 export function decide(client: QueryClient, decision: Omit<Decision, "state" | "request_id" | "at">): void {
   drop(decision.question.id);
   change([...decisions, { ...decision, request_id: freshId(), at: performance.now(), state: "waiting" }]);
@@ -58,7 +58,7 @@ export function decide(client: QueryClient, decision: Omit<Decision, "state" | "
   );
 }
 
-/** Have what was typed for a decision in its form again. */
+/** Restore a decision's input in its form. */
 export function putBack({ question, value, note, alike }: Decision): void {
   const typed =
     question.data.input_type === "approval" ? (value as { edited?: unknown } | null)?.edited : value;
@@ -105,7 +105,7 @@ function post(decision: Decision, keepalive = false): Promise<Promised> {
   );
 }
 
-/** Send what still waits when the page goes away: who has decided is not asked to stay. */
+/** Send waiting decisions when the page is left, without asking the user to stay. */
 window.addEventListener("pagehide", () => {
   for (const each of decisions) {
     if (each.state === "waiting") void post(each, true).catch(() => undefined);

@@ -1,4 +1,4 @@
-/** What people have typed and not sent, by question: it outlives other views, other people's answers and reloads. */
+/** Unsent input, by question. It survives navigation, other people's answers and reloads. */
 
 import { useSyncExternalStore } from "react";
 import { Listeners } from "../shell/listeners";
@@ -8,7 +8,7 @@ export interface Draft {
   value?: unknown;
   note?: string;
   comment?: string;
-  /** What else is approved with it. */
+  /** The rule to approve others with it. */
   alike?: Alike | undefined;
 }
 
@@ -38,13 +38,13 @@ export function write(id: string, draft: Draft): void {
   keep(id, { ...read(id), ...draft });
 }
 
-/** Forget what was typed as the answer, and not what was typed as a comment. */
+/** Discard the input of the answer, but not that of the comment. */
 export function forgetAnswer(id: string): void {
   const { comment } = read(id);
   keep(id, comment === undefined ? EMPTY : { comment });
 }
 
-/** Whether an answer, or an edit of what is proposed, was begun. */
+/** Whether the user has begun an answer, or an edit of the proposal. */
 export function hasEdits(id: string): boolean {
   return read(id).value !== undefined;
 }

@@ -1,8 +1,8 @@
-/** What somebody changed about a value, found as the server finds what it records (`signoff.people.questions.edits`). */
+/** The changes to a value, found as the server finds those it records (`signoff.people.questions.edits`). */
 
 export interface Edit {
   op: "add" | "remove" | "replace";
-  /** A JSON Pointer; empty is the whole. */
+  /** A JSON Pointer; empty for the whole value. */
   path: string;
   value?: unknown;
   old?: unknown;

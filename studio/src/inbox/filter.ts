@@ -1,4 +1,4 @@
-/** Which questions are looked for: as the address has it, so that each choice has one of its own. */
+/** The inbox's filter, stored in the address, so that each filter has its own. */
 
 import type { InputType, Question } from "./question";
 import type { View } from "./useInbox";
@@ -20,7 +20,7 @@ export interface Filter {
   group?: string;
   asked?: string;
   type?: string;
-  /** `day`: only those whose deadline is within a day. */
+  /** `day`: only questions with a deadline within a day. */
   due?: string;
 }
 
@@ -29,7 +29,7 @@ export type Which = Filter & { view?: View };
 const NAMES = ["q", "run", "workflow", "group", "asked", "type", "due"] as const;
 const DAY_SECONDS = 86_400;
 
-/** Read an address's search; what it has is a text, also where it looks like a number. */
+/** Read an address's search. Its values are texts, even if they look like numbers. */
 export function filterOf(search: Readonly<Record<string, unknown>>): Filter {
   const filter: Filter = {};
   for (const name of NAMES) {
@@ -43,7 +43,7 @@ export function isEmpty(filter: Filter): boolean {
   return Object.keys(filter).length === 0;
 }
 
-/** Whether a question is like that; of which workflow and group it is the server says. */
+/** Whether a question matches, except for workflow and group, which only the server knows. */
 export function fits(question: Question, filter: Filter, now: number): boolean {
   const { data, run_id, due_at } = question;
   return (

@@ -1,10 +1,10 @@
-/** Forms for values of which nothing is said but what they are. */
+/** Forms for values without a schema. */
 
 import type { RJSFSchema, UiSchema } from "@rjsf/utils";
 
 const LONG_LINE = 80;
 
-/** A schema of values like this one; undefined: it has something of which its kind does not show, such as null. */
+/** A schema for values like this one; undefined if a part of it does not show its type, such as null. */
 export function schemaLike(value: unknown): RJSFSchema | undefined {
   switch (typeof value) {
     case "string":
@@ -31,7 +31,7 @@ function listLike(value: unknown[]): RJSFSchema | undefined {
   return first !== undefined && isOfOneKind ? { type: "array", items: first } : undefined;
 }
 
-/** Fields of several lines for texts that have some: a field of one line would join them. */
+/** Multi-line fields for texts with several lines: a one-line field would join them. */
 export function fieldsLike(value: unknown): UiSchema {
   if (typeof value === "string") {
     return value.includes("\n") || value.length > LONG_LINE ? { "ui:widget": "textarea" } : {};

@@ -1,4 +1,4 @@
-/** How many questions wait for whoever looks, on every page. */
+/** The number of questions that wait for the user, on every page. */
 
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useSyncExternalStore } from "react";
@@ -9,7 +9,7 @@ import { useAsleep } from "./snoozes";
 import { type QuestionPage, shownPage, type View } from "./useInbox";
 import { Listeners } from "../shell/listeners";
 
-/** As many are counted where the inbox itself is not shown. */
+/** At most this many are counted where the inbox itself is not shown. */
 const COUNTED = 100;
 const NOTHING: readonly Question[] = [];
 const LOOK_AGAIN_MILLISECONDS = 20_000;
@@ -27,7 +27,7 @@ function say(mine: Mine | undefined): void {
   listeners.tell();
 }
 
-/** Have the list that is shown say how many are mine, if it is of mine. */
+/** Let the shown list provide the count, if it lists the user's questions. */
 export function useMineHere(view: View, isKnown: boolean, count: number, isMore: boolean): void {
   useEffect(() => {
     say(view === "mine" && isKnown ? { count, isMore } : undefined);
@@ -35,7 +35,7 @@ export function useMineHere(view: View, isKnown: boolean, count: number, isMore:
   useEffect(() => () => say(undefined), []);
 }
 
-/** How many are mine; and where the inbox is not shown, which, as looked at now and then. */
+/** The number of the user's questions; where the inbox is not shown, also their ids, polled periodically. */
 export function useMine(me: Me): { mine: Mine | undefined; seen: QuestionPage | undefined } {
   const shown = useSyncExternalStore(listeners.subscribe, () => here);
   const assignee = [...me.names];
@@ -59,7 +59,7 @@ export function useMine(me: Me): { mine: Mine | undefined; seen: QuestionPage | 
   };
 }
 
-/** Which of these were not there when it was looked before. */
+/** The questions that were not there at the last poll. */
 export function fresh(before: QuestionPage | undefined, now: QuestionPage): readonly Question[] {
   if (before === undefined || before.next !== null) return [];
   const known = new Set(before.items.map((each) => each.id));

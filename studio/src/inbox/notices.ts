@@ -1,4 +1,4 @@
-/** The browser's notifications of new questions: one of each, however many tabs are open. */
+/** Browser notifications of new questions: one per question, however many tabs are open. */
 
 import { useNavigate } from "@tanstack/react-router";
 import { useCallback, useSyncExternalStore } from "react";
@@ -13,13 +13,13 @@ const KEPT = 500;
 export type Notices = "on" | "off" | "denied" | "impossible";
 
 function state(): Notices {
-  // browsers have them on https and on this machine only
+  // browsers support them on https and on this machine only
   if (!("Notification" in window) || !window.isSecureContext) return "impossible";
   if (Notification.permission === "denied") return "denied";
   return localStorage.getItem(WANTED) === "on" && Notification.permission === "granted" ? "on" : "off";
 }
 
-/** Switch them on or off; the browser asks whether it may, the first time. */
+/** Switch them on or off. The browser asks for permission the first time. */
 export async function want(isWanted: boolean): Promise<void> {
   if (isWanted && Notification.permission === "default") await Notification.requestPermission();
   keep(WANTED, isWanted ? "on" : "off");
@@ -29,7 +29,7 @@ export function useNoticesState(): Notices {
   return useSyncExternalStore(subscribe, state);
 }
 
-/** Return what tells of a question that its reader may answer, if they could not before and no tab has told of it. */
+/** Return a notification of a question that the user may now answer, unless a tab has already shown one. */
 export function useNotices(): (question: Question, before?: Question) => void {
   const me = useMe();
   const navigate = useNavigate();
@@ -55,7 +55,7 @@ export function useNotices(): (question: Question, before?: Question) => void {
   );
 }
 
-/** Whether a tab of this browser has told of it; from now on one has. */
+/** Whether a tab of this browser has announced it. Marks it as announced. */
 function isTold(id: string): boolean {
   const told = JSON.parse(localStorage.getItem(TOLD) ?? "[]") as string[];
   if (told.includes(id)) return true;

@@ -1,4 +1,4 @@
-/** Questions as the API shows them: a promise whose `data` says what is asked. */
+/** Questions as the API shows them: a promise with the question in `data`. */
 
 import type { Promised } from "../api/client";
 import { parseExact, rawNumber } from "../api/exact";
@@ -40,7 +40,7 @@ const NOTHING_ASKED: Omit<Asked, "text"> = {
   digest: "",
 };
 
-/** A question as it is shown: one that the server cannot read says so in place of what it asks, and is one of the list. */
+/** A question as shown. An unreadable one says so in place of its content, and stays in the list. */
 export function shownQuestion(question: Promised): Question {
   const { unreadable } = question;
   if (unreadable === undefined) return question as Question;
@@ -50,7 +50,7 @@ export function shownQuestion(question: Promised): Question {
   return shown as Question;
 }
 
-/** Read a question with its numbers as they are: a proposal that a browser's numbers can hold is plain, for its form. */
+/** Read a question with exact numbers. A proposal whose numbers a browser can hold becomes plain data, for its form. */
 export function questionOf(text: string): Question {
   const read = JSON.parse(text) as Promised;
   const plain = shownQuestion(read);
@@ -63,7 +63,7 @@ export function questionOf(text: string): Question {
   return { ...plain, data, ...("value" in plain && { value: exact.value }) };
 }
 
-/** Whether all numbers are some that a form gives back as they were. */
+/** Whether a form returns all numbers unchanged. */
 export function isHeld(value: unknown): boolean {
   if (typeof value === "number")
     return !Number.isInteger(value) ? Number.isFinite(value) : Number.isSafeInteger(value);
@@ -71,7 +71,7 @@ export function isHeld(value: unknown): boolean {
   return typeof value !== "object" || value === null || Object.values(value).every(isHeld);
 }
 
-/** Whether one of these names, or anybody, may answer. */
+/** Whether one of these names, or any user, may answer. */
 export function isFor(question: Question, names: ReadonlySet<string>): boolean {
   return question.assignees.length === 0 || question.assignees.some((each) => names.has(each));
 }
@@ -80,18 +80,18 @@ export function askedAt(question: Question): number {
   return question.data.policy?.asked_at ?? question.created_at;
 }
 
-/** When it is closed, or answered by its `timeout_answer`, in unix seconds. */
+/** The time when it closes, or is answered by its `timeout_answer`, in unix seconds. */
 export function deadlineOf(question: Question): number | undefined {
   const after = question.progress?.deadline ?? question.data.policy?.deadline;
   return after === undefined ? question.due_at : askedAt(question) + after;
 }
 
-/** The name that the server compares: with what it is the name of. */
+/** The name that the server compares, with its prefix. */
 export function userName(user_id: string): string {
   return user_id.startsWith("user:") ? user_id : `user:${user_id}`;
 }
 
-/** What keeps somebody from answering an open question, in words; undefined: nothing. */
+/** Why the user cannot answer an open question, in words; undefined if they can. */
 export function hindrance(
   question: Question,
   user_id: string,
@@ -102,9 +102,9 @@ export function hindrance(
   const claimedBy = question.progress?.claimed_by;
   const isSame = (name: string) => userName(name).toLowerCase() === user.toLowerCase();
   if (question.data.policy?.excluded?.some(isSame)) {
-    return "You asked for this, so others decide on it.";
+    return "You requested this, so others decide on it.";
   }
-  if (!isFor(question, names)) return `This is asked of others; you are ${user_id}.`;
+  if (!isFor(question, names)) return `This question is assigned to others. You are ${user_id}.`;
   if (claimedBy !== undefined && claimedBy !== user) {
     return `${claimedBy} has claimed this; others can answer when it is released.`;
   }
@@ -113,7 +113,7 @@ export function hindrance(
   return undefined;
 }
 
-/** Such as `1 question`, `1,200 questions`. */
+/** For example `1 question`, `1,200 questions`. */
 export function counted(count: number): string {
   return `${count.toLocaleString("en")} question${count === 1 ? "" : "s"}`;
 }

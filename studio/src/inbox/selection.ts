@@ -1,11 +1,11 @@
-/** Which questions of the list are selected to be decided together. */
+/** The questions of the list that are selected to be decided together. */
 
 import { useMemo, useState } from "react";
 import type { Question } from "./question";
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** What is no longer shown is not selected: nobody decides what they cannot see. */
+/** Hidden questions are not selected: users decide only what they see. */
 export function useSelection(shown: readonly Question[]) {
   const [chosen, setChosen] = useState(NONE);
   const [last, setLast] = useState<string>();

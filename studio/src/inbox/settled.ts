@@ -1,4 +1,4 @@
-/** Questions that were settled from this page, of which the list is told a second later. */
+/** Questions that this page has settled. The list learns of them a second later. */
 
 import { useSyncExternalStore } from "react";
 import { Listeners } from "../shell/listeners";

@@ -1,4 +1,4 @@
-/** Questions that somebody wants to see later: kept in this browser, for each server and person. */
+/** Snoozed questions: stored in this browser, for each server and person. */
 
 import { useMemo, useSyncExternalStore } from "react";
 import { keep, subscribe } from "../shell/kept";
@@ -6,10 +6,10 @@ import { useOfNow } from "../time/clock";
 import { deadlineOf, type Question } from "./question";
 import type { View } from "./useInbox";
 
-/** A question is there again so long before its deadline, whatever was said. */
+/** A snooze ends this long before the deadline at the latest. */
 export const BEFORE_DEADLINE_SECONDS = 3600;
 
-/** Until when, in unix seconds, by question. */
+/** The end of each snooze, in unix seconds, by question. */
 type Snoozes = Readonly<Record<string, number>>;
 
 let known: { text: string | null; snoozes: Snoozes } = { text: null, snoozes: {} };
@@ -24,7 +24,7 @@ function read(user_id: string): Snoozes {
   return known.snoozes;
 }
 
-/** Have a question sleep until a time, in unix seconds; undefined: wake it. */
+/** Snooze a question until a time, in unix seconds; undefined: end the snooze. */
 export function snooze(user_id: string, id: string, until: number | undefined): void {
   const now = Date.now() / 1000;
   const asleep = Object.entries(read(user_id)).filter(([each, at]) => each !== id && at > now);
@@ -37,7 +37,7 @@ function wakesAt(question: Question, until: number): number {
   return deadline === undefined ? until : Math.min(until, deadline - BEFORE_DEADLINE_SECONDS);
 }
 
-/** Those of these questions that sleep now, with when they wake. They wake by themselves. */
+/** The snoozed ones of these questions, with the ends of their snoozes. They come back by themselves. */
 export function useAsleep(questions: readonly Question[], user_id: string): ReadonlyMap<string, number> {
   const snoozes = useSyncExternalStore(subscribe, () => read(user_id));
   const found = useMemo(
@@ -52,7 +52,7 @@ export function useAsleep(questions: readonly Question[], user_id: string): Read
   return useMemo(() => new Map(JSON.parse(asleep) as [string, number][]), [asleep]);
 }
 
-/** Those of these questions that a view has: all, those that sleep, or the others. */
+/** The questions of a view: all, the snoozed ones, or the others. */
 export function useInView(questions: Question[], view: View, user_id: string): Question[] {
   const asleep = useAsleep(questions, user_id);
   return useMemo(
@@ -67,7 +67,7 @@ export interface Later {
   at: number;
 }
 
-/** What one may choose: those that leave it asleep now. */
+/** The available durations: those that end before the deadline. */
 export function laterThan(now: number, question: Question): Later[] {
   const all: Later[] = [
     { name: "For 1 hour", at: now + 3600 },
@@ -77,7 +77,7 @@ export function laterThan(now: number, question: Question): Later[] {
   return all.filter(({ at }) => wakesAt(question, at) > now);
 }
 
-/** 9:00 here, so many days from now. */
+/** 9:00 local time, this many days from now. */
 function atNine(now: number, days: number): number {
   const date = new Date(now * 1000);
   date.setDate(date.getDate() + days);

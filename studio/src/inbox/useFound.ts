@@ -1,4 +1,4 @@
-/** What the server finds in the inbox: asked where not all of it is here, or where only the server knows. */
+/** The server's search results in the inbox, where not all of it is loaded, or where only the server can tell. */
 
 import { useInfiniteQuery, useQueries } from "@tanstack/react-query";
 import { useMemo } from "react";
@@ -17,12 +17,12 @@ import {
 
 type Inbox = ReturnType<typeof useInbox>;
 
-/** What lists of questions are narrowed by: the inbox itself, or what was found in it. */
+/** The source of a filtered list: the inbox itself, or search results. */
 export interface Source extends Pick<
   Inbox,
   "questions" | "fetchNextPage" | "hasNextPage" | "isFetching" | "isError" | "error"
 > {
-  /** How many were looked through. */
+  /** The number of searched questions. */
   looked: number;
   isLooking: boolean;
 }
@@ -77,7 +77,7 @@ export function useFound(inbox: Inbox, view: View, names: ReadonlySet<string>, f
   return { ...found, questions, looked: (pages?.length ?? 0) * PAGE, isLooking: found.isLoading };
 }
 
-/** What was asked since the pages were read. */
+/** Questions asked since the pages were read. */
 function newsOf(told: Inbox["told"], pages: readonly QuestionPage[] | undefined): Question[] {
   const known = new Set(pages?.flatMap(({ items }) => items.map(({ id }) => id)));
   return [...told.values()].filter(

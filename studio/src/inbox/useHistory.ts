@@ -7,7 +7,7 @@ import type { components } from "../api/schema";
 export type Event = components["schemas"]["AuditEvent"];
 
 const PAGE = 1000;
-/** How often it is read where no stream tells of it: of questions that are not in the list. */
+/** The polling interval for questions outside of the list, which no stream reports. */
 export const REFETCH_MILLISECONDS = 30_000;
 
 export function useHistory(id: string) {

@@ -1,4 +1,4 @@
-/** Open questions, page by page, kept up to date by the server's events. */
+/** Open questions, page by page, updated by the server's events. */
 
 import { type InfiniteData, type QueryClient, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useEffectEvent, useMemo, useState } from "react";
@@ -14,15 +14,15 @@ export interface QuestionPage {
   next: string | null;
 }
 
-/** What the events have said since the list was read: each question as it became, or that it went to others. */
+/** The events since the list was read: each changed question, or that it was assigned to others. */
 type Told = ReadonlyMap<string, Question | "gone">;
 
 type Read = InfiniteData<QuestionPage, string | null>;
 
-/** Told of a question that was asked or changed, and as it was known before, if it was. */
+/** Called with a question that was asked or changed, and its earlier state, if known. */
 type OnAsked = (question: Question, before: Question | undefined) => void;
 
-/** A page of the list, with each question as it is shown. */
+/** A page of the list, with each question as shown. */
 export function shownPage({ items, next }: { items: Promised[]; next: string | null }): QuestionPage {
   return { items: items.map(shownQuestion), next };
 }
@@ -59,12 +59,12 @@ export function useInbox(view: View, names: ReadonlySet<string>, onAsked: OnAske
   return { ...inbox, questions, told };
 }
 
-/** Whose questions a view has; undefined: all. */
+/** The assignees of a view; undefined: all. */
 export function assigneesOf(view: View, names: ReadonlySet<string>): string[] | undefined {
   return view === "all" ? undefined : [...names];
 }
 
-/** Follow the inbox's events. The list is read once they are followed, so that nothing is missed between the two. */
+/** Follow the inbox's events. The list is read after they are followed, so that none is missed in between. */
 function useEvents(
   assignee: string[] | undefined,
   queryKey: readonly unknown[],
@@ -96,7 +96,7 @@ function useEvents(
       );
       client.invalidateQueries({ queryKey: ["history", question.id] });
       tell(new Map(told).set(question.id, question));
-      // of a list that was not read to its end nobody knows what else is new
+      // the end of the list was not read, so other new questions are unknown
       const isNews = message.type === "asked" || pages.at(-1)?.next === null;
       if (isNews && question.state === "pending") tellAsked(question, before === "gone" ? undefined : before);
     };
@@ -137,7 +137,7 @@ function listed(pages: readonly QuestionPage[], id: string): Question | undefine
   return undefined;
 }
 
-/** Have the pages that were read say what was told since, for whoever shows them next. */
+/** Apply the events since to the pages, for later renderings. */
 function keep(client: QueryClient, queryKey: readonly unknown[], told: Told): void {
   client.setQueryData<Read>(
     queryKey,
@@ -149,7 +149,7 @@ function keep(client: QueryClient, queryKey: readonly unknown[], told: Told): vo
   );
 }
 
-/** Questions are listed oldest first: what was asked since is at the end, once the end was read. */
+/** Questions are listed oldest first: new ones are appended once the end was read. */
 export function withNews(pages: readonly QuestionPage[], told: Told, isWhole: boolean): Question[] {
   const read = pages.flatMap((page) => page.items);
   if (told.size === 0) return read;

@@ -1,4 +1,4 @@
-/** The inbox as its list shows it: what is decided left out, and only what is looked for. */
+/** The inbox as its list shows it: filtered, without decided questions. */
 
 import { useCallback, useEffect, useMemo, useState } from "react";
 import { useOfNow } from "../time/clock";
@@ -9,7 +9,7 @@ import type { Question } from "./question";
 import { useSettledHere } from "./settled";
 import type { Source } from "./useFound";
 
-/** As many are looked through unasked. */
+/** This many are searched automatically. */
 const LOOKED_THROUGH = 20_000;
 
 export function useListed(source: Source, filter: Filter, current: string | undefined) {
@@ -26,7 +26,7 @@ export function useListed(source: Source, filter: Filter, current: string | unde
   const [most, setMost] = useState(LOOKED_THROUGH);
   const isLookingOn = isFiltered && hasNextPage && source.looked < most;
   const next = useCallback(() => {
-    // It cancels nothing: the list may be being read anew since this was rendered.
+    // It cancels nothing: the list may be reloading since this was rendered.
     if (hasNextPage && !isFetching && !isError) void fetchNextPage({ cancelRefetch: false });
   }, [hasNextPage, isFetching, isError, fetchNextPage]);
   useEffect(() => {
@@ -38,7 +38,7 @@ export function useListed(source: Source, filter: Filter, current: string | unde
     next,
     isLooking: isLookingOn || source.isLooking,
     error: source.error,
-    /** Look through more, where that many were not enough. */
+    /** Search more, if that was not enough. */
     lookOn: isFiltered && hasNextPage && !isLookingOn ? () => setMost(most + LOOKED_THROUGH) : undefined,
   };
 }

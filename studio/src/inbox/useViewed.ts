@@ -1,4 +1,4 @@
-/** Has the audit trail say that somebody has seen a question that they may answer: each time it is opened. */
+/** Records in the audit trail that an assignee has seen a question, each time it is opened. */
 
 import { useEffect } from "react";
 import { api } from "../api/client";
@@ -9,7 +9,7 @@ export function useViewed(id: string, user_id: string, groups: readonly string[]
     if (!mayAnswer) return;
     const path = { question_id: id };
     const body = { user_id, groups: said === "" ? [] : said.split(" "), roles: [] };
-    // what is shown is shown, whether or not it was kept
+    // the question stays visible, even if this was not recorded
     api.POST("/v1/questions/{question_id}/view", { params: { path }, body }).catch(() => undefined);
   }, [id, user_id, said, mayAnswer]);
 }

@@ -1,4 +1,4 @@
-/** How a form checks its values: it chooses among alternatives by them. */
+/** A form's validation: it also chooses among alternatives. */
 
 import type { OutputUnit } from "@cfworker/json-schema";
 import { type RJSFSchema, type RJSFValidationError, toErrorSchema, type ValidatorType } from "@rjsf/utils";

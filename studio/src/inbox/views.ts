@@ -1,4 +1,4 @@
-/** Views that somebody has given a name: kept in this browser. */
+/** Saved views: stored in this browser. */
 
 import { useSyncExternalStore } from "react";
 import { keep, subscribe } from "../shell/kept";
@@ -36,7 +36,7 @@ function write(next: readonly SavedView[]): void {
   keep(KEY, JSON.stringify(next));
 }
 
-/** Keep a view under a name, which may have had another one. */
+/** Save a view under a name, which may replace its old name. */
 export function saveView(name: string, which: Which): void {
   const others = views().filter((each) => each.name !== name);
   write([...others, { name, which }]);

@@ -1,4 +1,4 @@
-/** Which workflow and group asked: questions do not say it, their runs do. */
+/** The workflow and the group that asked: only runs have them, not questions. */
 
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
@@ -11,7 +11,7 @@ export interface Origin {
 
 type Origins = ReadonlyMap<string, Origin>;
 
-/** As many runs as are asked for one by one; more are found by listing all that are open. */
+/** At most this many runs are requested one by one; for more, all open runs are listed. */
 const FEW = 30;
 const PAGE = 1000;
 const MOST_PAGES = 30;

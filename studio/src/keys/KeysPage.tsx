@@ -1,4 +1,4 @@
-/** Keys: what services and workers prove themselves by. */
+/** Keys: the credentials of services and workers. */
 
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
@@ -33,7 +33,7 @@ const COLUMNS: Column<Key>[] = [
     cell: ({ kind, roles, act_as, groups }) => (
       <>
         {kind === "service" && <span>{roles.join(", ") || "nothing"}</span>}
-        {act_as && <span>acts for people</span>}
+        {act_as && <span>may act for people</span>}
         <small>{groups === null ? "all groups" : `groups ${groups.join(", ")}`}</small>
       </>
     ),
@@ -117,11 +117,11 @@ export function KeysPage() {
         keyOf={({ id }) => id}
         empty={
           <>
-            <h2>{kind === "service" ? "No keys of services" : "No keys of workers"}</h2>
+            <h2>{kind === "service" ? "No service keys" : "No worker keys"}</h2>
             <p>
               {kind === "service"
-                ? "A program that starts runs or reads them sends a key with each request, and may do what its roles allow."
-                : "A worker on another machine takes runs through this server, and proves itself by a key."}
+                ? "A program that starts or reads runs sends a key with each request. Its roles determine its rights."
+                : "A worker on another machine takes runs through this server, and authenticates with a key."}
             </p>
           </>
         }
@@ -144,9 +144,9 @@ function Controls({ shown, onMade }: { shown: Key; onMade: (made: NewKey) => voi
           onMade(await given(api.POST("/v1/keys/{key_id}/rotate", { ...path, body: { grace_seconds } })));
         }}
       >
-        <p>Another key is made that opens the same. The old one ends after a while.</p>
+        <p>This makes another key with the same rights. The old one ends later.</p>
         <label>
-          Hours until the old one ends
+          Hours until the old key ends
           <input name="hours" type="number" min={0} step="any" defaultValue={24} required />
         </label>
       </Asking>
@@ -157,7 +157,7 @@ function Controls({ shown, onMade }: { shown: Key; onMade: (made: NewKey) => voi
         className="danger"
         send={() => given(api.POST("/v1/keys/{key_id}/revoke", path))}
       >
-        <p>It opens nothing any more, at once and for ever.</p>
+        <p>It stops working at once, permanently.</p>
       </Asking>
     </>
   );

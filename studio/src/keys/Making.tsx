@@ -34,7 +34,7 @@ export function Making({ kind, onMade }: MakingProps) {
     <div className="end">
       <Asking
         verb="New key"
-        title={kind === "service" ? "New key of a service" : "New key of a worker"}
+        title={kind === "service" ? "New service key" : "New worker key"}
         list="keys"
         className="primary"
         send={send}
@@ -53,10 +53,12 @@ export function Making({ kind, onMade }: MakingProps) {
           <label>
             Groups
             <input name="groups" autoComplete="off" placeholder="all" />
-            <small>{kind === "service" ? "it starts runs in" : "it works on"}, with commas</small>
+            <small>
+              {kind === "service" ? "in which it starts runs" : "that it works on"}, separated by commas
+            </small>
           </label>
           <label>
-            Days until it ends
+            Days until it expires
             <input name="days" type="number" min={0} step="any" placeholder="never" />
           </label>
         </div>

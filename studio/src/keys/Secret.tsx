@@ -12,7 +12,7 @@ interface SecretProps {
 export function Secret({ made, onClose }: SecretProps) {
   return (
     <Dialog title={`The key of ${made.name}`} onClose={onClose} isLasting>
-      <p>It is shown this once. Whoever has it is {made.name}: keep it where secrets are kept.</p>
+      <p>It is shown only once. Anyone who has it acts as {made.name}: store it like a password.</p>
       <input
         className="secret"
         aria-label="Secret"
@@ -23,7 +23,7 @@ export function Secret({ made, onClose }: SecretProps) {
       <div className="buttons">
         <CopyButton text={() => made.secret} />
         <button type="button" onClick={(event) => event.currentTarget.closest("dialog")?.close()}>
-          I have kept it
+          I have saved it
         </button>
       </div>
     </Dialog>

@@ -9,9 +9,9 @@ export type Kind = Key["kind"];
 
 export const ROLES: [Role, string][] = [
   ["viewer", "sees everything, changes nothing"],
-  ["responder", "answers what it is asked"],
-  ["operator", "starts and looks after runs"],
-  ["admin", "all of that, and keys"],
+  ["responder", "answers questions assigned to it"],
+  ["operator", "starts and manages runs"],
+  ["admin", "all of that, and manages keys"],
 ];
 
 export function stateOf(key: Key): "open" | "revoked" | "expired" {

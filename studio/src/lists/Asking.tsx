@@ -1,4 +1,4 @@
-/** A button that asks before it does something, for what is needed or whether it is meant. */
+/** A button that opens a dialog, for further input or a confirmation. */
 
 import { type FormEvent, type ReactNode, useState } from "react";
 import { Dialog } from "../shell/Dialog";
@@ -6,7 +6,7 @@ import { Trouble } from "./Trouble";
 import { type Act, useAct } from "./useAct";
 
 interface DialogProps {
-  /** What the button says that sends. */
+  /** The label of the submit button. */
   verb: string;
   title: string;
   /** The list that changes. */
@@ -29,7 +29,7 @@ export function Asking(props: Omit<DialogProps, "onClose">) {
   );
 }
 
-/** What is asked; by itself where it has to outlive the button. */
+/** The dialog; separate where it has to outlive the button. */
 export function AskingDialog({ verb, title, list, className, send, children, onClose }: DialogProps) {
   const act = useAct(list);
   return (

@@ -1,11 +1,11 @@
-/** A page that is a title, what one can do there, and lists. */
+/** A page with a title, actions and lists. */
 
 import { type ReactNode, useEffect } from "react";
 import "./lists.css";
 
 interface PlainPageProps {
   title: string;
-  /** What is chosen or begun there, beside the title. */
+  /** Filters and actions beside the title. */
   controls?: ReactNode;
   children: ReactNode;
 }

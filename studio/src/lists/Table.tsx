@@ -15,11 +15,11 @@ interface TableProps<T> {
   list: List<T>;
   columns: Column<T>[];
   keyOf: (item: T) => string;
-  /** What is shown, and taught, where there is nothing. */
+  /** The text of an empty list, with a hint. */
   empty: ReactNode;
 }
 
-/** A cell as a component of its own: what it throws is its own trouble. */
+/** A cell as a component of its own, so that an error affects only itself. */
 function Cell<T>({ of, item }: { of: (item: T) => ReactNode; item: T }) {
   return of(item);
 }

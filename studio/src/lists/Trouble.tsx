@@ -1,4 +1,4 @@
-/** Why something was refused, in the server's words. */
+/** The reason for a refusal, in the server's words. */
 
 import { Refused } from "../api/client";
 

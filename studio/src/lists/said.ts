@@ -1,6 +1,6 @@
-/** What a form says, as the API takes it. */
+/** A form's values, as the API takes them. */
 
-/** A text, without what surrounds it; undefined if it is empty. */
+/** A text without surrounding blanks; undefined if it is empty. */
 export function text(said: FormData, name: string): string | undefined {
   const value = said.get(name);
   return typeof value === "string" && value.trim() !== "" ? value.trim() : undefined;
@@ -12,7 +12,7 @@ export function number(said: FormData, name: string): number | undefined {
   return value === undefined ? undefined : Number(value);
 }
 
-/** Texts between commas; undefined if there are none. */
+/** Texts separated by commas; undefined if there are none. */
 export function texts(said: FormData, name: string): string[] | undefined {
   const found = (text(said, name) ?? "").split(",").map((each) => each.trim());
   const kept = found.filter((each) => each !== "");

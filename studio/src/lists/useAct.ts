@@ -1,4 +1,4 @@
-/** What somebody does to what a list shows: sent once, its refusal told, and the list looked at again. */
+/** An action on a list: sent once, its refusal shown, and the list reloaded. */
 
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 
@@ -6,7 +6,7 @@ export interface Act {
   run: (does: () => Promise<unknown>, done?: () => void) => void;
   isBusy: boolean;
   error: Error | null;
-  /** Forget the last refusal. */
+  /** Clear the last refusal. */
   reset: () => void;
 }
 

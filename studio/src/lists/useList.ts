@@ -1,4 +1,4 @@
-/** A list of the API, page by page, looked at again while its first page is all that is shown. */
+/** A list of the API, page by page, polled while only its first page is shown. */
 
 import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 

@@ -1,4 +1,4 @@
-/** Rules: what people have approved in their name for some time. */
+/** Rules: standing approvals in people's names. */
 
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { api, given } from "../api/client";
@@ -141,8 +141,8 @@ export function RulesPage() {
           <>
             <h2>{ended ? "No rules" : "No rule is in force"}</h2>
             <p>
-              A rule approves an action again, with arguments that are alike, in the name of whoever made it,
-              for a day at most. One is made by answering a question, and can be revoked here.
+              A rule approves an action again, with similar arguments, in the name of its maker, for a day at
+              most. One is made by answering a question, and can be revoked here.
             </p>
           </>
         }
@@ -167,7 +167,7 @@ function Revoking({ rule, me }: { rule: Rule; me: Me }) {
         )
       }
     >
-      <p>People are asked again. What it has approved stays.</p>
+      <p>People are asked again. Earlier approvals stay.</p>
       <label>
         Reason
         <input name="reason" autoComplete="off" />

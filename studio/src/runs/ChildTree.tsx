@@ -1,4 +1,4 @@
-/** The runs that a run has started, and theirs: each branch is asked for when it is opened. */
+/** The child runs of a run, and theirs: each branch is loaded when it is opened. */
 
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";

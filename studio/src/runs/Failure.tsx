@@ -1,4 +1,4 @@
-/** An error as the journal keeps it, with what caused it. */
+/** A journaled error, with its causes. */
 
 import { Json } from "../shell/Json";
 import { visible } from "../shell/visible";

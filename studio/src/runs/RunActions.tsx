@@ -1,4 +1,4 @@
-/** What can be done with a run. */
+/** The actions on a run. */
 
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
@@ -101,8 +101,7 @@ export function RunActions({ run, awaited }: ActionsProps) {
                 className="danger"
                 disabled={terminate.isPending}
                 onClick={() => {
-                  if (window.confirm(`End ${run.id} at once? None of its code cleans up.`))
-                    terminate.mutate();
+                  if (window.confirm(`End ${run.id} at once? Its clean-up will not run.`)) terminate.mutate();
                 }}
               >
                 Terminate

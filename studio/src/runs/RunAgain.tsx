@@ -1,4 +1,4 @@
-/** Starts another run with the same input, or with one that was changed here. */
+/** Starts another run with the same input, or an edited one. */
 
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
@@ -57,7 +57,7 @@ export function RunAgain({ run, onClose }: AgainProps) {
         <JsonText label="Arguments, as JSON" rows={10} value={input} onChange={setInput} />
         <label>
           Id of the new run
-          <input value={id} placeholder="one is made" onChange={(event) => setId(event.target.value)} />
+          <input value={id} placeholder="generated" onChange={(event) => setId(event.target.value)} />
         </label>
         <label>
           Group
@@ -74,7 +74,7 @@ export function RunAgain({ run, onClose }: AgainProps) {
 }
 
 function readArguments(text: string): Arguments {
-  const { args, kwargs, ...others } = (readJson("What is given", text) ?? {}) as Partial<Arguments>;
+  const { args, kwargs, ...others } = (readJson("The input", text) ?? {}) as Partial<Arguments>;
   const isFields = typeof kwargs === "object" && kwargs !== null && !Array.isArray(kwargs);
   if (!Array.isArray(args) || !isFields || Object.keys(others).length > 0)
     throw new Error('Arguments are written as {"args": [...], "kwargs": {...}}');

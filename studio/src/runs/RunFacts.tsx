@@ -1,4 +1,4 @@
-/** What a run is, in a line or two. */
+/** A run's facts in a line or two. */
 
 import { Link } from "@tanstack/react-router";
 import { visible } from "../shell/visible";

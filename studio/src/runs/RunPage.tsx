@@ -1,4 +1,4 @@
-/** One run: what it was given, what it did, what came of it; live while it goes on. */
+/** One run: its input, its timeline and its result; live while it is active. */
 
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
@@ -34,7 +34,7 @@ function RunOf({ id }: { id: string }) {
   const { refetch } = found;
   const isThere = found.data !== undefined;
   useEffect(() => {
-    // What was asked for before the end may have come after it, and says how the run was then.
+    // A response to a request from before the end may arrive after it, with the old state.
     if (!isLive && isThere) void refetch();
   }, [isLive, isThere, refetch]);
   useEffect(() => {
@@ -97,7 +97,7 @@ function Told({ run, entries, voices, isLive }: Looks) {
           <Guarded name="The error">
             <Failure error={run.error} />
           </Guarded>
-          {run.retryable && <p>Everything is kept. Mend the code, then retry it.</p>}
+          {run.retryable && <p>Everything is kept. Fix the code, then retry it.</p>}
         </section>
       )}
       {lines.length > 0 && (
@@ -137,8 +137,8 @@ function Told({ run, entries, voices, isLive }: Looks) {
 }
 
 /**
- * The journal tells what a run was told. From where that came is looked up, and as long as the run waits what was settled
- * and not yet told.
+ * The journal has what the run has received. Origins are looked up, as are promises that were settled
+ * and not yet received, while the run waits.
  */
 function useSettled(run: Run, items: Item[]): Item[] {
   const isWaiting = !hasEnded(run) && items.some(({ state, id }) => state === "open" && id !== undefined);

@@ -12,7 +12,7 @@ import { useRuns, type Which } from "./useRuns";
 import "./runs.css";
 
 const ROW_PIXELS = 56;
-/** So many of the newest runs are looked through for a text. */
+/** A text is searched in this many of the newest runs. */
 const MOST_SEARCHED = 2_000;
 
 export function RunsPage() {

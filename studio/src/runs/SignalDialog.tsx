@@ -12,7 +12,7 @@ import type { Run } from "./run";
 
 interface SignalProps {
   run: Run;
-  /** What the run waits for. */
+  /** The signals that the run waits for. */
   names: readonly string[];
   onClose: () => void;
 }

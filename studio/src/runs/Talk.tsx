@@ -1,4 +1,4 @@
-/** The conversation of a run's agents: what they said, which tools they called, and who decided what. */
+/** The conversation of a run's agents: their output, their tool calls, and people's decisions. */
 
 import { Link } from "@tanstack/react-router";
 import "../inbox/conversation.css";
@@ -64,7 +64,7 @@ function Said({ line }: { line: Line }) {
   }
 }
 
-/** What an agent says while it says it; then its journaled line takes this place. */
+/** An agent's live output; its journaled line replaces it. */
 function Speaking({ line: { who, text, thinking } }: { line: Extract<Line, { kind: "live" }> }) {
   return (
     <li className="agent" aria-busy="true">
@@ -108,7 +108,7 @@ function Asked({ line: { item } }: { line: Extract<Line, { kind: "question" }> }
   );
 }
 
-/** What a person changed of what was proposed. */
+/** A person's changes to a proposal. */
 function Edited({ value }: { value: unknown }) {
   const { edits, proposal } = (value ?? {}) as { edits?: unknown[]; proposal?: unknown };
   if (edits === undefined || edits.length === 0) return null;

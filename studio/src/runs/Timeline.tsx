@@ -1,4 +1,4 @@
-/** What a run did and what it waits for, one item for each call. */
+/** The calls of a run, one item for each. */
 
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
@@ -32,7 +32,7 @@ export function Timeline({ items, isLive }: TimelineProps) {
   );
 }
 
-/** Many items of the same name one after the other, such as the steps of a loop. */
+/** Consecutive items of the same name, such as the steps of a loop. */
 function Alike({ items }: { items: readonly Item[] }) {
   const [isOpen, setOpen] = useState(false);
   const [first] = items as [Item];
@@ -95,14 +95,14 @@ function Told({ item }: { item: Item }) {
   return item.note ? <p className="item-more">{visible(item.note)}</p> : null;
 }
 
-/** Where nobody is named there is a word for them: from where they came is looked up, and moves nothing. */
+/** Without a name, a word stands for the author: origins are looked up later, and must not move the text. */
 function toldBy(item: Item): string | undefined {
   if (item.by) return `by ${visible(item.by)}`;
   const isSettled = item.state === "succeeded" || item.state === "rejected";
   return isPromised(item) && isSettled ? "by somebody" : undefined;
 }
 
-/** Where to go on: to who is waited for. */
+/** The link to continue at: the question that is waited for. */
 function Where({ item }: { item: Item }) {
   const { kind, state, id } = item;
   const isOpen = state === "open";
@@ -190,7 +190,7 @@ function isAsked({ kind, state }: Item): boolean {
   return kind === "question" && state === "open";
 }
 
-/** A value in a line; of a child run that goes on what it was given. */
+/** A value in a line; for an active child run, its input. */
 function written({ kind, state, value }: Item): string {
   const isGiven = (kind === "child" && state === "open") || kind === "detached";
   return visible(isGiven ? argumentsText(value) : JSON.stringify(value));
@@ -199,7 +199,7 @@ function written({ kind, state, value }: Item): string {
 function Value({ item }: { item: Item }) {
   return (
     <details className="item-value">
-      <summary>{isAsked(item) ? "What is asked" : "Value"}</summary>
+      <summary>{isAsked(item) ? "Question" : "Value"}</summary>
       <Json value={item.value} />
     </details>
   );
@@ -217,7 +217,7 @@ function Attempts({ attempts }: { attempts: FailedAttempt[] }) {
             Attempt {each.number}, <Since at={each.at} />
           </p>
           {each.error === undefined || each.error === null ? (
-            <p>It is unclear whether it happened; a person had it made again.</p>
+            <p>It is unknown whether it happened; a person decided to repeat it.</p>
           ) : (
             <Failure error={each.error} />
           )}

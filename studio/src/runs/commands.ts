@@ -1,9 +1,9 @@
-/** A run's start, as a command and as Python: what they are given is quoted, whatever is in it. */
+/** A run's start, as a command and as Python code. All values are quoted. */
 
 import { rawNumber } from "../api/exact";
 import { argumentsOf, type Run } from "./run";
 
-/** What starts such a run again: its id is left out, so that it is another one. */
+/** The request that starts such a run again: without its id, so that it is a new one. */
 export function startOf(run: Run): Record<string, unknown> {
   const { args, kwargs } = argumentsOf(run);
   const start = {
@@ -17,7 +17,7 @@ export function startOf(run: Run): Record<string, unknown> {
   return Object.fromEntries(Object.entries(start).filter(([, value]) => value !== undefined));
 }
 
-/** What `Client.start` takes itself: a workflow's own arguments of these names are given in another way. */
+/** The parameters of `Client.start` itself: a workflow's own arguments of these names are passed differently. */
 const OPTIONS = new Set([
   "id",
   "group",
@@ -30,8 +30,8 @@ const OPTIONS = new Set([
 ]);
 
 /**
- * @param server Where the API is.
- * @param isGuarded Whether the server wants to know who asks: the key is taken from the environment.
+ * @param server The address of the API.
+ * @param isGuarded Whether the server authenticates callers: the key is taken from the environment.
  */
 export function curlOf(run: Run, server: string, isGuarded: boolean): string {
   const headers = ["-H 'content-type: application/json'"];
@@ -39,7 +39,7 @@ export function curlOf(run: Run, server: string, isGuarded: boolean): string {
   return `curl -X POST ${shell(startUrl(server))} ${headers.join(" ")} -d ${shell(JSON.stringify(startOf(run)))}`;
 }
 
-/** @param server Where the API is; a key is taken from `SIGNOFF_KEY`. */
+/** @param server The address of the API; a key is taken from `SIGNOFF_KEY`. */
 export function pythonOf(run: Run, server: string): string {
   const { args, kwargs } = argumentsOf(run);
   const names = Object.keys(kwargs);
@@ -50,7 +50,7 @@ export function pythonOf(run: Run, server: string): string {
   const given = [
     python(run.workflow),
     ...args.map(python),
-    // In a mapping they may have names that are none in Python.
+    // In a mapping, names need not be Python identifiers.
     ...(names.length > 0 ? [`**${python(kwargs)}`] : []),
   ];
   const options = [
@@ -90,7 +90,7 @@ function python(value: unknown): string {
   return `{${fields.join(", ")}}`;
 }
 
-/** JSON's escapes are Python's, but for pairs of surrogates, which stand as what they are. */
+/** JSON's escapes are Python's, except for pairs of surrogates, which stay as they are. */
 function text(value: string): string {
   return JSON.stringify(value);
 }

@@ -1,4 +1,4 @@
-/** What running steps have said so far, of which no journal tells. */
+/** The live output of running steps, which is not in the journal. */
 
 import type { Entry } from "./timeline";
 
@@ -11,7 +11,7 @@ export interface Piece {
   text: string;
 }
 
-/** All that one running attempt has said. */
+/** All output of one running attempt. */
 export interface Voice {
   n: number;
   name: string;
@@ -22,7 +22,7 @@ export const NOBODY: readonly Voice[] = [];
 
 const ENDS = new Set(["completed", "attempt_failed"]);
 
-/** Add what was said; at position 0 an attempt begins anew, and the beginning of what is very long is gone. */
+/** Add output. At position 0 an attempt starts over. The beginning of very long output is dropped. */
 export function hear(voices: readonly Voice[], { n, name, position, kind, text }: Piece): readonly Voice[] {
   const known = position === 0 ? undefined : voices.find((voice) => voice.n === n);
   const before = known?.said[kind] ?? (known === undefined && position > 0 ? "…" : "");
@@ -30,7 +30,7 @@ export function hear(voices: readonly Voice[], { n, name, position, kind, text }
   return [...voices.filter((each) => each.n !== n), voice].sort((one, other) => one.n - other.n);
 }
 
-/** Forget what an attempt said that has ended. */
+/** Discard the output of an attempt that has ended. */
 export function fallSilent(voices: readonly Voice[], { kind, n }: Entry): readonly Voice[] {
   return ENDS.has(kind) ? voices.filter((voice) => voice.n !== n) : voices;
 }

@@ -19,7 +19,7 @@ export function hasEnded(run: Run): boolean {
   return ["succeeded", "failed", "cancelled"].includes(run.state);
 }
 
-/** Whether a run waits for those of its session that were started before it. */
+/** Whether a run waits for earlier runs of its session. */
 export function awaitsTurn(run: Run): boolean {
   return (
     run.state === "paused" && run.session_id !== undefined && run.epoch === 0 && run.wake_at === undefined
@@ -35,19 +35,19 @@ function readArguments(given: unknown): Arguments {
   return { args: Array.isArray(args) ? args : [], kwargs: Object(kwargs ?? {}) as Arguments["kwargs"] };
 }
 
-/** A run as the call that it is, such as `refund("o-1", 7000)`. */
+/** A run as a call, such as `refund("o-1", 7000)`. */
 export function callOf(run: Pick<Run, "workflow" | "arguments">): string {
   return `${run.workflow}${argumentsText(run.arguments)}`;
 }
 
-/** What a run was given as it stands in a call, such as `("o-1", 7000)`. */
+/** A run's arguments in the form of a call, such as `("o-1", 7000)`. */
 export function argumentsText(given: unknown): string {
   const { args, kwargs } = readArguments(given);
   const named = Object.entries(kwargs).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
   return `(${[...args.map((each) => JSON.stringify(each)), ...named].join(", ")})`;
 }
 
-/** One run, with every number of its payloads as it was written. */
+/** One run, with exact numbers in its payloads. */
 export function useRun(id: string) {
   return useQuery({
     queryKey: ["run", id],

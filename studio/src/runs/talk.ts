@@ -1,4 +1,4 @@
-/** What an agent said and did in a run, read from the steps that its requests and tool calls are. */
+/** An agent's output and actions in a run, read from the steps of its requests and tool calls. */
 
 import type { Voice } from "./live";
 import type { Item } from "./timeline";
@@ -21,7 +21,7 @@ interface ModelPart {
 const REQUEST = /^(.+):model(_stream)?$/;
 
 /**
- * Return the lines of a run's agents, in the order in which they came, then what they are about to say; none for a run
+ * Return the lines of a run's agents in order, then their live output; empty for a run
  * without agents.
  */
 export function talkOf(items: readonly Item[], voices: readonly Voice[]): Line[] {
@@ -51,7 +51,7 @@ function linesOf(item: Item, agents: ReadonlySet<string>): Line[] {
   return tool.includes(":") ? [] : [resultOf(item, tool)];
 }
 
-/** Of agents called `a` and `a.b` a step of `a.b` is the latter's. */
+/** With agents called `a` and `a.b`, a step of `a.b` belongs to the latter. */
 function byLength(first: string, other: string): number {
   return other.length - first.length;
 }
@@ -64,7 +64,7 @@ function linesIn({ part_kind, content, tool_name = "", args }: ModelPart, seq: n
   return part_kind === "tool-call" ? [{ kind: "call", seq, who, tool: tool_name, args: read(args) }] : [];
 }
 
-/** Arguments come as an object, or as its JSON. */
+/** Arguments are an object, or its JSON. */
 function read(args: unknown): unknown {
   if (typeof args !== "string") return args ?? {};
   try {
@@ -93,7 +93,7 @@ function resultOf(item: Item, who: string): Line {
       seq: item.seq,
       who,
       value: message,
-      outcome: kind === "model_retry" ? "asked to try again" : "failed",
+      outcome: kind === "model_retry" ? "asked to retry" : "failed",
     };
   }
   return { kind: "result", seq: item.seq, who, value: result, outcome: "returned" };

@@ -1,4 +1,4 @@
-/** A run's journal as people read it: one item for each call, with what became of it. The command line shows the same. */
+/** A run's journal as a timeline: one item for each call, with its outcome. The command line shows the same. */
 
 import type { Promised } from "../api/client";
 import type { components } from "../api/schema";
@@ -37,12 +37,12 @@ export interface Item {
   dueAt?: number | undefined;
   endedAt?: number | undefined;
   value?: unknown;
-  /** What it was opened with. */
+  /** The data that it was opened with. */
   opened?: unknown;
   error?: unknown;
   by?: string | undefined;
   note?: string | undefined;
-  /** From where a question or promise was settled. */
+  /** The origin of a question's or promise's settlement. */
   origin?: Origin | undefined;
   attempts: FailedAttempt[];
   /** The question about a step that may or may not have happened. */
@@ -78,7 +78,7 @@ interface Facts {
 const NUMBERS = new Set(["at", "due_at", "started_at", "attempt", "next_at"]);
 const TEXTS = new Set(["by", "reason", "note", "id", "state"]);
 
-/** What an entry says besides; what is null there, or not of its type, is not said: a worker has written it. */
+/** An entry's details. Null and wrong types are ignored: a worker has written them. */
 function factsOf(entry: Entry): Facts {
   const said = Object.entries((entry.details ?? {}) as object).filter(
     ([name, fact]) =>
@@ -139,7 +139,7 @@ export function timelineOf(entries: readonly Entry[], createdAt: number): Item[]
       Object.assign(item, { endedAt: facts.at ?? entry.at, value: entry.value, error: entry.error });
       Object.assign(item, { by: facts.by, note: facts.note });
     } else if (calls.has(entry.n ?? 0)) {
-      // A step that was interrupted: somebody is asked whether it happened.
+      // An interrupted step: a person is asked whether it happened.
       Object.assign(calls.get(entry.n ?? 0) as Item, { state: "open", doubt: facts.id });
     } else {
       const item = call(entry, entry.at);
@@ -151,14 +151,14 @@ export function timelineOf(entries: readonly Entry[], createdAt: number): Item[]
   return items;
 }
 
-/** Whether it is a question, or a promise of another kind that somebody outside settles. */
+/** Whether it is a question, or another promise that is settled from outside. */
 export function isPromised({ kind }: Item): boolean {
   return kind === "question" || kind === "promise";
 }
 
 /**
- * Take in from where promises were settled, and what became of those that the journal still shows as open: their run
- * was not told yet.
+ * Add the origins of settlements, and the states of promises that the journal still shows as open: their run
+ * has not received them yet.
  */
 export function settle(items: readonly Item[], promises: readonly Promised[]): Item[] {
   const settled = new Map(promises.filter(({ state }) => state !== "pending").map((each) => [each.id, each]));
@@ -191,7 +191,7 @@ function stateOf(state: string | undefined): ItemState {
   return state as ItemState;
 }
 
-/** So many items alike are shown, one after the other, before the rest of them is folded. */
+/** This many similar items are shown one after the other before the rest is folded. */
 const SHOWN_ALIKE = 5;
 
 export interface Part {
@@ -199,7 +199,7 @@ export interface Part {
   items: Item[];
 }
 
-/** Fold the middle of many items that only differ in what came of them, such as the steps of a loop. */
+/** Fold the middle of many items that differ only in their outcomes, such as the steps of a loop. */
 export function foldedParts(items: readonly Item[]): Part[] {
   const parts: Part[] = [];
   for (let begin = 0, end = 0; begin < items.length; begin = end) {

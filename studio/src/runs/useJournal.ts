@@ -1,4 +1,4 @@
-/** A run's journal as it grows. */
+/** A run's journal, live. */
 
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
@@ -11,9 +11,9 @@ const PAYLOADS = ["value", "error"] as const;
 const AT_ONCE = 1000;
 
 /**
- * Return the entries so far, what running steps say, and whether the run goes on. What has been comes at once, so that
- * nothing of the page moves, and what happens as it does. After a cut the browser goes on where it was, and hears anew
- * what is said.
+ * Return the entries so far, the live output of running steps, and whether the run is active. Existing entries arrive
+ * at once, so that the page does not move; later ones as they happen. After a cut the browser resumes where it was,
+ * and gets the live output again.
  */
 export function useJournal(runId: string): {
   entries: readonly Entry[];
@@ -40,7 +40,7 @@ export function useJournal(runId: string): {
       void client.invalidateQueries({ queryKey: ["run", runId] });
     };
     const showSoon = () => {
-      frame ??= window.requestAnimationFrame(show); // a long journal comes in few pieces
+      frame ??= window.requestAnimationFrame(show); // a long journal arrives in few pieces
     };
     const follow = (after: number) => {
       const path = `v1/runs/${encodeURIComponent(runId)}/events?live=true&after=${String(after)}`;
@@ -66,7 +66,7 @@ export function useJournal(runId: string): {
       });
     };
     const begin = async () => {
-      const past = await journalSoFar(runId).catch(() => []); // what was not given, the stream tells
+      const past = await journalSoFar(runId).catch(() => []); // the stream provides what is missing
       if (isLeft) return;
       setEntries(past);
       follow(past.at(-1)?.seq ?? -1);

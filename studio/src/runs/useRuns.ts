@@ -1,4 +1,4 @@
-/** Runs, newest first: as many as were asked for, and the newest of them as they are now. */
+/** Runs, newest first: the loaded pages, with the newest runs kept current. */
 
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo } from "react";
@@ -8,7 +8,7 @@ import type { Run, RunState } from "./run";
 const AT_ONCE = 200;
 const LOOK_AGAIN_MILLISECONDS = 3_000;
 
-/** Which runs: it is in the address. */
+/** The filter, from the address. */
 export interface Which {
   state?: RunState | undefined;
   workflow?: string | undefined;
@@ -35,7 +35,7 @@ export function useRuns(which: Which) {
     queryFn: ({ pageParam }) => ask(which, pageParam),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.next ?? null,
-    // Asking for all pages again, however many, would be much for one that has changed.
+    // Reloading all pages, however many, would be too much for one change.
     refetchOnWindowFocus: false,
   });
   const newest = useQuery({
@@ -61,7 +61,7 @@ export function useRuns(which: Which) {
   };
 }
 
-/** Put the newest runs before older ones. What is as new and no more among them is none of these runs any more. */
+/** Put the newest runs before older ones. A run that should be among them but is not no longer matches. */
 function merged(newest: readonly Run[], known: readonly Run[], hasOlder: boolean): Run[] {
   const ids = new Set(newest.map(({ id }) => id));
   const last = newest.at(-1);

@@ -1,4 +1,4 @@
-/** The form that changes a schedule: when it starts, with what, and whether it does. */
+/** The form that changes a schedule: its times, its arguments, and whether it is active. */
 
 import { type QueryClient, queryOptions, useQuery, useQueryClient } from "@tanstack/react-query";
 import { api, given } from "../api/client";
@@ -8,7 +8,7 @@ import { Trouble } from "../lists/Trouble";
 import { ScheduleFields } from "./ScheduleFields";
 import { type Schedule, said, written } from "./schedule";
 
-/** As it was when the form was opened, with its numbers as they are written. */
+/** The schedule as of when the form was opened, with exact numbers. */
 const opened = (id: string) =>
   queryOptions({
     queryKey: ["schedule", id],
@@ -63,9 +63,9 @@ async function read(id: string): Promise<Schedule> {
 
 async function save(client: QueryClient, id: string, form: FormData): Promise<void> {
   const before = client.getQueryData(opened(id).queryKey);
-  if (before === undefined) throw new Error("It was not read yet.");
+  if (before === undefined) throw new Error("It is not loaded yet.");
   if (told(await read(id)) !== told(before)) {
-    throw new Error("Somebody has changed it meanwhile: close this, and look at it again.");
+    throw new Error("It was changed meanwhile: close this, and open it again.");
   }
   const next = said(form);
   const isSame = written({ arguments: { args: [], kwargs: {}, ...next } }) === written(before);
@@ -74,7 +74,7 @@ async function save(client: QueryClient, id: string, form: FormData): Promise<vo
     workflow: before.workflow,
     ...next,
     priority: before.priority ?? 0,
-    // with other arguments the workflow says which runs go one after another
+    // with other arguments the workflow computes another concurrency key
     ...(isSame && { concurrency_key: before.concurrency_key, concurrency_limit: before.concurrency_limit }),
   };
   await given(api.POST("/v1/schedules", { body }));
@@ -85,7 +85,7 @@ async function save(client: QueryClient, id: string, form: FormData): Promise<vo
   if (!isPaused && before.is_paused) await given(api.POST("/v1/schedules/{schedule_id}/resume", path));
 }
 
-/** What people say of it, to know whether it was changed. */
+/** Its fields as people see them, to detect changes. */
 function told({ workflow, cron, timezone, catch_up, group, is_paused, arguments: given }: Schedule): string {
   return JSON.stringify([workflow, cron, timezone, catch_up, group, is_paused, given]);
 }

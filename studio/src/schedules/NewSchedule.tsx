@@ -33,10 +33,10 @@ async function send(form: FormData): Promise<unknown> {
   );
 }
 
-/** Refuse a name that is taken: the one that has it would be changed. */
+/** Refuse an existing name: that schedule would be changed. */
 async function checkNew(id: string): Promise<void> {
   const { response } = await api.GET("/v1/schedules/{schedule_id}", {
     params: { path: { schedule_id: id } },
   });
-  if (response.ok) throw new Error(`There is a schedule ${id} already: choose another name.`);
+  if (response.ok) throw new Error(`A schedule ${id} exists: choose another name.`);
 }

@@ -1,4 +1,4 @@
-/** What a schedule says of when it starts, and with what: the same fields for a new one and one that is changed. */
+/** A schedule's times and arguments: the same fields for a new one and a changed one. */
 
 import { type Schedule, written } from "./schedule";
 
@@ -52,7 +52,7 @@ export function ScheduleFields({ schedule }: { schedule?: Schedule }) {
               </option>
             ))}
           </select>
-          <small>which to make up for after an outage</small>
+          <small>the ones to start after an outage</small>
         </label>
         <label>
           Group

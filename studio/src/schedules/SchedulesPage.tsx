@@ -1,4 +1,4 @@
-/** Workflows that are started again and again: when they start next, and whether they do. */
+/** Schedules: their next starts, and whether they are active. */
 
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
@@ -155,7 +155,7 @@ function Controls({ schedule, act, onEdit }: ControlsProps) {
         className="danger"
         send={() => given(api.POST("/v1/schedules/{schedule_id}/delete", path))}
       >
-        <p>It starts nothing more. Its runs stay.</p>
+        <p>It starts no more runs. Its earlier runs stay.</p>
       </Asking>
     </>
   );

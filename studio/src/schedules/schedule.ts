@@ -12,7 +12,7 @@ interface Arguments {
   kwargs: Record<string, unknown>;
 }
 
-/** What a form says of when it starts, and with what. */
+/** The times and arguments in a form. */
 export function said(form: FormData) {
   return {
     ...argumentsOf(text(form, "arguments") ?? "[]"),
@@ -23,18 +23,18 @@ export function said(form: FormData) {
   };
 }
 
-/** Arguments as they are edited: a list, or by name, or both where there are both. */
+/** Arguments as edited: a list, or an object by name, or both. */
 export function written({ arguments: given }: Pick<Schedule, "arguments">): string {
   const { args = [], kwargs = {} } = given as Partial<Arguments>;
   if (Object.keys(kwargs).length === 0) return JSON.stringify(args);
   return JSON.stringify(args.length === 0 && !isBoth(kwargs) ? kwargs : { args, kwargs });
 }
 
-/** Read what ``written`` has made, or somebody. Throws an error for people. */
+/** Read arguments that ``written`` or a person has written. Throws an error with a message for people. */
 function argumentsOf(text: string): Partial<Arguments> {
   const value = readJson("Arguments", text);
   if (Array.isArray(value)) return { args: value as unknown[] };
-  if (!isObject(value)) throw new Error("Arguments are a list, or an object with names.");
+  if (!isObject(value)) throw new Error("Arguments must be a list, or an object by name.");
   return isBoth(value) ? value : { kwargs: value };
 }
 

@@ -1,4 +1,4 @@
-/** All sessions; that in which a run was started last comes first. */
+/** All sessions, most recently started run first. */
 
 import { Link } from "@tanstack/react-router";
 import { api, given } from "../api/client";
@@ -50,7 +50,7 @@ export function SessionsPage() {
           <>
             <h2>No sessions</h2>
             <p>
-              A session is a chain of runs, such as a conversation, of which one at most is active at a time.
+              A session is a chain of runs, such as a conversation. At most one of them is active at a time.
               It begins with the first run that is started in it:
             </p>
             <code>signoff start chat --session ana-1 --arg &apos;&quot;Hello&quot;&apos;</code>

@@ -1,4 +1,4 @@
-/** How many questions wait, in the tab; and the switch for notifications of new ones. */
+/** The number of waiting questions in the tab, and the switch for notifications. */
 
 import { useEffect, useRef } from "react";
 import { fresh, useMine } from "../inbox/mine";
@@ -20,10 +20,10 @@ export function Badge() {
 }
 
 const SAID: Readonly<Record<Notices, string>> = {
-  on: "A new question of yours is told by a notification",
-  off: "Have new questions of yours told by notifications",
-  denied: "Your browser does not let this page notify you: its settings say so",
-  impossible: "Browsers notify on https and on this machine only",
+  on: "New questions of yours show a notification",
+  off: "Show notifications of new questions of yours",
+  denied: "Your browser's settings do not allow notifications of this page",
+  impossible: "Browsers show notifications on https and on this machine only",
 };
 
 export function NotifySwitch() {

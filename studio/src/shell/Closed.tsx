@@ -1,10 +1,10 @@
-/** What a server that authenticates no caller keeps to itself, and how to read it all the same. */
+/** Pages that a server without authentication does not show, and the command that shows their data. */
 
 import type { ReactNode } from "react";
 import { Refused } from "../api/client";
 import type { Me } from "./me";
 
-/** Whether a server without keys has refused something because it does not know who asks. */
+/** Whether a server without keys has refused a request because its caller is unknown. */
 export function isClosed(error: Error | null, me: Me): boolean {
   return !me.isKnown && error instanceof Refused && error.kind === "NotAuthenticated";
 }
@@ -20,8 +20,8 @@ export function Closed({ title, command }: ClosedProps): ReactNode {
     <div className="empty">
       <h2>{title}</h2>
       <p>
-        This server does not authenticate callers, so it shows this to nobody. On the machine with the
-        database, <code>{command}</code> shows it.
+        This server does not authenticate callers, so it does not show this. On the machine with the database,{" "}
+        <code>{command}</code> shows it.
       </p>
       <p>
         To see it here, have people sign in through your identity provider or proxy (

@@ -1,4 +1,4 @@
-/** Copies a text, and says that it has. */
+/** Copies a text, and confirms it. */
 
 import { useEffect, useState } from "react";
 
@@ -21,7 +21,7 @@ export function CopyButton({ text, label = "Copy" }: CopyProps) {
       await navigator.clipboard.writeText(text());
       setSaid("Copied");
     } catch {
-      setSaid("The browser lets pages copy on https and on localhost only");
+      setSaid("Browsers allow copying on https and on localhost only");
     }
   };
   return (

@@ -1,4 +1,4 @@
-/** A dialog that is open as long as it is there. */
+/** A dialog that is open while it is mounted. */
 
 import { type ReactNode, useEffect, useId, useRef } from "react";
 

@@ -1,4 +1,4 @@
-/** The end of a dialog's form: what went wrong, the button that sends it, and the one that does not. */
+/** The end of a dialog's form: an error, the submit button, and the cancel button. */
 
 interface EndProps {
   action: string;

@@ -1,4 +1,4 @@
-/** In which groups one is, where nobody signs in: what is asked of a group is theirs then. */
+/** The user's groups, where there is no sign-in: their questions are the user's, too. */
 
 import { sayGroups, useMe, useSpokenGroups } from "./me";
 
@@ -14,7 +14,7 @@ export function Groups() {
         maxLength={500}
         placeholder="finance, ops"
         onChange={(event) => sayGroups(event.target.value)}
-        title="Nobody signs in here: say which groups you are in"
+        title="This server has no sign-in: enter your groups"
       />
     </label>
   );

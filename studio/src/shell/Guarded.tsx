@@ -1,9 +1,9 @@
-/** Shows a part of a page, or that it cannot be shown: a row that holds anything keeps no other from being seen. */
+/** Shows a part of a page, or an error in its place, so that a malformed row does not hide the others. */
 
 import { Component, type ReactNode } from "react";
 
 interface GuardedProps {
-  /** What the part is, such as a run's id. */
+  /** The part's name, such as a run's id. */
   name: string;
   children: ReactNode;
 }

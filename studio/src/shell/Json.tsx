@@ -1,4 +1,4 @@
-/** JSON as people read it: large parts are folded, and all of it can be copied. */
+/** JSON for people: large parts are folded, and all of it can be copied. */
 
 import { useState } from "react";
 import { rawNumber } from "../api/exact";
@@ -6,10 +6,10 @@ import { CopyButton } from "./CopyButton";
 import { visible } from "./visible";
 import "./json.css";
 
-/** So many items of a list or fields of an object are shown at first, and more with each click. */
+/** This many items of a list or fields of an object are shown at first, and more with each click. */
 const AT_ONCE = 100;
 const LONGEST_TEXT = 1_000;
-/** What is smaller is open at first, and so is everything on top. */
+/** Smaller values are open at first, and so is the top level. */
 const SMALL = 20;
 
 export function Json({ value }: { value: unknown }) {
@@ -73,7 +73,7 @@ function Opening({ title, of, much }: { title: React.ReactNode; of: (string | un
   );
 }
 
-/** What is folded is not made before it is opened: a payload may have a million values. */
+/** Folded values are not rendered before they are opened: a payload may have a million values. */
 function Folded(props: { isOpen: boolean; summary: React.ReactNode; children: () => React.ReactNode }) {
   const [isOpen, setOpen] = useState(props.isOpen);
   return (

@@ -1,4 +1,4 @@
-/** A field in which JSON is written as text, whatever it says by now: it is read when it is sent. */
+/** A field for JSON as text. It is parsed when it is sent. */
 
 import { parseExact } from "../api/exact";
 
@@ -24,7 +24,7 @@ export function JsonText({ label, value, rows = 4, onChange }: JsonTextProps) {
   );
 }
 
-/** Return what a field says, with its numbers as they are written. Throws an error for people. */
+/** Return a field's value, with exact numbers. Throws an error with a message for people. */
 export function readJson(what: string, text: string): unknown {
   try {
     return parseExact(text);

@@ -1,4 +1,4 @@
-/** Links to all pages that one may go to; on a phone most of them are in a menu. */
+/** Links to all pages that the user may see; on a phone most of them are in a menu. */
 
 import { Link } from "@tanstack/react-router";
 import { useRef } from "react";

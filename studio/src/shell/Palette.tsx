@@ -1,4 +1,4 @@
-/** The command palette: goes to any page, question or run, and does what the page can do, by keyboard. */
+/** The command palette: opens any page, question or run, and runs the page's actions, by keyboard. */
 
 import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
@@ -101,12 +101,12 @@ function Chooser({ commands, goToRun, onClose }: ChooserProps) {
     <dialog ref={dialog} className="palette" aria-label="Command palette" onClose={onClose}>
       <input
         role="combobox"
-        aria-label="Go to or do"
+        aria-label="Search commands"
         aria-expanded="true"
         aria-controls={`${id}-list`}
         aria-autocomplete="list"
         aria-activedescendant={found.length > 0 ? `${id}-${at}` : undefined}
-        placeholder="Go to a page, a question, a run, or do something"
+        placeholder="Open a page, a question or a run, or run an action"
         autoComplete="off"
         spellCheck={false}
         value={typed}

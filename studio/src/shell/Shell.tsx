@@ -1,4 +1,4 @@
-/** What is around every page: where to go, who one is, decisions that can still be taken back. */
+/** The frame of every page: navigation, the user, decisions that can still be undone. */
 
 import { Outlet } from "@tanstack/react-router";
 import { type MouseEvent, Suspense, useRef } from "react";
@@ -15,17 +15,17 @@ const KEYS: [string, string][] = [
   ["a", "approve"],
   ["r", "reject"],
   ["e", "edit the proposal"],
-  ["s", "skip, where that is allowed"],
+  ["s", "skip, where allowed"],
   ["t", "claim, release"],
   ["d", "delegate, reassign"],
   ["c", "comment"],
   ["z", "later"],
-  ["u", "take back the last decision"],
-  ["x", "select a question, Shift+click as far as another"],
-  ["*", "select all that are shown"],
-  ["Shift+A / Shift+R", "approve, reject what is selected"],
+  ["u", "undo the last decision"],
+  ["x", "select a question, Shift+click for a range"],
+  ["*", "select all shown questions"],
+  ["Shift+A / Shift+R", "approve, reject the selection"],
   ["/", "search"],
-  ["Ctrl+K", "go anywhere, do anything"],
+  ["Ctrl+K", "command palette"],
   ["Esc", "back to the list"],
   ["?", "this list"],
 ];
@@ -36,7 +36,7 @@ export function Shell() {
   return (
     <Suspense fallback={null}>
       <a className="skip" href="#main" onClick={skip}>
-        To the content
+        Skip to content
       </a>
       <div className="shell">
         <nav aria-label="Studio">
@@ -87,7 +87,7 @@ function skip(event: MouseEvent): void {
   document.getElementById("main")?.focus();
 }
 
-/** Who one is; where nobody is asked to sign in, that can be said. */
+/** The user; where there is no sign-in, the name can be entered. */
 function Who() {
   const me = useMe();
   if (me.isKnown) return <span className="who">{me.user_id}</span>;
@@ -99,7 +99,7 @@ function Who() {
           value={me.user_id}
           maxLength={100}
           onChange={(event) => sayName(event.target.value)}
-          title="Nobody signs in here: say who you are"
+          title="This server has no sign-in: enter your name"
         />
       </label>
       <Groups />

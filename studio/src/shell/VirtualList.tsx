@@ -1,4 +1,4 @@
-/** A list of which as many rows are in the page as can be seen, however long it is. */
+/** A list with only its visible rows in the page, however long it is. */
 
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { type ReactNode, useEffect, useRef } from "react";
@@ -9,7 +9,7 @@ interface ListProps<T> {
   rowPixels: number;
   keyOf: (item: T) => string;
   row: (item: T) => ReactNode;
-  /** Its end is near: more may be asked for. */
+  /** The end is near: more may be loaded. */
   onEnd: () => void;
   /** The item that is scrolled to. */
   at?: number | undefined;

@@ -1,4 +1,4 @@
-/** What the palette offers: the pages, what the page before it can do, and the questions and runs that were loaded. */
+/** The palette's entries: the pages, the actions of the current page, and the loaded questions and runs. */
 
 import type { InfiniteData, QueryClient } from "@tanstack/react-query";
 import type { Question } from "../inbox/question";
@@ -15,7 +15,7 @@ export interface Command {
 
 const MOST_FOUND = 50;
 
-/** Each button that says which key it has. */
+/** Each button with a keyboard shortcut. */
 export function actionsHere(): Command[] {
   const buttons = document.querySelectorAll<HTMLButtonElement>("button[aria-keyshortcuts]:enabled");
   return [...buttons]
@@ -29,12 +29,12 @@ export function actionsHere(): Command[] {
     }));
 }
 
-/** Open or not: of those that were settled the run may be looked at. */
+/** Open and settled questions: the run of a settled one may be of interest. */
 export function knownQuestions(client: QueryClient): Question[] {
   const known = new Map<string, Question>();
   for (const [, data] of client.getQueriesData<InfiniteData<QuestionPage>>({ queryKey: ["questions"] }))
     for (const page of data?.pages ?? []) for (const each of page.items) known.set(each.id, each);
-  // each as it became since
+  // each in its current state
   for (const [, question] of client.getQueriesData<Question>({ queryKey: ["question"] }))
     if (question !== undefined) known.set(question.id, question);
   return [...known.values()];
@@ -50,7 +50,7 @@ export function knownRuns(client: QueryClient, questions: readonly Question[]): 
   return [...known];
 }
 
-/** Return what has all words, and the run of that very id, which may not have been loaded. */
+/** Return the entries that match all words, and the run with that exact id, which may not be loaded. */
 export function find(commands: readonly Command[], typed: string, goToRun: (id: string) => void): Command[] {
   const text = typed.trim();
   const words = text.toLowerCase().split(/\s+/);

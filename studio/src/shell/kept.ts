@@ -1,10 +1,10 @@
-/** What this browser keeps: whoever shows it is told when it changes, in another tab, too. */
+/** Data stored in this browser. Its readers are notified of changes, also from another tab. */
 
 import { Listeners } from "./listeners";
 
 const listeners = new Listeners();
 
-/** Keep a text under a key, and tell. */
+/** Store a text under a key, and notify readers. */
 export function keep(key: string, text: string): void {
   localStorage.setItem(key, text);
   listeners.tell();

@@ -1,4 +1,4 @@
-/** Keys that do something wherever nobody types. */
+/** Keyboard shortcuts, which work wherever the user is not typing. */
 
 import { useEffect, useEffectEvent } from "react";
 
@@ -20,7 +20,7 @@ export function useKeys(keys: Keys): void {
   }, []);
 }
 
-/** As keys are called here: `a`, `Shift+A`, `?`. */
+/** The names of keys: `a`, `Shift+A`, `?`. */
 function nameOf({ key, shiftKey }: KeyboardEvent): string {
   if (shiftKey && /^[a-z]$/i.test(key)) return `Shift+${key.toUpperCase()}`;
   return key.toLowerCase();

@@ -1,4 +1,4 @@
-/** Those who show something that is kept outside of React, and are told when it changes. */
+/** Components that show state from outside of React, and are notified of its changes. */
 
 export class Listeners {
   readonly #all = new Set<() => void>();

@@ -1,4 +1,4 @@
-/** Who looks at the page: whoever the server says, or on a laptop the name and the groups that they gave. */
+/** The user: as the server knows them, or on a laptop the name and the groups that they entered. */
 
 import { useSuspenseQuery } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
@@ -6,13 +6,13 @@ import { api, given } from "../api/client";
 import { keep, subscribe } from "./kept";
 
 export interface Me {
-  /** Under which name they answer. */
+  /** The name that they answer under. */
   user_id: string;
   groups: string[];
   roles: string[];
-  /** Whether the server knows who they are; else they may say who. */
+  /** Whether the server knows them; otherwise they may enter a name. */
   isKnown: boolean;
-  /** All names by which they may be asked. */
+  /** All assignee names that include them. */
   names: ReadonlySet<string>;
 }
 
@@ -32,7 +32,7 @@ function spokenGroups(): string {
   return localStorage.getItem(GROUPS_KEY) ?? "";
 }
 
-/** Say in which groups one is, as they are typed: `finance, ops`. */
+/** Set the user's groups, as typed: `finance, ops`. */
 export function sayGroups(groups: string): void {
   keep(GROUPS_KEY, groups);
 }

@@ -1,4 +1,4 @@
-/** The pages of Studio that one may go to. */
+/** The pages of Studio. */
 
 import type { Me } from "./me";
 import { mayOperate, seesRuns } from "./rights";
@@ -22,5 +22,5 @@ export const PAGES = [
   { to: "/keys", name: "API keys", isFor: (me) => me.isKnown && me.roles.includes("admin") },
 ] as const satisfies readonly Page[];
 
-/** How many of them have room on a phone; the others are in a menu there. */
+/** How many of them fit on a phone; the others are in a menu there. */
 export const FIRST_PAGES = 2;

@@ -1,4 +1,4 @@
-/** What the server lets somebody do, by their roles. It decides; this only leaves out what it would refuse. */
+/** The user's rights, by their roles. The server decides; this only hides actions that it would refuse. */
 
 import type { Me } from "./me";
 
@@ -6,12 +6,12 @@ function hasRole(me: Me, ...roles: string[]): boolean {
   return !me.isKnown || roles.some((role) => me.roles.includes(role));
 }
 
-/** Answer, comment on, claim and delegate what they are asked. */
+/** Answer, comment on, claim and delegate assigned questions. */
 export function mayRespond(me: Me): boolean {
   return hasRole(me, "responder", "operator", "admin");
 }
 
-/** Look after what others are asked. */
+/** Manage other people's questions. */
 export function mayOperate(me: Me): boolean {
   return hasRole(me, "operator", "admin");
 }

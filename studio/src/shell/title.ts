@@ -1,4 +1,4 @@
-/** The tab's title and icon: how many questions wait for whoever looks, before what the page is called. */
+/** The tab's title and icon: the number of waiting questions, before the page's title. */
 
 import { useEffect } from "react";
 import plain from "../icon.svg?url&no-inline";
@@ -16,7 +16,7 @@ function show(): void {
   if (icon !== null && icon.href !== wanted) icon.href = wanted;
 }
 
-/** Say how many wait, such as `12` or `200+`, whatever pages call themselves; nothing if none do. */
+/** Show how many wait, such as `12` or `200+`, before any page's title; nothing if none do. */
 export function useBadge(count: string): void {
   useEffect(() => {
     badge = count;

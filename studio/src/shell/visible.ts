@@ -1,4 +1,4 @@
-/** Text in which everything is seen: what is invisible, or turns the direction of writing, is written as an escape. */
+/** Text with invisible characters, and those that change the direction of writing, as escapes. */
 
 const UNSEEN = /(?![\n\t])[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}]/gu;
 

@@ -1,4 +1,4 @@
-/** The form that starts a run: arguments by fields or as JSON, and how it is started. */
+/** The form that starts a run: arguments by fields or as JSON, and options. */
 
 import { useMutation } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
@@ -14,13 +14,13 @@ import { useMe } from "../shell/me";
 import { type Call, callOf, checkedBy, readCall, valuesIn, valuesOf } from "./arguments";
 import { type Options, optionsIn, StartOptions } from "./StartOptions";
 
-/** What was typed and not sent. */
+/** Unsent input. */
 interface Typed {
   said?: unknown;
-  /** The arguments as JSON, while they are written so. */
+  /** The arguments as JSON, while they are edited that way. */
   text?: string | undefined;
   options?: Options;
-  /** What was sent last, and the key by which the server knows it again. */
+  /** The last sent input, and the key that identifies it to the server. */
   sent?: { body: string; key: string };
 }
 
@@ -193,14 +193,12 @@ function JsonArguments({ text, onChange }: { text: string; onChange: (text: stri
   );
 }
 
-/** A browser says of a server that it does not reach only that fetching failed. */
+/** If a server cannot be reached, a browser only reports that fetching failed. */
 function said(refusal: Error): string {
-  return refusal instanceof TypeError
-    ? "The server cannot be reached. What you typed is kept."
-    : refusal.message;
+  return refusal instanceof TypeError ? "The server cannot be reached. Your input is kept." : refusal.message;
 }
 
-/** The call that a form's fields make, or what is wrong with them. */
+/** The call that a form's fields make, or their errors. */
 async function called(parameters: Schema, said: unknown): Promise<Call | { wrong: Wrong[] }> {
   const values = valuesOf(parameters, said);
   const defaults = Object.entries(parameters.properties ?? {}).filter(([, each]) => "default" in each);
@@ -210,7 +208,9 @@ async function called(parameters: Schema, said: unknown): Promise<Call | { wrong
   const call = callOf(parameters, values);
   if ("missing" in call)
     return {
-      wrong: [{ field: call.missing, message: "What follows it goes by position, so it must be said" }],
+      wrong: [
+        { field: call.missing, message: "It is required, since later arguments are passed by position" },
+      ],
     };
   return call;
 }

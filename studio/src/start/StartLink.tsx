@@ -1,4 +1,4 @@
-/** The way to start a run, for pages that show runs. */
+/** The link to start a run, for pages that show runs. */
 
 import { Link } from "@tanstack/react-router";
 import "./start.css";

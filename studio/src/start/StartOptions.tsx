@@ -1,8 +1,8 @@
-/** How a run is started: its id, its group, its session, its place among others, and when. */
+/** A run's options: id, group, session, priority, and start time. */
 
 import { useId } from "react";
 
-/** As they are typed. */
+/** As typed. */
 export interface Options {
   id?: string;
   group?: string;
@@ -20,15 +20,15 @@ interface Field {
 
 const FIELDS: readonly Field[] = [
   { name: "id", label: "Run id", help: "Starting twice with one id starts once" },
-  { name: "group", label: "Group", help: "Whose workers run it" },
-  { name: "session_id", label: "Session", help: "It waits for the runs before it there" },
+  { name: "group", label: "Group", help: "The group whose workers run it" },
+  { name: "session_id", label: "Session", help: "It waits for earlier runs of the session" },
   {
     name: "priority",
     label: "Priority",
-    help: "The highest of those that are ready goes first",
+    help: "Ready runs with the highest priority start first",
     isNumber: true,
   },
-  { name: "delay_seconds", label: "Delay in seconds", help: "After which it is started", isNumber: true },
+  { name: "delay_seconds", label: "Delay in seconds", help: "It starts after this delay", isNumber: true },
 ];
 
 interface StartOptionsProps {
@@ -65,7 +65,7 @@ interface Chosen {
   options: { id?: string; group?: string; session_id?: string; priority?: number; delay_seconds?: number };
 }
 
-/** Return the options that are typed, as the API takes them, or what is wrong with them. */
+/** Return the typed options, as the API takes them, or their errors. */
 export function optionsIn(options: Options): Chosen | { wrong: { field: string; message: string }[] } {
   const wrong: { field: string; message: string }[] = [];
   const chosen: Record<string, string | number> = {};
@@ -74,7 +74,7 @@ export function optionsIn(options: Options): Chosen | { wrong: { field: string; 
     if (text === "") continue;
     const value = isNumber ? Number(text) : text;
     if (typeof value === "number" && !Number.isFinite(value))
-      wrong.push({ field: label, message: `${text} is no number` });
+      wrong.push({ field: label, message: `${text} is not a number` });
     else chosen[name] = value;
   }
   return wrong.length > 0 ? { wrong } : { options: chosen };

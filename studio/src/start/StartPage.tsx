@@ -1,4 +1,4 @@
-/** What can be started: the workflows that workers have announced. */
+/** The workflows that workers have announced, to start one. */
 
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
@@ -40,11 +40,11 @@ export function StartPage() {
       {found.isSuccess && workflows.length === 0 && (
         <div className="empty">
           <h2>No workflows yet</h2>
-          <p>Workers say what they run when they begin. Have one work:</p>
+          <p>Workers announce their workflows when they start. Start one:</p>
           <p>
             <code>signoff worker shop:app</code>
           </p>
-          <p>What it registers with @app.workflow is listed here, and its parameters become a form.</p>
+          <p>Its functions with @app.workflow are listed here, each with a form for its parameters.</p>
         </div>
       )}
       {workflows.length > 0 && shown.length === 0 && <p className="hint">No workflow is called so.</p>}

@@ -34,8 +34,8 @@ export function StartWorkflowPage() {
         <h1 id="workflow-name">Start {name}</h1>
         {chosen === undefined ? (
           <p className="settled">
-            No worker has announced {name}. A run of it can be started all the same: it waits until a worker
-            that has it begins.
+            No worker has announced {name}. A run of it can still be started: it waits until a worker that has
+            it begins.
           </p>
         ) : (
           <>

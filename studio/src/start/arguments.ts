@@ -1,4 +1,4 @@
-/** What a form of a workflow's parameters gives, as a call: what goes by position and what goes by name. */
+/** The values of a form of a workflow's parameters, as a call with positional and named arguments. */
 
 import { type Schema, withNulls } from "../form/shownSchema";
 
@@ -14,7 +14,7 @@ interface Parameters extends Schema {
   "x-rest"?: string;
 }
 
-/** Everything that is said, without what says the same as its default, which is the code's to say. */
+/** All given values, without those that equal their default: the code provides these. */
 export function valuesOf(parameters: Schema, said: unknown): Values {
   const filled = withNulls(said ?? {}, parameters) as Values;
   const properties = parameters.properties ?? {};
@@ -28,10 +28,10 @@ export function valuesOf(parameters: Schema, said: unknown): Values {
   );
 }
 
-/** What the code reads more of than the standard lets pass: times without a zone, and durations. */
+/** Formats that the code accepts more of than the standard: times without a zone, and durations. */
 const READ_WIDELY = new Set(["time", "date-time", "duration"]);
 
-/** Return parameters by which arguments are checked here; the worker checks them with its code. */
+/** Return parameters to check arguments with here; the worker checks them with its code. */
 export function checkedBy(parameters: Schema): Schema {
   const text = JSON.stringify(parameters, (keyword, part: unknown) =>
     keyword === "format" && READ_WIDELY.has(part as string) ? undefined : part,
@@ -39,7 +39,7 @@ export function checkedBy(parameters: Schema): Schema {
   return JSON.parse(text) as Schema;
 }
 
-/** Return the call that passes these values, or what is missing to pass them by position. */
+/** Return the call that passes these values, or the missing positional ones. */
 export function callOf(parameters: Schema, values: Values): Call | { missing: string } {
   const { "x-by-position": names = [], "x-rest": rest } = parameters as Parameters;
   const more = rest === undefined ? [] : ((values[rest] as unknown[] | undefined) ?? []);
@@ -55,7 +55,7 @@ export function callOf(parameters: Schema, values: Values): Call | { missing: st
   return { args: [...args, ...more], kwargs: Object.fromEntries(named) };
 }
 
-/** Return the values that a call passes, to go on with in the form. */
+/** Return the values that a call passes, to continue in the form. */
 export function valuesIn(parameters: Schema, { args, kwargs }: Call): Values {
   const { "x-by-position": only = [], "x-rest": rest } = parameters as Parameters;
   const names = only.length > 0 || rest !== undefined ? only : Object.keys(parameters.properties ?? {});
@@ -65,13 +65,13 @@ export function valuesIn(parameters: Schema, { args, kwargs }: Call): Values {
   return values;
 }
 
-/** Read a call as people write it; throws an Error that says what is wrong. */
+/** Read a call as people write it; throws an Error with the reason. */
 export function readCall(text: string): Call {
   let read: unknown;
   try {
     read = JSON.parse(text);
   } catch (error) {
-    throw new Error(`It is no JSON: ${(error as Error).message}`, { cause: error });
+    throw new Error(`It is not JSON: ${(error as Error).message}`, { cause: error });
   }
   const isObject = (value: unknown): value is Record<string, unknown> =>
     typeof value === "object" && value !== null && !Array.isArray(value);
@@ -80,7 +80,7 @@ export function readCall(text: string): Call {
   if (!Array.isArray(args)) throw new Error("args must be a list");
   if (!isObject(kwargs)) throw new Error("kwargs must be an object");
   const [unknown] = Object.keys(others);
-  if (unknown !== undefined) throw new Error(`There are only args and kwargs, and no ${unknown}`);
+  if (unknown !== undefined) throw new Error(`Only args and kwargs are allowed, not ${unknown}`);
   return { args: args as unknown[], kwargs };
 }
 

@@ -25,7 +25,7 @@ export const allWorkflows = queryOptions({ queryKey: ["workflows"], queryFn: () 
 export const versionsOf = (name: string) =>
   queryOptions({ queryKey: ["workflows", name], queryFn: () => listed(name), refetchOnWindowFocus: false });
 
-/** Of each workflow of each group what new runs get, as far as workers have said so. */
+/** For each workflow of each group, the version of new runs, as far as workers have announced it. */
 export function current(workflows: readonly Workflow[]): Workflow[] {
   const chosen = new Map<string, Workflow>();
   for (const each of workflows) {
@@ -36,7 +36,7 @@ export function current(workflows: readonly Workflow[]): Workflow[] {
   return [...chosen.values()];
 }
 
-/** What is current counts more than what is old, then what was announced last. */
+/** Current ones come before old ones, then the last announced first. */
 function rank({ is_current, seen_at = 0 }: Workflow): number {
   return is_current ? seen_at : -1 / (1 + seen_at);
 }

@@ -39,7 +39,7 @@ export function Until({ at }: TimeProps) {
   );
 }
 
-/** How long something lasts yet, as in "snoozed for 2 h". */
+/** The remaining time, as in "snoozed for 2 h". */
 export function Lasting({ at }: TimeProps) {
   const text = useOfNow((now) => `for ${duration(at - now)}`);
   return (

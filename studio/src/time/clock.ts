@@ -1,4 +1,4 @@
-/** One clock for all that shows relative times, so that a page of a hundred rows has one timer. */
+/** One clock for all relative times, so that a page of a hundred rows has one timer. */
 
 import { useSyncExternalStore } from "react";
 
@@ -21,7 +21,7 @@ function subscribe(listener: () => void): () => void {
   };
 }
 
-/** What a text of the time is, rendered again only when the text changes. */
+/** The text for the current time, rendered again only when the text changes. */
 export function useOfNow(text: (now: number) => string): string {
   return useSyncExternalStore(subscribe, () => text(now));
 }

@@ -1,4 +1,4 @@
-/** Seconds as people say them. */
+/** Durations for people. */
 
 const UNITS: [string, number][] = [
   ["d", 86_400],
@@ -7,7 +7,7 @@ const UNITS: [string, number][] = [
   ["s", 1],
 ];
 
-/** Such as `2 d 3 h`, `12 min`, `45 s`; at most two units, the second only beside days and hours. */
+/** For example `2 d 3 h`, `12 min`, `45 s`; at most two units, the second only beside days and hours. */
 export function duration(seconds: number): string {
   const whole = Math.max(0, Math.floor(seconds));
   const at = UNITS.findIndex(([, size]) => whole >= size);

@@ -1,4 +1,4 @@
-/** What pauses, resumes and limits a group. */
+/** The buttons that pause, resume and limit a group. */
 
 import { api, given } from "../api/client";
 import { Asking } from "../lists/Asking";
@@ -37,7 +37,7 @@ export function GroupControls({ group, act }: { group: Group; act: Act }) {
           const count = number(said, "count");
           const seconds = number(said, "seconds");
           if ((count === undefined) !== (seconds === undefined)) {
-            throw new Error("A rate is both: how many starts, and in how many seconds.");
+            throw new Error("A rate needs both the number of starts and the seconds.");
           }
           const rate = count === undefined || seconds === undefined ? null : { count, seconds };
           const body = { max_running: number(said, "max_running") ?? null, starts_per: rate };
@@ -55,7 +55,7 @@ export function GroupControls({ group, act }: { group: Group; act: Act }) {
           />
         </label>
         <Rate group={group} />
-        <small>What is empty is without limit.</small>
+        <small>Empty fields mean no limit.</small>
       </Asking>
     </>
   );
@@ -69,7 +69,7 @@ function Rate({ group }: { group: Group }) {
         <input name="count" type="number" min={1} defaultValue={group.starts_per?.count} />
       </label>
       <label>
-        in so many seconds
+        per seconds
         <input name="seconds" type="number" min={0} step="any" defaultValue={group.starts_per?.seconds} />
       </label>
     </div>

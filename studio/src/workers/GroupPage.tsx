@@ -1,4 +1,4 @@
-/** One group: what it runs and what waits, who works for it, its limits. */
+/** One group: its running and waiting runs, its workers, its limits. */
 
 import { Link, useParams } from "@tanstack/react-router";
 import { api, given } from "../api/client";
@@ -20,7 +20,7 @@ import { Mixed } from "./Version";
 import { type Worker, WORKER_COLUMNS } from "./Worker";
 import "./workers.css";
 
-/** As many runs of a state are listed here; the page of runs has all. */
+/** At most this many runs of a state are listed here; the page of runs has all. */
 const SHOWN = 20;
 
 const STATES = ["running", "ready", "paused"] as const satisfies readonly RunState[];
@@ -47,7 +47,7 @@ function GroupOf({ name }: { name: string }) {
   const paused = useRunsOf(name, "paused");
   const runs = { running, ready, paused };
   const group = groups.items.find((each) => each.name === name);
-  // What came later would push down what is read already.
+  // Content that loads later would push down what the user already reads.
   const isComplete = [groups, workers, workflows, running, ready, paused].every(isThere);
   return (
     <PlainPage
@@ -71,8 +71,8 @@ function GroupOf({ name }: { name: string }) {
           </p>
           {group === undefined && groups.isLoaded && (
             <div className="empty">
-              <h2>No run is of this group yet</h2>
-              <p>Runs are routed to groups; one that was started here, or a limit, makes it known.</p>
+              <h2>This group has no runs yet</h2>
+              <p>Runs are routed to groups. A group is listed once it has a run or a limit.</p>
             </div>
           )}
           <Workers name={name} workers={workers} />
@@ -95,7 +95,7 @@ function useWorkersOf(name: string): List<Worker> {
   return { ...workers, items: workers.items.filter((each) => each.group === name) };
 }
 
-/** What its workers run, in the version that new runs get. */
+/** The workflows of its workers, in the version of new runs. */
 function useWorkflowsOf(name: string): List<Workflow> {
   const workflows = useList<Workflow>(["workflows", { group: name }], (after) =>
     given(
@@ -143,7 +143,7 @@ function Workers({ name, workers }: { name: string; workers: List<Worker> }) {
         keyOf={({ id }) => id}
         empty={
           <>
-            <p>Nobody works for this group:</p>
+            <p>This group has no workers:</p>
             <code>signoff worker myapp:app --group {name}</code>
           </>
         }

@@ -1,4 +1,4 @@
-/** Groups: how many runs they have, and what pauses and limits them. */
+/** Groups: their numbers of runs, and the buttons that pause and limit them. */
 
 import { Link } from "@tanstack/react-router";
 import { type Column, Table } from "../lists/Table";
@@ -54,7 +54,7 @@ export function Groups() {
         keyOf={({ name }) => name}
         empty={
           <p>
-            Runs are routed to groups, and workers poll for one. A group is here when it has had a{" "}
+            Runs are routed to groups, and each worker polls one. A group is listed once it has had a{" "}
             <Link to="/runs">run</Link>.
           </p>
         }

@@ -1,4 +1,4 @@
-/** How many runs of a group may run, and how often they start. */
+/** A group's limits on running runs and on starts. */
 
 import type { Group } from "./group";
 

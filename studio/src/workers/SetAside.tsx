@@ -1,4 +1,4 @@
-/** Items of periodic jobs that fail, such as a schedule whose row is damaged: why, and when they are tried again. */
+/** Failing items of periodic jobs, such as a schedule with a damaged row: errors, and times of the next tries. */
 
 import { Link } from "@tanstack/react-router";
 import { api, given } from "../api/client";
@@ -57,7 +57,7 @@ function Name({ item: { job, id } }: { item: Item }) {
   return <b>{id}</b>;
 }
 
-/** Nothing for people who may not see them, and while none fails. */
+/** Empty for people who may not see them, and while none fails. */
 export function SetAside() {
   return mayOperate(useMe()) ? <Items /> : null;
 }
@@ -70,7 +70,7 @@ function Items() {
   return (
     <>
       <h2>Failing items</h2>
-      <p>Each was set aside alone and is tried again. The other items of its job go on.</p>
+      <p>Each was set aside alone and will be retried. The other items of its job continue.</p>
       <Table
         label="Failing items"
         list={items}

@@ -1,4 +1,4 @@
-/** Of which build, Signoff and Python a worker is, and which groups have workers of more than one. */
+/** A worker's build, Signoff and Python versions, and the groups whose workers differ. */
 
 import type { Worker } from "./Worker";
 
@@ -7,7 +7,7 @@ export function Version({ worker }: { worker: Worker }) {
   const platform = platformOf(worker);
   if (build === undefined && platform === undefined) {
     return (
-      <span className="soft" title="Its Signoff is older than those that say it.">
+      <span className="soft" title="Its version of Signoff does not report it.">
         unknown
       </span>
     );
@@ -20,7 +20,7 @@ export function Version({ worker }: { worker: Worker }) {
   );
 }
 
-/** Said below a table, where it moves nothing: as long as a deployment lasts, or when it has stopped halfway. */
+/** Shown below a table, where it moves nothing: during a deployment, or when it has stopped halfway. */
 export function Mixed({ workers }: { workers: Worker[] }) {
   const groups = new Map<string, Map<string, number>>();
   for (const worker of workers) {

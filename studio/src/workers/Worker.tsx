@@ -1,4 +1,4 @@
-/** Workers as a table: who they are, what they hold, and since when. */
+/** Workers as a table: their names, their runs, and their start. */
 
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
@@ -13,7 +13,7 @@ import { Version } from "./Version";
 
 export type Worker = components["schemas"]["WorkerInfo"];
 
-/** Who holds nothing says every 15 seconds that it lives, and after 60 is no longer listed. */
+/** An idle worker sends a heartbeat every 15 seconds, and is no longer listed after 60. */
 const SILENT_SECONDS = 40;
 const MOST_HELD = 1000;
 
@@ -55,7 +55,7 @@ function Heartbeat({ at }: { at: number }) {
   );
 }
 
-/** Of plain steps: how many run, of how many that may, and how many wait for one of them to end. */
+/** Plain steps: the busy threads, all threads, and the steps that wait for one. */
 function Threads({ worker: { threads, threads_busy = 0, threads_waiting = 0 } }: { worker: Worker }) {
   if (threads === undefined) return null;
   return (
@@ -97,7 +97,7 @@ function HeldRuns({ worker: { id, group } }: { worker: Worker }) {
     refetchInterval: 5_000,
   });
   if (data === undefined) return <Trouble error={error} />;
-  if (data.length === 0) return <span className="soft">none by now</span>;
+  if (data.length === 0) return <span className="soft">none now</span>;
   return data.map((run) => (
     <Link key={run.id} to="/runs/$id" params={{ id: run.id }}>
       {run.id}

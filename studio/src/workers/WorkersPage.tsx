@@ -1,4 +1,4 @@
-/** Who works, and the groups they work for. */
+/** The workers and their groups. */
 
 import { api, given } from "../api/client";
 import { PlainPage } from "../lists/PlainPage";
@@ -21,7 +21,7 @@ export function WorkersPage() {
         keyOf={({ id }) => id}
         empty={
           <>
-            <h2>Nobody works</h2>
+            <h2>No workers</h2>
             <p>Runs wait until a worker of their group takes them:</p>
             <code>signoff worker myapp:app</code>
           </>

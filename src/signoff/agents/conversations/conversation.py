@@ -111,8 +111,8 @@ class Conversation:
     ) -> Outcome:
         """Send a message, and wait until the turn has its answer or waits for people.
 
-        If an earlier turn waits for people, the agent's ``on_message`` decides: the new turn is queued behind it (the
-        outcome is ``Paused`` with reason ``queued``), the earlier turn is cancelled, or the message answers its
+        If an earlier turn waits for people, the agent's ``on_message`` decides. The new turn is queued behind it (the
+        outcome is ``Paused`` with reason ``queued``), or the earlier turn is cancelled, or the message answers its
         question.
 
         Args:

@@ -174,9 +174,9 @@ class Generation:
     def stop_at(self, node: Any) -> Stop | None:
         """Return the stop before a node, where this generation may end; None: it continues.
 
-        It continues while there is state that the next generation would not get: messages to the turn that were not
-        read, messages that a processor has replaced, state of capabilities that see a whole run or are not Pydantic
-        AI's, and variables of tools that are workflow code.
+        It continues while there is state that the next generation would not get: unread messages to the turn, messages
+        that a processor has replaced, and variables of tools that are workflow code. State of capabilities counts,
+        too, if they see a whole run or are not Pydantic AI's.
         """
         state, tools = self._run.ctx.state, self._run.ctx.deps.tool_manager
         if not Agent.is_model_request_node(node) or state.run_step - self._first_step < RESPONSES:

@@ -107,8 +107,8 @@ def verify_chain(
 ) -> None:
     """Check whether an event was changed or removed since it was sealed, and print SEQ:HASH of the last one.
 
-    The trail alone proves only that its events follow one another. To detect that its end was cut off, or that all of
-    it was rewritten, it is compared with records kept elsewhere: the anchors in SIGNOFF_AUDIT_ANCHORS, or an earlier
+    The trail alone proves only that its events follow one another. A truncated or wholly rewritten trail is detected
+    only by comparison with records kept elsewhere. These are the anchors in SIGNOFF_AUDIT_ANCHORS, or an earlier
     output of this command, given with --expect. The command reports what it could not check. It exits with 1 if
     something is wrong, and with 5 if an anchor cannot be read. Events are sealed within seconds, and anchored within a
     minute, while a server or a worker runs.

@@ -41,7 +41,7 @@ def links() -> None:
     envvar="SIGNOFF_PUBLIC_URL",
     show_envvar=True,
     metavar="URL",
-    help="The URL by which people reach the server.",
+    help="The public URL of the server.",
 )
 @on_client
 async def create(

@@ -124,7 +124,7 @@ def _serving_options(command: Command) -> Command:
             metavar="URL",
             envvar="SIGNOFF_PUBLIC_URL",
             show_envvar=True,
-            help="The URL by which people reach it, such as https://signoff.example.com: for links and sign-in.",
+            help="Its public URL, such as https://signoff.example.com: for links and sign-in.",
         ),
         click.option(
             "--root-path",

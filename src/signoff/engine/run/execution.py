@@ -515,7 +515,7 @@ class Execution:
         if not self.ended:
             self._end(self._main)
         elif not self._main.cancelled():
-            self._main.exception()  # retrieve the ignored outcome, or asyncio logs that nobody did
+            self._main.exception()  # retrieve the ignored outcome, or asyncio logs an unretrieved exception
 
     def _turn(self) -> None:
         try:

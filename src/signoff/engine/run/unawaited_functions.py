@@ -1,8 +1,8 @@
 """Detects calls of a user's own async functions without an await. Python does not run them, and only warns.
 
-``approve(ctx, order)`` as a statement asks nobody, and ``if approved(ctx):`` is always true. This cannot be detected at
-run time, so the source is read once per function, before it first runs. Only certain cases count: a name that surely is
-an async function or a generator function, and a result that no code can await later.
+``approve(ctx, order)`` as a statement asks no question, and ``if approved(ctx):`` is always true. This cannot be
+detected at run time, so the source is read once per function, before it first runs. Only certain cases count: a name
+that surely is an async function or a generator function, and a result that no code can await later.
 """
 
 from __future__ import annotations

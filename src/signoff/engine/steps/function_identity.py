@@ -1,4 +1,4 @@
-"""Identities of step functions in the journal, by which replay detects another function.
+"""Identities of step functions in the journal, which let replay detect another function.
 
 A function is identified by its module and qualified name. Lambdas of one function share a name, so a digest of their
 code is added. Names and code change with deploys, so a changed identity alone is not a difference. It is one if the

@@ -1,4 +1,4 @@
-"""Answer links: URLs by which one person answers one question, once, without signing in.
+"""Answer links: URLs with which one person answers one question, once, without signing in.
 
 A link is a token; only its hash is stored. Its use is recorded only in the question: its answers carry a request id
 made of the link's id, so a crash cannot leave a link half used.
@@ -96,7 +96,7 @@ async def create_link(
     by: str | None = None,
     id: str | None = None,
 ) -> NewLink:
-    """Create a link by which a person can answer a question once.
+    """Create a link with which a person can answer a question once.
 
     Args:
         store: The question's store.

@@ -37,7 +37,7 @@ _TITLES: Final = {
     AuditKind.VIEWED: "Viewed",
     AuditKind.COMMENTED: "Comment",
     AuditKind.REFUSED: "Answer refused",
-    AuditKind.DEFAULTED: "Nobody answered",
+    AuditKind.DEFAULTED: "No answer in time",
 }
 
 
@@ -52,7 +52,7 @@ class Notice:
         question: The question now; None if it was deleted with its run.
         url: URL of the question's page.
         now: Time of sending, in unix seconds.
-        answer_url: URL by which the recipient can answer without signing in, if allowed. Anyone who has it can.
+        answer_url: URL with which the recipient can answer without signing in, if allowed. Anyone who has it can.
     """
 
     delivery: Delivery
@@ -204,5 +204,5 @@ def settled_in_words(error: AlreadySettled) -> tuple[str, str]:
         case _:
             return (
                 "The question is answered",
-                f"{error.settled_by or 'Somebody'} was first. Nothing was changed.",
+                f"{error.settled_by or 'Another user'} was first. Nothing was changed.",
             )

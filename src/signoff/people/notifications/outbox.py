@@ -334,7 +334,7 @@ class Dispatcher:
         return Notice(delivery, address, await shown(event), await shown(question), url, now)
 
     async def _with_rules(self, question: Promise, now: float) -> Promise:
-        """Return a question after the search for standing approvals: if one answers it, nobody is notified."""
+        """Return a question after the search for standing approvals: if one answers it, no notification is sent."""
         state = QuestionState.readable(question, now) if question.state is PromiseState.PENDING else None
         if state is None or not state.awaits_rules:
             return question

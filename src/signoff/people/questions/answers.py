@@ -56,7 +56,7 @@ class Answer(Mapping[str, Any]):
             ``proposal_type`` if the question has one. None if it was rejected or skipped.
         edits: Changes made to the proposal; empty if there are none.
         votes: The individual votes, for a question with a quorum.
-        timed_out: Whether nobody answered in time, and this is the ``timeout_answer``.
+        timed_out: Whether there was no answer in time, and this is the ``timeout_answer``.
         rule: Id of the standing approval that answered in its creator's name, if one did.
     """
 
@@ -289,7 +289,7 @@ def outcome_question(
         run_id: The run's id.
         returns: The type of the step's value. A user who reports the step as done enters its value.
         key: The attempt's idempotency key, to look the step up in the other system.
-        assignees: Assignees; empty: anybody may answer.
+        assignees: Assignees; empty: any user may answer.
         refused: Why the last answer was refused, if one was.
         shown: Additional facts that the step's code has shown.
     """

@@ -46,7 +46,7 @@ class Callback:
         headers: The requested headers, spelled as requested.
         content_type: The body's content type.
         body: The body as text.
-        encoding: The encoding by which the body was decoded; ``latin-1`` if it is not UTF-8.
+        encoding: The encoding that the body was decoded with; ``latin-1`` if it is not UTF-8.
 
     Example::
 

@@ -64,7 +64,7 @@ class _EscalationFields:
 
 @dataclass(frozen=True, init=False)
 class Escalation(_EscalationFields):
-    """Additional assignees if nobody has answered for some time.
+    """Additional assignees if the question stays unanswered for some time.
 
     Attributes:
         after_seconds: Time since the question was asked.
@@ -93,7 +93,7 @@ class Policy:
     """The rules of a question beside its form. Seconds count from when it was asked.
 
     Attributes:
-        assignees: The first assignees; empty: anybody.
+        assignees: The first assignees; empty: any user.
         excluded: Users who may not answer, regardless of their groups.
         quorum: The quorum, if more than one approval is needed.
         remind_every: Interval between reminders in seconds.
@@ -116,7 +116,7 @@ class Policy:
 
     @property
     def is_plain(self) -> bool:
-        """Whether anybody may answer, once, and nothing is due in the meantime."""
+        """Whether any user may answer, once, and nothing is due in the meantime."""
         return self == _PLAIN
 
     @property
@@ -289,7 +289,7 @@ def most_voters(assignees: Iterable[str], without: Iterable[str] = ()) -> int | 
     Names that may be different spellings of one name count as one person.
 
     Args:
-        assignees: The assignees; empty: anybody.
+        assignees: The assignees; empty: any user.
         without: Users who do not count because they may not answer or have voted.
     """
     names = tuple(assignees)

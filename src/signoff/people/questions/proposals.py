@@ -117,7 +117,7 @@ def _in_full(value: Any, sent: Any, declared: Any, path: str) -> Any:
     if seen.unseen:
         place = ".".join(map(str, (path, *seen.unseen[0])))
         raise NotSerializable(
-            place, "JSON cannot represent it, and nobody can approve a value that they cannot see"
+            place, "JSON cannot represent it, and people cannot approve a value that they cannot see"
         )
     return json.loads(codec.encode(seen.value, path=path))
 

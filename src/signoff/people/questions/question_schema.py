@@ -48,7 +48,7 @@ class AskedQuorum(TypedDict):
 
 
 class AskedEscalation(TypedDict):
-    """Additional or replacement assignees if nobody has answered for some time."""
+    """Additional or replacement assignees if the question stays unanswered for some time."""
 
     after_seconds: Seconds
     to: list[str]

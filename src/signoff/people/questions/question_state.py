@@ -104,7 +104,7 @@ class Progress:
 
     Attributes:
         votes: Votes so far, on a question with a quorum.
-        claimed_by: The claimant. Nobody else can answer meanwhile.
+        claimed_by: The claimant. No one else can answer meanwhile.
         escalated: Number of escalations so far.
         reminders: Number of reminders so far.
         looked: Whether standing approvals were searched.
@@ -206,7 +206,7 @@ class QuestionState:
 
     @property
     def deadline_at(self) -> float | None:
-        """When it closes if nobody has answered, in unix seconds."""
+        """When it closes without an answer, in unix seconds."""
         deadline = self._deadline
         return self.question.due_at if deadline is None else self._asked_at + deadline
 
@@ -315,7 +315,7 @@ class QuestionState:
     def why_not_asked(self, assignee: str) -> str | None:
         """Return why an assignee may not answer now; None if they may.
 
-        A group or a role may as long as nobody has claimed the question: its members are not known here.
+        A group or a role may as long as the question is unclaimed: its members are not known here.
         """
         claimed_by = self.progress.claimed_by
         if self.is_excluded(assignee):
@@ -454,7 +454,7 @@ class QuestionState:
         return state._amend(self._event(AuditKind.CLAIMED, responder.user_id, {}))
 
     def release(self, responder: Responder) -> Amendment | None:
-        """End the claim; None if nobody has claimed it. Raises NotAllowed."""
+        """End the claim; None if it is not claimed. Raises NotAllowed."""
         self._check_known(responder)
         if self.progress.claimed_by is None:
             return None

@@ -25,7 +25,7 @@ class OpenIdConnect:
         issuer: The provider's issuer, exactly as its metadata has it, such as
             ``https://login.example.com/realms/acme``.
         client_id: This server's client id at the provider.
-        public_url: The URL by which browsers reach this server. ``/login/callback`` below it must be registered with
+        public_url: The URL of this server in browsers. ``/login/callback`` below it must be registered with
             the provider. Cookies are set for the whole host, so other applications on it receive them, too.
         client_secret: This server's client secret; None for a public client.
         scopes: The requested scopes besides ``openid``.
@@ -74,7 +74,7 @@ class OpenIdConnect:
 
     @property
     def host(self) -> str:
-        """The host name by which browsers reach this server."""
+        """The host name of this server in browsers."""
         return server_url(self.public_url).host
 
     @property

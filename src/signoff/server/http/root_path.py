@@ -20,7 +20,7 @@ def checked_root_path(root_path: str | None, public_url: str | None) -> str:
 
     Args:
         root_path: The root path; None: the path of the public URL.
-        public_url: The URL by which people reach the server.
+        public_url: The public URL of the server.
 
     Raises:
         InvalidValue: The root path is not valid, or collides with a path of the server.

@@ -69,7 +69,7 @@ class Row:
 
     @property
     def id(self) -> str:
-        """The element id by which other parts of the page refer to it."""
+        """The element id that other parts of the page refer to."""
         return f"in-{self.control.name}"
 
     @property

@@ -72,7 +72,7 @@ async def follow_journal(
 async def _parts(services: Services, events: AsyncGenerator[Entry | LiveText]) -> AsyncGenerator[bytes]:
     """Yield the encoded events in parts, until the run ends or the server stops.
 
-    The next event is read when the client has received nearly all of the previous one: events are sent in small parts,
+    The next event is read when the client has received nearly all of the previous one. Events are sent in small parts,
     and the server holds a part back until the earlier ones are sent.
     """
     stopping = asyncio.ensure_future(services.stopping.wait())

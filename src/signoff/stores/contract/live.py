@@ -1,8 +1,8 @@
 """The operations on live text: the output of running steps, for clients that follow a run.
 
-It is not part of the journal: no run depends on it, and any of it may be lost. It lasts as long as its attempt. A write
-that ``unpublishes`` a call deletes the call's live text, ``pause`` and ``complete`` delete all of the run's, and the
-first piece of a lease deletes the text of earlier leases, which can no longer be read.
+It is not part of the journal: no run depends on it, and any of it may be lost. It lasts as long as its attempt. A
+write that ``unpublishes`` a call deletes the call's live text. ``pause`` and ``complete`` delete all live text of the
+run. The first piece of a lease deletes the text of earlier leases, which can no longer be read.
 """
 
 # pyright: reportReturnType=false

@@ -133,7 +133,7 @@ class Writer:
             self._lock.release()
             return False  # the thread retries it and handles the error
         except BaseException:
-            self._link.close()  # nobody would receive the reply of the statement in flight
+            self._link.close()  # the reply of the statement in flight would have no receiver
             self._lock.release()
             raise
         if reply is None:

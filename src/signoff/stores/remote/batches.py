@@ -1,6 +1,6 @@
 """Operations on their way to a server: gathered, sent in batches, and sent again until there is a reply.
 
-The operations of one iteration of an event loop travel in one request. Each has a number, by which the server
+The operations of one iteration of an event loop travel in one request. Each has a number, so the server
 recognizes a repetition and returns its first reply; after a restart of the server, the contract's own rules for
 repetitions do that (``stores/contract/store.py``). Operations of one run are sent one after the other.
 """

@@ -29,7 +29,7 @@ class ClockWatch:
         """Process a reading of the clock.
 
         Args:
-            moved: Seconds by which the clock is ahead of its expected time. A suspension of this machine does not
+            moved: How far the clock is ahead of its expected time, in seconds. A suspension of this machine does not
                 count, because time has really passed.
         """
         slept = since_boot() - awake()

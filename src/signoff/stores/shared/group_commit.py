@@ -98,7 +98,7 @@ class _Group(Generic[Op]):
 class GroupCommit(Generic[Op]):
     """Gathers operations by turns of event loops, on any number of event loops.
 
-    If only one task writes, its operation does not wait for the end of the turn; and if that task was also the last to
+    If only one task writes, its operation does not wait for the end of the turn. If that task was also the last to
     write before, the loop does not even schedule a check for other writers.
 
     Args:

@@ -5,9 +5,9 @@ first process that opens the file after a boot. From then on, time is measured b
 starting point is stored in the file, so that processes started before and after a jump agree.
 
 Leases use the time that the machine was awake: a laptop that sleeps loses none. Everything else uses the time including
-suspensions. If the machine's clock differs for a minute, the file's clock follows it: forward at once, because after
-the suspension of a virtual machine the time has really passed; back slowly, so that timers are not delayed by the
-difference.
+suspensions. If the machine's clock differs for a minute, the file's clock follows it. It moves forward at once,
+because after the suspension of a virtual machine the time has really passed. It moves back slowly, so that timers are
+not delayed by the difference.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class ObjectAnchor:
     """Writes each checkpoint as an object of its own, ``PREFIX/ORIGIN/NAMESPACE/SIZE-HASH-TIME.txt``.
 
     Existing objects are never changed. Use object lock or a retention policy of the bucket to enforce that for
-    everybody. Credentials, region and endpoint come from the environment variables of the provider's tools
+    everyone. Credentials, region and endpoint come from the environment variables of the provider's tools
     (``AWS_ACCESS_KEY_ID``, ``AWS_REGION``, ``AWS_ENDPOINT_URL``, ``GOOGLE_APPLICATION_CREDENTIALS``,
     ``AZURE_STORAGE_ACCOUNT_NAME`` ...), or from the machine's role.
 

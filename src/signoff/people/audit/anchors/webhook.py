@@ -73,6 +73,6 @@ class WebhookAnchor:
 
 
 def delivery_id_of(checkpoint: Checkpoint) -> str:
-    """Return the id by which the receiver recognizes a repeated checkpoint."""
+    """Return the id that lets the receiver recognize a repeated checkpoint."""
     facts = (checkpoint.origin, checkpoint.namespace, checkpoint.size, checkpoint.hash, checkpoint.restart)
     return f"anchor_{hashlib.sha256(to_json(facts)).hexdigest()[:32]}"

@@ -184,7 +184,7 @@ class Channel:
         return [each for each in assignees if (self.address_of(each) or "").casefold() == address.casefold()]
 
     def may_link(self, recipient: str) -> bool:
-        """Whether a recipient gets answer links: a user whose address belongs to nobody else."""
+        """Whether a recipient gets answer links: a user whose address belongs to no other recipient."""
         if not self.answer_links or not recipient.startswith("user:") or recipient in self.to:
             return False
         address = (self.address_of(recipient) or "").casefold()

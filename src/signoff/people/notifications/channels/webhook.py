@@ -70,7 +70,7 @@ class Signatures:
         """Return the headers of a request.
 
         Args:
-            id: Id by which the receiver recognizes a repeated delivery.
+            id: Id that lets the receiver recognize a repeated delivery.
             now: The time, in unix seconds.
             body: JSON.
         """
