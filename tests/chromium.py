@@ -1,4 +1,4 @@
-"""The browser of the tests."""
+"""The tests' browser."""
 
 import shutil
 

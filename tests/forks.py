@@ -1,4 +1,4 @@
-"""Processes forked from one that has imported what they need: they work at once, not after a second or two."""
+"""Processes forked from one that has imported their modules: they start at once, not after a second or two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tests one process runs one after the other, because they share something that takes long to make.
+"""Groups tests that share something slow to create, so that one process runs them in sequence.
 
 xdist's own ``xdist_group`` groups nothing from pytest 9.2 on: it changes ids of tests, which can no longer be changed.
 """

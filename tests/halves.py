@@ -1,4 +1,4 @@
-"""Which values of a test are tried by ``make test``, and which by ``make test-long`` alone."""
+"""Parameter values of a test for ``make test``, and those for ``make test-long`` alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of places where runs live, for tests of what must hold in each: in memory, a file, Postgres, a server."""
+"""The kinds of stores for tests of rules that hold in each: in memory, a file, Postgres, a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What forked processes have imported before they begin (tests/forks.py)."""
+"""The imports of forked processes (tests/forks.py)."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""What the tests of a process share for as long as none of them changes the process under it, such as its clocks."""
+"""Resources that the tests of a process share as long as none of them changes the process, such as its clocks."""
 
 from __future__ import annotations
 

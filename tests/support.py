@@ -1,4 +1,4 @@
-"""What tests of runs share: an app on a real store, workers that stop or crash, and waiting without sleeping."""
+"""Helpers for tests of runs: an app on a real store, workers that stop or crash, and waiting without sleeping."""
 
 from __future__ import annotations
 

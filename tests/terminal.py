@@ -1,4 +1,4 @@
-"""A program on a terminal of its own, where somebody types."""
+"""A program on a terminal of its own, with scripted input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A forked program of a test that ends on the way says so: what ends it may keep it from printing anything."""
+"""A forked program of a test reports an early end, even if it could not print anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that share something that takes long to make run in one process, whatever pytest's ids of them are like."""
+"""Tests that share something slow to create run in one process, whatever their ids look like."""
 
 from __future__ import annotations
 

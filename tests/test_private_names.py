@@ -1,4 +1,4 @@
-"""Each private name still does what Signoff needs it for. A failure here says what breaks in this version."""
+"""Each private name still works as Signoff needs it. A failure here shows what breaks in this version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each claim of docs/security.md names the tests that show it, and tests that a page of docs names exist."""
+"""Each claim of docs/security.md names the tests that show it, and the tests named in the docs exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``make vulnerabilities`` fails on a known vulnerability, and says what it could not check."""
+"""``make vulnerabilities`` fails on a known vulnerability, and reports what it could not check."""
 
 from __future__ import annotations
 

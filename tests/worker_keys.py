@@ -1,4 +1,4 @@
-"""The key of workers that work through a server of a test: one of a key file, so that it closes no other door."""
+"""The key of a test's remote workers: one of a key file, so that it closes no other route."""
 
 from __future__ import annotations
 

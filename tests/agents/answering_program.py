@@ -1,4 +1,4 @@
-"""Answers what conversations ask: ``python -m tests.agents.answering_program FOLDER approve|deny``, then a line."""
+"""Answers questions of conversations: ``python -m tests.agents.answering_program FOLDER approve|deny``, then a line."""
 
 from __future__ import annotations
 

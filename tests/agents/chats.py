@@ -1,4 +1,4 @@
-"""A conversation's agent for tests: its model does what it is told in plain words."""
+"""An agent for tests of conversations: its model follows plain instructions in the prompt."""
 
 from __future__ import annotations
 

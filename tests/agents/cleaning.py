@@ -1,4 +1,4 @@
-"""Tools that clean up when a pause leaves them, and log it."""
+"""Tools that clean up when a pause stops them, and log it."""
 
 from __future__ import annotations
 

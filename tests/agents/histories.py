@@ -1,4 +1,4 @@
-"""Checks whether message histories are complete, as model providers require it."""
+"""Checks whether message histories are complete, as model providers require."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real HTTP server that speaks OpenAI's chat completions, with a script."""
+"""A real HTTP server with OpenAI's chat completions API and a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that follow a script, and what tests look at."""
+"""Models that follow a script, and helpers to inspect them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes of tool arguments: what a model sends, what the tool gets, what people are shown, and another call of it."""
+"""Shapes of tool arguments: as a model sends them, as the tool gets them, as people see them, and another call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process whose agent's model says some words, waits until a file ``go`` is there, and says the rest."""
+"""A process whose agent's model outputs some words, waits until a file ``go`` exists, and outputs the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools that catch the exception with which a pause leaves them, and go on."""
+"""Tools that catch the exception of a pause and continue."""
 
 # ruff: noqa: S110, S112, SIM105  # this is what they are for
 

@@ -1,4 +1,4 @@
-"""Who must agree to a tool call, with which arguments it runs then, and what the model is told."""
+"""Approvals of tool calls: the people who must agree, the arguments that run, and the model's view."""
 
 from __future__ import annotations
 

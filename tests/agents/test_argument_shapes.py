@@ -1,4 +1,4 @@
-"""What is shown of a tool call, what is approved of it, and what runs are the same, whatever its arguments are."""
+"""The shown, the approved and the executed arguments of a tool call are the same, whatever they are."""
 
 from __future__ import annotations
 

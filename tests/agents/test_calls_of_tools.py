@@ -1,4 +1,4 @@
-"""Tools that call other tools through ``ctx.tool_manager``: people are asked where they can be, else it is refused."""
+"""Tools that call other tools through ``ctx.tool_manager``: people are asked where possible, else it is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long histories are compacted as Pydantic AI does it: the model is sent less, and nothing is done twice for it."""
+"""Long histories are compacted by Pydantic AI's means: the model gets less, and no work is repeated for it."""
 
 from __future__ import annotations
 

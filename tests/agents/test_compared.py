@@ -1,4 +1,4 @@
-"""A replay compares what agents ask their models, and what tools are called with."""
+"""A replay compares model requests of agents, and arguments of tool calls."""
 
 from __future__ import annotations
 

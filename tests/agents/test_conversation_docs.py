@@ -1,4 +1,4 @@
-"""What docs/conversations.md shows runs as it stands there."""
+"""The examples in docs/conversations.md run unchanged."""
 
 from __future__ import annotations
 

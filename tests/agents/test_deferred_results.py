@@ -1,4 +1,4 @@
-"""Decisions that a caller brings along as ``DeferredToolResults`` are Pydantic AI's: they count as given, once."""
+"""Decisions that a caller passes as ``DeferredToolResults`` are Pydantic AI's: they count as given, once."""
 
 from __future__ import annotations
 

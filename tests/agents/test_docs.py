@@ -1,4 +1,4 @@
-"""What docs/agents.md shows runs as it stands there."""
+"""The examples in docs/agents.md run unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent in a workflow: what has finished is not done again, whatever happens."""
+"""An agent in a workflow: finished work is never repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool adds to an edit, such as the default of another kind of object, is seen before it runs."""
+"""Values that a tool adds to an edit, such as the default of another kind of object, are shown before it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can fail between an agent and its model: asked again, and only what has failed, over real HTTP."""
+"""Failures between an agent and its model: only the failed request is repeated, over real HTTP."""
 
 from __future__ import annotations
 

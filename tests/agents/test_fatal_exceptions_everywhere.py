@@ -1,4 +1,4 @@
-"""Whatever code of an agent or a flow raises ends at its run, in every store: its worker serves the others."""
+"""Exceptions of an agent's or a flow's code end only its run, in every store: the worker serves the others."""
 
 from __future__ import annotations
 

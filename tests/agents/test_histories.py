@@ -1,4 +1,4 @@
-"""The history of a session is complete and valid, whatever its turns have ended with."""
+"""The history of a session is complete and valid, whatever the ends of its turns."""
 
 from __future__ import annotations
 

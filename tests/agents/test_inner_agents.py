@@ -1,4 +1,4 @@
-"""Agents that run inside of tools: they ask where they can, and are refused where they cannot."""
+"""Agents that run inside tools: they ask where they can, and are refused where they cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pause leaves its tool by an exception: what the tool may do then is clean up."""
+"""A pause stops its tool with an exception: the tool may then only clean up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model says reaches whoever listens while it says it, across processes, kills and connections that are lost."""
+"""Live output of a model reaches listeners in other processes, despite kills and lost connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments are validated once, and hooks, large calls and strange schemas keep what is approved what runs."""
+"""Arguments are validated once, and run as approved despite hooks, large calls and unusual schemas."""
 
 from __future__ import annotations
 

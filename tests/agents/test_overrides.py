@@ -1,4 +1,4 @@
-"""``agent.override`` in tests of workflows, and models that workflow code gives by itself."""
+"""``agent.override`` in tests of workflows, and models that workflow code passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures and files in conversations: said by people, returned by tools, kept with the history."""
+"""Pictures and files in conversations: sent by people, returned by tools, kept with the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain tools share the worker's threads with plain steps. A wait for one costs a tool none of its time."""
+"""Plain tools share the worker's threads with plain steps. Waiting for a thread does not count as a tool's time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of agents follow every policy that questions of workflows do: one table of policies, one of ways to ask."""
+"""Questions of agents support the same policies as those of workflows: a table of policies, and one of ways to ask."""
 
 from __future__ import annotations
 

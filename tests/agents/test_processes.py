@@ -1,4 +1,4 @@
-"""Conversations whose processes stop, are killed, or come back much later."""
+"""Conversations whose processes stop, are killed, or return much later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A long turn goes on in a new generation: what is behind is not replayed, and nothing is lost by it."""
+"""A long turn continues in a new generation: earlier messages are not replayed, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request id stands for one request in a whole conversation: respond, resume and steer, in later turns, too."""
+"""A request id identifies one request in a whole conversation: respond, resume and steer, in later turns, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resume tokens: one-time secrets, bound to a session, a turn and what was asked."""
+"""Resume tokens: one-time secrets, bound to a session, a turn and its questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A turn that is split does what it would do in one: what its code looks at, what people are asked, what is stored."""
+"""A split turn behaves like a whole one: its code's view, its questions, its stored data."""
 
 from __future__ import annotations
 

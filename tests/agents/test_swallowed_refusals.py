@@ -1,4 +1,4 @@
-"""Code that asks where nobody can be asked fails its call or run, even if it swallows the refusal."""
+"""Code that asks where no one can be asked fails its call or run, even if it swallows the refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Pydantic AI tells of an agent is told once, however often its run is replayed."""
+"""Pydantic AI's telemetry of an agent is emitted once, however often its run is replayed."""
 
 from __future__ import annotations
 

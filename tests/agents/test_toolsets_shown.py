@@ -1,4 +1,4 @@
-"""What toolsets, hooks and edits make of a call after it was shown: people see it, or it does not run."""
+"""Changes by toolsets, hooks and edits after a call was shown: people see them, or the call does not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns: what is said while one waits or runs, what they may use up, forks, sub-agents, events."""
+"""Turns: messages during a waiting or running turn, budgets, forks, sub-agents, events."""
 
 from __future__ import annotations
 

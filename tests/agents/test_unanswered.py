@@ -1,4 +1,4 @@
-"""In every place where runs live: code that goes on without its answer pays nothing, whatever front end it uses."""
+"""In every place where runs live: code that continues without its answer pays nothing, in every front end."""
 
 # Type checkers see what is wrong here.
 # pyright: reportUnusedCoroutine=false

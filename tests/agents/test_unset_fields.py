@@ -1,4 +1,4 @@
-"""A tool that changes only the fields that a model has sent can tell them from those it has not sent."""
+"""A tool that changes only the fields that a model has sent can distinguish them from the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tool that calls one of Signoff's functions wrongly fails its turn at once, and the error names the argument."""
+"""A tool that misuses one of Signoff's functions fails its turn at once, and the error names the argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that works, says something to its agent, and waits until it is stopped. Tells when the approval is open."""
+"""A process that works, prompts its agent, and waits until it is stopped. Reports when the approval is open."""
 
 from __future__ import annotations
 

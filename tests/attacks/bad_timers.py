@@ -1,4 +1,4 @@
-"""One of each thing that becomes due, and whether it has fired."""
+"""One item of each kind that becomes due, and whether it has fired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs whose own code computes, beside steps: a workflow, an agent and a flow, on a worker that may be stopped."""
+"""Runs whose own code computes: a workflow, an agent and a flow, on a worker that may be stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that pass the limits of schemas and values, and are costly to check."""
+"""Answers that exceed the limits of schemas and values, and are costly to check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows damaged by SQL, past all checks: what a bad disk, an older version or a hand at the database leaves behind."""
+"""Rows damaged by SQL, past all checks: as by a bad disk, an older version or manual changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store full of the largest rows that it takes, in every table that a caller can fill."""
+"""A store full of rows of the maximum size, in every table that a caller can fill."""
 
 from __future__ import annotations
 

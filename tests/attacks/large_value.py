@@ -1,4 +1,4 @@
-"""A value that is large."""
+"""A large value."""
 
 from __future__ import annotations
 

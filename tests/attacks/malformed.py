@@ -1,4 +1,4 @@
-"""Malformed arguments of store operations, made up from a seed out of good ones."""
+"""Malformed arguments of store operations, derived from valid ones by a seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request takes of a server's memory, as the operating system sees it."""
+"""A request's effect on a server's memory, as the operating system sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads of raw HTTP requests."""
+"""Raw heads of HTTP requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each kind of request that a server takes, about a store of ``large_rows``."""
+"""Every kind of request that a server accepts, on a store of ``large_rows``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of a store full of large rows, as a process of its own, whose memory is measured from outside."""
+"""A server with a store full of large rows, as a separate process whose memory is measured from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trail that an attacker with the database cut off, emptied or made anew: its anchor shows it; without, no claim."""
+"""A trail that an attacker truncated, emptied or rebuilt: its anchor shows it; without one, no claim is made."""
 
 from __future__ import annotations
 

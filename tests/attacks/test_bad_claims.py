@@ -1,4 +1,4 @@
-"""A ready run that cannot be leased, because of its row, keeps no other run of its group from workers."""
+"""A ready run whose row cannot be leased keeps no other run of its group from workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row that a periodic job cannot read or write keeps no other row from being served, in any namespace."""
+"""A row that a periodic job cannot read or write stops no other row, in any namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One row that fails stops no other row of its job, and no other job, in any namespace."""
+"""A failing row stops no other row of its job, and no other job, in any namespace."""
 
 from __future__ import annotations
 

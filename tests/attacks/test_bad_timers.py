@@ -1,4 +1,4 @@
-"""A deadline, a timer or a lease that the database refuses to fire keeps no other from firing, in any namespace."""
+"""A deadline, timer or lease that the database refuses to fire stops no other, in any namespace."""
 
 from __future__ import annotations
 

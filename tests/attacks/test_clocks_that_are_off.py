@@ -1,4 +1,4 @@
-"""The clocks of a server and a worker jump by an hour, as processes: no timer, deadline or schedule goes by them."""
+"""The clocks of a server and a worker process jump by an hour: no timer, deadline or schedule follows them."""
 
 from __future__ import annotations
 

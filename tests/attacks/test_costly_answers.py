@@ -1,4 +1,4 @@
-"""Answers that are costly to check hold up no event loop: another process checks them, with hard limits."""
+"""Answers that are costly to check block no event loop: another process checks them, with hard limits."""
 
 from __future__ import annotations
 

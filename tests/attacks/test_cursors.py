@@ -1,4 +1,4 @@
-"""What a tenant learns of others by the cursors of lists: nothing, though the rows of all are counted together."""
+"""A tenant learns nothing about others from list cursors, though the rows of all share one sequence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is larger than a page or a request, or cannot be read: nothing is lost, and nothing turns in circles."""
+"""Rows larger than a page or a request, or unreadable: nothing is lost, and no loop occurs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every route of the app, tried without a key: on the server's own machine, and as what comes through a proxy.
+"""Every route of the app, without a key: from the server's own machine, and through a proxy.
 
 The routes are those of the app itself, so a new one is tried as well: it must answer as everything else does, or be in
 a list here.

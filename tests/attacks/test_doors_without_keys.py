@@ -1,4 +1,4 @@
-"""A program of the server's machine without a key, where one tenant has one: each door asks, whatever the namespace."""
+"""A program on the server's machine without a key, where one tenant has one: each route authenticates callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON in which an object has one key twice: a proxy or a log on the way may have read the other value."""
+"""JSON with a duplicate key in an object: a proxy or a log on the way may have read the other value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream that was opened with a login, and a login that has ended meanwhile: the stream tells no more."""
+"""A stream that was opened with a login ends with that login."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that gets no file handle, thread or connection: it says so, loses nothing, and goes on after."""
+"""A process without file handles, threads or connections: it says so, loses nothing, and recovers."""
 
 from __future__ import annotations
 

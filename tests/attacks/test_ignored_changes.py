@@ -1,4 +1,4 @@
-"""A row that the database leaves as it was, without an error, is set aside: no periodic job spins on it."""
+"""A row that the database silently leaves unchanged is set aside: no periodic job spins on it."""
 
 from __future__ import annotations
 

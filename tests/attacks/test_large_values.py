@@ -1,4 +1,4 @@
-"""What runs with large values take of a worker's memory."""
+"""Memory of a worker that runs large values."""
 
 from __future__ import annotations
 

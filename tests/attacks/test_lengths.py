@@ -1,4 +1,4 @@
-"""Names and ids that no index could hold: refused at every store, and all that is let in fits into the indexes."""
+"""Names and ids that no index could hold are refused by every store; all accepted ones fit into the indexes."""
 
 from __future__ import annotations
 

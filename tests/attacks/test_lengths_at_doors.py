@@ -1,4 +1,4 @@
-"""Names and ids that no index could hold, at the doors that people and programs use."""
+"""Names and ids that no index could hold, at the interfaces for people and programs."""
 
 from __future__ import annotations
 

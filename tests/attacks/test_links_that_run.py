@@ -1,4 +1,4 @@
-"""Addresses that would run in the page that shows them: refused where they are made, and nothing shown leads there."""
+"""Addresses that would run as scripts are refused on creation, and no page links to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of very many small items: one of 90,000 audit events kept a server from answering anybody for 11 s."""
+"""Batches of very many small items: one of 90,000 audit events used to block a server for 11 s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cron expressions of a megabyte: each took a second to read, at each of its times, and was kept in memory."""
+"""Cron expressions of a megabyte: each used to take a second to parse, at each of its times, and stayed in memory."""
 
 from __future__ import annotations
 

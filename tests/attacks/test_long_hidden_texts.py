@@ -1,4 +1,4 @@
-"""Hidden texts of a megabyte: all their spellings stayed in the server's memory, 22 MB for each."""
+"""Hidden texts of a megabyte: all their spellings used to stay in the server's memory, 22 MB for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs outside that read an SQLite file without a pause, and space that nobody gets back."""
+"""Other programs that read an SQLite file without a pause, and disk space that is never reclaimed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that writes names and texts that no client could: through the store door, whose batches may have 20 MiB."""
+"""A worker that writes names and texts that no client could: through ``/v1/store``, with batches of up to 20 MiB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promises that would have timed out before they were made, or after the end of all calendars."""
+"""Promises with deadlines before their creation, or beyond the calendar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas of tools from elsewhere, of any length: 256 of them stayed in memory."""
+"""Schemas of external tools, of any length: 256 of them used to stay in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows whose encryption key is lost: each is shown as such, alone, at every door that lists."""
+"""Rows whose encryption key is lost: each is shown as such, alone, in every list."""
 
 from __future__ import annotations
 

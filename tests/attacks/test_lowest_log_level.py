@@ -1,4 +1,4 @@
-"""A program that logs all there is, at the level 1: secrets of links, callbacks and keys are in paths and headers."""
+"""A program that logs at level 1: secrets of links, callbacks and keys are in paths and headers."""
 
 from __future__ import annotations
 

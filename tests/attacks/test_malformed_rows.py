@@ -1,4 +1,4 @@
-"""Malformed rows: refused where workers write, and where one is kept anyway, shown as such, alone.
+"""Malformed rows: refused when workers write them; existing ones are shown as such, alone.
 
 ``SIGNOFF_MALFORMED`` is how many attacks each test makes, ``SIGNOFF_MALFORMED_SEED`` what they grow from.
 """

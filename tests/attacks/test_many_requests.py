@@ -1,4 +1,4 @@
-"""Requests that one key sends at once share a bound of memory, on every route, and hold back no other key."""
+"""Concurrent requests of one key share a memory bound, on every route, and delay no other key."""
 
 from __future__ import annotations
 

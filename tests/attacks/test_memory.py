@@ -1,4 +1,4 @@
-"""What requests take of a server's memory, measured from outside, on the largest rows there are."""
+"""Memory that requests take on a server, measured from outside, with the largest possible rows."""
 
 from __future__ import annotations
 

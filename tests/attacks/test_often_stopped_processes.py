@@ -1,4 +1,4 @@
-"""Workers and servers that are stopped for long or again and again, as containers with a limit of processor time are.
+"""Workers and servers that are stopped for long or repeatedly, like containers with a CPU limit.
 
 Innocent runs, agents and flows go on: none is taken for a busy loop, and no step runs again.
 """

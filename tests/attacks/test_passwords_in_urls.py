@@ -1,4 +1,4 @@
-"""A server behind a proxy that wants a password, which stands in the server's URL."""
+"""A server behind a proxy with a password in the server's URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database on a machine with other users: payloads, answers and hashes of keys are in its files."""
+"""A database on a machine with other users: its files contain payloads, answers and hashes of keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attempts with names, notes and values of nearly a megabyte: of a refused one, the audit trail keeps little."""
+"""Attempts with names, notes and values of nearly a megabyte: the audit trail keeps little of a refused one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A body that comes after its request was refused, as through a proxy: the connection goes on as any other."""
+"""A body that arrives after its request was refused, as through a proxy: the connection continues normally."""
 
 from __future__ import annotations
 

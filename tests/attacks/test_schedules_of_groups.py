@@ -1,4 +1,4 @@
-"""An operator's key for one group, and the schedules of another."""
+"""An operator's key for one group cannot change the schedules of another."""
 
 from __future__ import annotations
 

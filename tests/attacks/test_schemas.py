@@ -1,4 +1,4 @@
-"""Schemas of a kilobyte that would take a validator days, or more memory than there is.
+"""Schemas of a kilobyte that would take a validator days, or too much memory.
 
 Each is checked in a process of its own, whose time and memory are measured from outside. They are forked from one that
 has imported the validator.

@@ -1,4 +1,4 @@
-"""A client that sends the head of a request, and its body a byte at a time or never."""
+"""A client that sends a request's body a byte at a time, or never."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that opens connections and never ends the head of a request, or never begins one."""
+"""A client that opens connections and never completes, or never starts, a request's head."""
 
 from __future__ import annotations
 

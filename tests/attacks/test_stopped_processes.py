@@ -1,4 +1,4 @@
-"""Processes that were stopped and go on: they take no runs from workers that they could not hear meanwhile."""
+"""Processes that were stopped and continue: they take no runs from workers that they could not hear meanwhile."""
 
 from __future__ import annotations
 

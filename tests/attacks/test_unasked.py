@@ -1,4 +1,4 @@
-"""People with rights, at a question that is not theirs: no role, no missing requester, no second login answers it."""
+"""People with rights cannot answer another's question: not by a role, a missing requester, or a second login."""
 
 from __future__ import annotations
 

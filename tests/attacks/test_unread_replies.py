@@ -1,4 +1,4 @@
-"""Clients that do not read what they have asked for: streams and replies take little of a server's memory."""
+"""Clients that do not read their replies: streams and replies take little of a server's memory."""
 
 from __future__ import annotations
 

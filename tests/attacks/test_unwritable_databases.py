@@ -1,4 +1,4 @@
-"""A Postgres without space, one that fails over to a standby, one that only reads: reported, and nothing is lost."""
+"""A Postgres without space, one that fails over to a standby, a read-only one: reported, and nothing is lost."""
 
 from __future__ import annotations
 

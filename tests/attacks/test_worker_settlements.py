@@ -1,4 +1,4 @@
-"""Workers that settle questions with answers that no client could give: refused at the server, without effect."""
+"""Workers that settle questions with answers that no client could give: the server refuses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trickle of wrong secrets through a proxy: right links, callbacks and keys behind it go on working."""
+"""A trickle of wrong secrets through a proxy: valid links, callbacks and keys behind it keep working."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as processes of its own."""
+"""The command line as separate processes."""
 
 from __future__ import annotations
 

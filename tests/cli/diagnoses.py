@@ -1,4 +1,4 @@
-"""What ``signoff doctor`` says, and databases in a state that it should notice."""
+"""The output of ``signoff doctor``, and databases in states that it should detect."""
 
 from __future__ import annotations
 

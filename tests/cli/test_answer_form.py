@@ -1,4 +1,4 @@
-"""What the person at a terminal types becomes an answer's value."""
+"""Input at a terminal becomes an answer's value."""
 
 from __future__ import annotations
 

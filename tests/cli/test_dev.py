@@ -1,4 +1,4 @@
-"""``signoff dev``: the code is reloaded when it changes, and what cannot be loaded changes nothing."""
+"""``signoff dev``: changed code is reloaded, and code that cannot be loaded changes nothing."""
 
 from __future__ import annotations
 

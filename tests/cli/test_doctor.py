@@ -1,4 +1,4 @@
-"""``signoff doctor``: the work in a database, as SQLite and Postgres keep it, and what is particular of SQLite."""
+"""``signoff doctor``: the work in a database, on SQLite and Postgres, and checks specific to SQLite."""
 
 from __future__ import annotations
 

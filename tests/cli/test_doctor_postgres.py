@@ -1,4 +1,4 @@
-"""``signoff doctor``: what is particular of Postgres and of servers."""
+"""``signoff doctor``: checks specific to Postgres and servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``signoff server`` behind a proxy: its options, and that none of them is forgotten silently."""
+"""``signoff server`` behind a proxy: its options, none of which is ignored silently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``signoff keys`` and SIGNOFF_KEY. Servers are real processes; commands are, where a server takes what they say."""
+"""``signoff keys`` and SIGNOFF_KEY. Servers are real processes, and so are commands that send to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``signoff migrate``: from what to what, once, and what it refuses."""
+"""``signoff migrate``: versions, repetition, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where commands look, and what they say when nothing is there."""
+"""The store or server that commands choose, and their errors if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``signoff replay``: recorded journals, checked against the code at hand."""
+"""``signoff replay``: recorded journals, checked against the current code."""
 
 from __future__ import annotations
 

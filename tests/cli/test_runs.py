@@ -1,4 +1,4 @@
-"""Commands on runs, at a store for which a worker works."""
+"""Commands on runs, on a store with a worker."""
 
 from __future__ import annotations
 

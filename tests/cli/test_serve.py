@@ -1,4 +1,4 @@
-"""``signoff worker`` and ``server``: how they stop, and what they leave behind."""
+"""``signoff worker`` and ``server``: how they stop, and the state they leave."""
 
 from __future__ import annotations
 

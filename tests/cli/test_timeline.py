@@ -1,4 +1,4 @@
-"""The timeline says how long each call took, whatever else went on meanwhile."""
+"""The timeline shows each call's own duration, despite concurrent calls."""
 
 from __future__ import annotations
 

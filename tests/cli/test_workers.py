@@ -1,4 +1,4 @@
-"""``signoff workers``, on a store for which a worker works."""
+"""``signoff workers``, on a store with a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``signoff workflows``, on a store for which a worker works."""
+"""``signoff workflows``, on a store with a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong input gets one line that says what to do, an exit code, and never a traceback."""
+"""Wrong input gets a one-line error with a remedy, an exit code, and never a traceback."""
 
 from __future__ import annotations
 

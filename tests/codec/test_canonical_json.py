@@ -1,4 +1,4 @@
-"""The stable form of a value is one, whichever of the two writers of JSON makes it."""
+"""The canonical form of a value is the same for both JSON writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types and schemas that are nested too deep are named, at each door, and never a RecursionError."""
+"""Types and schemas that are nested too deep are named at each interface, without a RecursionError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member of an enum as a type comes back as it went, of every kind of enum."""
+"""A member of an enum as a type comes back unchanged, for every kind of enum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors are the same type and say the same live and on replay; recording them never fails and runs nothing."""
+"""Errors have the same type and text live and on replay; recording them never fails and runs no code."""
 
 from __future__ import annotations
 

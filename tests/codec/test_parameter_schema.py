@@ -1,4 +1,4 @@
-"""What a function takes, as a JSON Schema: right where it can be said, open where it cannot, and never an error."""
+"""A function's parameters as a JSON Schema: exact where possible, open otherwise, and never an error."""
 
 from __future__ import annotations
 

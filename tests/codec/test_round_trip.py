@@ -1,4 +1,4 @@
-"""A value comes back as it went, or is refused when it is given."""
+"""A value comes back unchanged, or is refused when it is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON as stores keep it: a number that no float holds is refused, however it is spelled."""
+"""Stored JSON: a number that no float can hold is refused, in every notation."""
 
 from __future__ import annotations
 

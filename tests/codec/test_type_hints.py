@@ -1,4 +1,4 @@
-"""Declared types are resolved wherever Python can know them. What cannot be is named, once."""
+"""Declared types are resolved wherever Python can. Unresolvable ones are named, once."""
 
 from __future__ import annotations
 

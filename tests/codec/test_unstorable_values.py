@@ -1,4 +1,4 @@
-"""What cannot come back is refused at once, with the path to it and what to do."""
+"""Values that cannot come back unchanged are refused at once, with their path and a remedy."""
 
 from __future__ import annotations
 

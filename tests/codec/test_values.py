@@ -1,4 +1,4 @@
-"""What goes in as declared comes back equal, live and on replay, whatever its type."""
+"""Values of declared types come back equal, live and on replay."""
 
 from __future__ import annotations
 

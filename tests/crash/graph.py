@@ -1,4 +1,4 @@
-"""A flow to be killed: two branches that ask at once, one of which resumes to itself, and a chunk that pays once."""
+"""A flow to be killed: two concurrent questions, one with resume_to="self", and a chunk that pays once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents to be killed: three tool calls at once, two of which different people approve; a tool that asks."""
+"""Agents to be killed: three concurrent tool calls, two of them approved by different people; a tool that asks."""
 
 from __future__ import annotations
 

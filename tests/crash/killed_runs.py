@@ -1,4 +1,4 @@
-"""Kills workers at chosen entries, and reads what is left."""
+"""Kills workers at chosen entries, and reads the remains."""
 
 from __future__ import annotations
 

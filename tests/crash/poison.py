@@ -1,4 +1,4 @@
-"""Workers of an app some of whose workflows end the process that runs them."""
+"""Workers of an app with some workflows that end their process."""
 
 from __future__ import annotations
 

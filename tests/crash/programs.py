@@ -1,4 +1,4 @@
-"""Programs to be killed at every place, and the effects that their steps leave in a file."""
+"""Programs to be killed at every place; their steps record effects in a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server as a process of its own, forked: a new one serves at once."""
+"""A forked server process: a new one serves at once."""
 
 from __future__ import annotations
 

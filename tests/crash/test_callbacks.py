@@ -1,4 +1,4 @@
-"""kill -9 of a worker at every position of the journal of a run that is called back, in real processes."""
+"""kill -9 of a worker at every journal position of a run with a callback, in real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 of a worker at every position of the journals of several programs, in real processes.
+"""kill -9 of a worker at every journal position of several programs, in real processes.
 
 Before or after the entry that is there is written: both where it is the first of its kind, otherwise one or the other.
 ``SIGNOFF_KILL_BOTH=1`` has both everywhere (``make kill``).

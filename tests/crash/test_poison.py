@@ -1,4 +1,4 @@
-"""Runs that end every worker are set aside. Those beside them are not, nor those whose workers are killed by others."""
+"""Runs that end every worker are set aside. Runs beside them are not, nor runs of workers killed from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What policies ask for happens once each: three servers do it side by side, and are killed all the time."""
+"""Policy events happen once each, with three concurrent servers that are killed all the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that is killed at one place, in a process of its own."""
+"""A worker process that is killed at one place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""compose.yaml and the Dockerfile refer to what there is. (No image is built here: that needs Docker.)"""
+"""compose.yaml and the Dockerfile refer only to existing things. (No image is built here: that needs Docker.)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Dockerfile's build, played here: the wheel and what uv.lock pins, in a new environment."""
+"""The Dockerfile's build, replayed here: the wheel and the pins of uv.lock, in a new environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CI ends with what failed: what shows its output may leave out the middle, and most of it is the middle."""
+"""CI ends with its failures, since viewers of its output may omit the middle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""compose.yaml, played with processes of this machine: its commands and its environment, on a real Postgres."""
+"""compose.yaml, replayed with local processes: its commands and its environment, on a real Postgres."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The supported Pythons are the same wherever they are named."""
+"""The supported Pythons are the same in all files that name them."""
 
 from __future__ import annotations
 

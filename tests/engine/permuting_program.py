@@ -1,4 +1,4 @@
-"""Two processes that walk a set of their own, in which each has another order: the second takes over from the first.
+"""Two processes that iterate over a set in different orders: the second takes over from the first.
 
 ``begin DATABASE`` starts a run of every workflow and dies when all wait; ``end DATABASE`` goes on, and prints as JSON
 how each run has ended. What was paid is in ``DATABASE.paid``.

@@ -1,4 +1,4 @@
-"""Code that catches whatever interrupts it and goes on, in every layout that compilers of CPython arrange differently.
+"""Code that catches every interruption and continues, in each layout that CPython's compilers arrange differently.
 
 If Signoff cannot stop it, nothing in its process can: pytest-timeout's error is caught as well. So the tests run it in
 processes of their own, which they kill.

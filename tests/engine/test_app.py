@@ -1,4 +1,4 @@
-"""The doors to the engine: registering, starting, handles, promises, from blocking and from async code."""
+"""The entry points of the engine: registering, starting, handles, promises, from blocking and async code."""
 
 from __future__ import annotations
 

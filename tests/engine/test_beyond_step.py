@@ -1,4 +1,4 @@
-"""A step that ends or changes what its worker stands on fails alone: its worker and the runs beside it go on."""
+"""A step that ends or changes its worker's loop fails alone: the worker and other runs continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step that blocks its worker's loop for longer than a lease: the run converges, in every place where runs live."""
+"""A step that blocks its worker's loop for longer than a lease: the run converges, in every kind of store."""
 
 from __future__ import annotations
 

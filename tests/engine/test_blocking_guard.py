@@ -1,4 +1,4 @@
-"""What workflow code must not do is refused, or found out, and named with its line."""
+"""Forbidden actions of workflow code are refused or detected, and named with their line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replay compares what calls are called with: results are never handed to another call."""
+"""A replay compares the inputs of calls: a result is never handed to another call."""
 
 from __future__ import annotations
 

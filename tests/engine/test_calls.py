@@ -1,4 +1,4 @@
-"""What a run asks of its context besides steps: promises, timers, signals, children, generations, deadlines."""
+"""A run's calls besides steps: promises, timers, signals, children, generations, deadlines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the functions of steps bring along besides arguments: objects of methods, and variables of factories.
+"""Objects and variables that step functions capture: objects of methods, and variables of factories.
 
 A replay compares it. What belongs to the process, such as a client with a counter, it does not.
 """

@@ -1,4 +1,4 @@
-"""Waiting for the ends of runs that other processes drive: nothing is missed, and thousands wait at little cost."""
+"""Waiting for the ends of runs in other processes: nothing is missed, and thousands of waiters cost little."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine does after a step causes no retry: the step has done its work, and would do it again."""
+"""Engine failures after a step cause no retry: the step has done its work, and would repeat it."""
 
 from __future__ import annotations
 

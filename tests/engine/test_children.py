@@ -1,4 +1,4 @@
-"""Child runs and functions: called, invoked, detached, left behind."""
+"""Child runs and functions: called, invoked, detached, abandoned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflow code is closed when its run really ends, and notices nothing of pauses, evictions and stops."""
+"""Workflow code is closed when its run really ends, not at pauses, evictions and stops."""
 
 from __future__ import annotations
 

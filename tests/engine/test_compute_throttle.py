@@ -1,4 +1,4 @@
-"""Long computations of runs are spread over turns of the worker's loop, so that it goes on with everything else."""
+"""Long computations of runs are spread over iterations of the worker's loop, which keeps serving others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cron in every zone around its changes of clocks, against a reading of the zone database of our own."""
+"""Cron in every time zone around clock changes, compared with an independent reading of the zone database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deadlines that pass while nothing is up, while a server is away, or while clocks are set: each fires once."""
+"""Deadlines that pass during an outage, or while clocks are set: each fires once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers and clients where programs really run them: threads, signal handlers, processes that end."""
+"""Workers and clients in real environments: threads, signal handlers, processes that end."""
 
 from __future__ import annotations
 

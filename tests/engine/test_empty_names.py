@@ -1,4 +1,4 @@
-"""Ids and names that are empty are refused at every door."""
+"""Empty ids and names are refused at every interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workflow's own event loop: asyncio's tools work in it and are deterministic; what is not is refused by name."""
+"""The workflow's own event loop: asyncio's tools work deterministically; the others are refused by name."""
 
 from __future__ import annotations
 

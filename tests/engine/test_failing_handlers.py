@@ -1,4 +1,4 @@
-"""Handlers of logs that fail: their lines are lost, and nothing else."""
+"""Failing log handlers lose their own lines, and nothing else."""
 
 from __future__ import annotations
 

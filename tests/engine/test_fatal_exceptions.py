@@ -1,4 +1,4 @@
-"""What user code raises ends at its run: neither the worker nor any other run notices."""
+"""Exceptions of user code end only its run: the worker and other runs continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that is forked: the child works with connections and threads of its own, or says why it cannot."""
+"""A forked process: the child uses its own connections and threads, or says why it cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run's next generation begins: from any branch, and with the newest code."""
+"""A run's next generation: started from any branch, with the newest code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors in workflows that are generators name the line of the user's generator, also where it is suspended."""
+"""Errors in generator workflows name the line of the user's generator, also a suspended one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generator style: every call can be yielded, errors are thrown in; and two whole programs, as users write them."""
+"""Generator style: every call can be yielded, errors are thrown in; and two complete programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers of groups that are limited or paused: they begin what they may, as soon as they may, and look for nothing."""
+"""Workers of limited or paused groups: they start runs as soon as allowed, and poll for nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that get nowhere are set aside, and operators suspend, resume, terminate and retry runs that a worker holds."""
+"""Poison runs are set aside, and operators suspend, resume, terminate and retry runs that a worker holds."""
 
 from __future__ import annotations
 

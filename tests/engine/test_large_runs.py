@@ -1,4 +1,4 @@
-"""Runs with large arguments: a worker computes few of them at once, and none waits for another one's room."""
+"""Runs with large arguments: a worker computes few of them at once, and none waits for another's memory."""
 
 from __future__ import annotations
 

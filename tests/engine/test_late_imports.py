@@ -1,4 +1,4 @@
-"""A class of errors that code imports only where it catches them: live and rebuilt, the same clause catches it."""
+"""An error class that is imported only where it is caught: the same clause catches it live and rebuilt."""
 
 from __future__ import annotations
 

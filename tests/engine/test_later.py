@@ -1,4 +1,4 @@
-"""Runs that start later, and runs that matter more than others."""
+"""Delayed starts and priorities."""
 
 from __future__ import annotations
 

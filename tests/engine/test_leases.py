@@ -1,4 +1,4 @@
-"""Who holds a run: leases are kept while the worker's loop turns, lost ones change nothing, and all are given back."""
+"""Leases: kept while the worker's loop turns, harmless once lost, and all released."""
 
 from __future__ import annotations
 

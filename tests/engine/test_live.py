@@ -1,4 +1,4 @@
-"""What steps say while they run reaches whoever follows the run, and nothing of it stays."""
+"""Live output of steps reaches all readers of the run, and is not kept."""
 
 from __future__ import annotations
 

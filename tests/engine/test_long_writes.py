@@ -1,4 +1,4 @@
-"""A long write of one run is made in parts, between which others write and workers may die."""
+"""A long write of one run is split into parts; in between others write, and workers may die."""
 
 from __future__ import annotations
 

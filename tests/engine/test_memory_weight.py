@@ -1,4 +1,4 @@
-"""What suspended code weighs is reckoned by its frames."""
+"""The memory weight of suspended code is estimated from its frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that is saved wherever it may be goes on in another store, of whatever kind, as it would have gone on here."""
+"""A run that is saved anywhere continues in another store of any kind as it would have here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code that asks for something else than its journal holds is stopped before it does harm, and can be mended."""
+"""Code that differs from its journal is stopped before it does harm, and can be fixed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of ``effect="once"``: never run twice unless a person says so."""
+"""Steps of ``effect="once"``: never run twice without a person's decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two steps of one name that call other functions: a replay that has them in another order stops.
+"""Two steps of one name with different functions: a replay that swaps them stops.
 
 What a deploy does to functions does not stop it: another name, another body, another function that the code names.
 """

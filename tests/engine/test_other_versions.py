@@ -1,4 +1,4 @@
-"""Workers of an old and a new version of a workflow, side by side: each takes the runs that it has the code of."""
+"""Workers of an old and a new version of a workflow, side by side: each takes the runs whose code it has."""
 
 from __future__ import annotations
 

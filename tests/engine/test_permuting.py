@@ -1,4 +1,4 @@
-"""A replay in a process that walks sets in another order: the effects are the same, or the run stops."""
+"""A replay in a process with another set order: the effects are the same, or the run stops."""
 
 from __future__ import annotations
 

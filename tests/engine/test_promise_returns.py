@@ -1,4 +1,4 @@
-"""A promise may say what it returns: a value that does not fit is refused, and the promise stays open."""
+"""A promise with a declared type: a value that does not fit is refused, and the promise stays open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that could never work are refused at once, and what fails is logged; short waits give up their slot."""
+"""Calls that could never work are refused at once, failures are logged, and short waits give up their slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be a workflow besides a plain async function, and what is registered again."""
+"""Kinds of workflows besides plain async functions, and repeated registration."""
 
 from __future__ import annotations
 

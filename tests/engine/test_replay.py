@@ -1,4 +1,4 @@
-"""A run rebuilt from any length of its journal goes on exactly as the uninterrupted one did.
+"""A run rebuilt from any prefix of its journal continues exactly like the uninterrupted one.
 
 Random programs of concurrent branches run on a real worker, in a world that answers them in random order.
 Then each is stopped at every length of its journal, rebuilt in memory and given the rest.

@@ -1,4 +1,4 @@
-"""Functions of a retry policy that fail or answer nonsense leave the step's own error as it is, and say so."""
+"""Functions of a retry policy that fail or return invalid values leave the step's own error unchanged."""
 
 from __future__ import annotations
 

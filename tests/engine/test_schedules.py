@@ -1,4 +1,4 @@
-"""Schedules: when they fire, what they make up for, and that each time fires once."""
+"""Schedules: firing times, catch-up, and that each time fires once."""
 
 from __future__ import annotations
 

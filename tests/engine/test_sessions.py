@@ -1,4 +1,4 @@
-"""Runs of a session: workers drive them one after the other, in their order, and look for nothing."""
+"""Runs of a session: workers drive them in order, and poll for nothing."""
 
 from __future__ import annotations
 

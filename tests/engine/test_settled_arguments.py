@@ -1,4 +1,4 @@
-"""A run has the same arguments at every replay, whatever their types make of them when they are read."""
+"""A run has the same arguments at every replay, whatever their types do when they are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handlers of signals that raise: those of steps end the worker as a crash does, those that stop the app do not."""
+"""Signal handlers that raise: those of steps end the worker like a crash, those that stop the app do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step that waits for a run which needs the step's own slot is refused, as neither could go on."""
+"""A step that waits for a run that needs the step's own slot is refused: neither could continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that are saved in one store and go on in another."""
+"""Runs that are saved in one store and continue in another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked up of functions that steps call."""
+"""Lookups of the functions that steps call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What steps return and raise is the same live and at replay, and what is not durable is run again."""
+"""Results and errors of steps are the same live and at replay; non-durable steps run again."""
 
 from __future__ import annotations
 

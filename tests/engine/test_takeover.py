@@ -1,4 +1,4 @@
-"""Whose runs are taken over before their leases run out: those of processes of this host that have ended."""
+"""Runs are taken over before their leases expire if their process of this host has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run ends at once when an operator terminates it, whatever it does, by every door; what ran beside it goes on."""
+"""An operator's termination ends a run at once, in any state and by every interface; other runs continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workflow code builds and never awaits fails its run, with the line that built it."""
+"""A context call that is built and never awaited fails its run, with the line that built it."""
 
 from __future__ import annotations
 

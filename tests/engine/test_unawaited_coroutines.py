@@ -1,4 +1,4 @@
-"""A coroutine that nobody awaits stops its run, also where no source says that a name is an async function."""
+"""A coroutine that is never awaited stops its run, even if no source names an async function."""
 
 from __future__ import annotations
 

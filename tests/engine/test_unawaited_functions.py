@@ -1,4 +1,4 @@
-"""A user's own async helper that is called without an await fails the run before its first line, with the line."""
+"""A call of a user's async helper without an await fails the run before its first line, with the line."""
 
 # Type checkers see what is wrong here.
 # pyright: reportUnusedCoroutine=false, reportUnnecessaryComparison=false, reportUnusedExpression=false

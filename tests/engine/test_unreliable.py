@@ -1,4 +1,4 @@
-"""Workers on a store that fails, loses replies and tells nobody, and workers that stood still: found by simulation."""
+"""Workers on a store that fails, loses replies and notifications, and workers that stood still: found by simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A value comes back equal and of its type through every door, live and rebuilt, in every kind of place."""
+"""A value comes back equal and with its type through every interface, live and rebuilt, in every kind of store."""
 
 from __future__ import annotations
 

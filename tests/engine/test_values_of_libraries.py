@@ -1,4 +1,4 @@
-"""Fractions, addresses, patterns, NumPy's arrays and scalars: compared at replay, and arrays are copied for steps."""
+"""Fractions, addresses, patterns, NumPy arrays and scalars: compared at replay, and arrays are copied for steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the register of workers says of a worker: its Signoff, its Python and its build."""
+"""A worker's entry in the register: its Signoff, its Python and its build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that wait for each other in a circle, by child runs or in their steps, are refused with the circle."""
+"""Runs that wait for each other in a circle, by child runs or in steps, are refused with the circle."""
 
 from __future__ import annotations
 

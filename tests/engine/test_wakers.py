@@ -1,4 +1,4 @@
-"""A step that wakes workflow code by an asyncio object stops its run: a replay would not wake it."""
+"""A step that wakes workflow code through an asyncio object stops its run: a replay would not wake it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An option that would let a worker hold no run, or lose its leases, is refused where the worker is made."""
+"""Options with which a worker could hold no run, or lose its leases, are refused on creation."""
 
 from __future__ import annotations
 

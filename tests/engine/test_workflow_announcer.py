@@ -1,4 +1,4 @@
-"""Workers announce what they run: when they begin and when it changes; and nothing about it stops one."""
+"""Workers announce their workflows at their start and on changes; failures of it stop no worker."""
 
 from __future__ import annotations
 

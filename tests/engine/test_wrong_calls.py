@@ -1,4 +1,4 @@
-"""Arguments that Signoff's own functions do not take are refused at once, by name."""
+"""Invalid arguments of Signoff's own functions are refused at once, by name."""
 
 from __future__ import annotations
 

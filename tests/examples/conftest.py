@@ -1,4 +1,4 @@
-"""Nothing of this machine's settings reaches the examples."""
+"""Isolates the examples from this machine's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The world outside the examples, owned by the test: a web site, a language model, a mail server.
+"""External systems of the examples, controlled by the test: a web site, a language model, a mail server.
 
 Each can hold its answers back, which stops a worker at a precise point.
 """

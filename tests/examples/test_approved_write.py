@@ -1,4 +1,4 @@
-"""The planner: nothing is written that nobody approved, and what was asked outlives who asked."""
+"""The planner: nothing is written without approval, and a question survives its process."""
 
 from __future__ import annotations
 

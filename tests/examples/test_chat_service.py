@@ -1,4 +1,4 @@
-"""The chat service: several processes, of which any may talk, answer and listen, and any may die."""
+"""The chat service: several processes, each of which may take messages, answers and readers, and may die."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reviewer: the model decides when a person is asked, and what was asked outlives who asked."""
+"""The reviewer: the model decides when to ask a person, and a question survives its process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of flows, as real processes: webhooks that come twice and in any order, and a gate on a terminal."""
+"""The examples of flows, as real processes: duplicate and reordered webhooks, and a gate on a terminal."""
 
 from __future__ import annotations
 

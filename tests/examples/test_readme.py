@@ -1,4 +1,4 @@
-"""The workflow that the README shows runs as it stands there."""
+"""The README's workflow runs unchanged."""
 
 from __future__ import annotations
 

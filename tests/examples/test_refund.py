@@ -1,4 +1,4 @@
-"""The refund flow: every way through it, and a worker killed on both sides of the payment."""
+"""The refund flow: every path through it, and a worker killed on both sides of the payment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shop's workflows, each to its end, with people who have a script and time that skips."""
+"""The shop's workflows, each to its end, with scripted people and virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C at a prompt of an example ends it at once, and what was asked is kept for the next process."""
+"""Ctrl-C at a prompt of an example ends it at once, and its question is kept for the next process."""
 
 from __future__ import annotations
 

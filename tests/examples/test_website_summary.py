@@ -1,4 +1,4 @@
-"""The summary's processes, killed where it hurts most: issue 1, what must hold 1."""
+"""The summary's processes, killed where it hurts most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that starts all flows of the table, waits until each asks, and is killed then."""
+"""A process that starts all flows of the table, waits until each asks, and is then killed."""
 
 from __future__ import annotations
 

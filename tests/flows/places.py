@@ -1,4 +1,4 @@
-"""Flows that ask at every kind of place, each with every way to resume, and what must come of them."""
+"""Flows that ask at every kind of place, each with every way to resume, and their expected results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random flows: what to build, and what a plain interpreter of the same makes of it."""
+"""Random flows: their construction, and their results in a plain interpreter."""
 
 from __future__ import annotations
 

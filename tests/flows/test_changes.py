@@ -1,4 +1,4 @@
-"""A graph is its names and its shape: what changes there is said, and what does not breaks nothing."""
+"""A graph is identified by names and shape: changes are reported, and harmless ones break nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks: what commits together, what fails, what is provided, and how they pause."""
+"""Chunks: commits, failures, resources, and pauses."""
 
 from __future__ import annotations
 

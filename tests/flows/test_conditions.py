@@ -1,4 +1,4 @@
-"""Conditions: what may be one, what it may say, and that what was decided holds."""
+"""Conditions: their allowed forms and results, and that decisions hold."""
 
 from __future__ import annotations
 

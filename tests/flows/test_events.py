@@ -1,4 +1,4 @@
-"""Events: which are heard, which answer an interrupt, and where executions of an environment are."""
+"""Events: their listeners, answers to interrupts, and executions of an environment."""
 
 from __future__ import annotations
 

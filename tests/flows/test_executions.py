@@ -1,4 +1,4 @@
-"""Executions from outside: answers, events, closing, and what is refused."""
+"""Executions from outside: answers, events, closing, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chunk that fails behind an approval keeps it: a retried execution goes on there, and asks nobody again."""
+"""A chunk that fails after an approval keeps it: a retried execution continues there, and does not ask again."""
 
 from __future__ import annotations
 

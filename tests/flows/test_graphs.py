@@ -1,4 +1,4 @@
-"""Graphs: how lines join, what is refused where it is written, and graphs as data."""
+"""Graphs: joins, refusals at construction, and graphs as data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large and long executions: what they cost does not grow with what has been."""
+"""Large and long executions: their costs do not grow with their history."""
 
 from __future__ import annotations
 

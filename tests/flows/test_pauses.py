@@ -1,4 +1,4 @@
-"""A pause that is not awaited, or in a place that cannot pause, is an error: nothing goes on unanswered."""
+"""A pause that is not awaited, or where pausing is impossible, is an error: nothing continues unanswered."""
 
 from __future__ import annotations
 

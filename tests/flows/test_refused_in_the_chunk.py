@@ -1,4 +1,4 @@
-"""What could not be asked is refused in the chunk, where it can be mended: nothing that was answered is lost."""
+"""An invalid question is refused in its chunk, where it can be fixed: no answer is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A repeated answer answers nothing else, wherever the execution lives and however the interrupt comes round again."""
+"""A repeated answer answers nothing else, wherever the execution lives and however the interrupt recurs."""
 
 from __future__ import annotations
 

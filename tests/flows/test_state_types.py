@@ -1,4 +1,4 @@
-"""What a flow declares of its state: values are checked when they are written, and come back as they went."""
+"""Declared types of a flow's state: values are checked when written, and come back unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an execution may live: each kind of store, with a worker of its own."""
+"""The places where an execution may live: each kind of store, with a worker of its own."""
 
 from __future__ import annotations
 

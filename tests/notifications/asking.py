@@ -1,4 +1,4 @@
-"""Questions of no run, and dispatchers that are driven by the test."""
+"""Questions without a run, and dispatchers that the test drives."""
 
 from __future__ import annotations
 

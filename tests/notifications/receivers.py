@@ -1,4 +1,4 @@
-"""Real servers on this machine that notifications go to, and which can be made to fail."""
+"""Real local servers that receive notifications, and can be made to fail."""
 
 from __future__ import annotations
 

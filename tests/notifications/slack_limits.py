@@ -1,4 +1,4 @@
-"""Slack's limits, written down from its reference of blocks and of ``chat.postMessage``.
+"""Slack's limits, from its reference of blocks and of ``chat.postMessage``.
 
 The lengths are of characters as Slack counts them: UTF-16 code units, with ``&``, ``<`` and ``>`` escaped.
 """

@@ -1,4 +1,4 @@
-"""Slack as a stage: its users, clicks and messages."""
+"""A stand-in for Slack: its users, clicks and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answer links in mails: whom they are for, that each delivery has one at most, and that a run goes on by one."""
+"""Answer links in mails: their recipients, at most one per delivery, and that a run continues with one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A channel that is new, and begins with the questions that are open by then."""
+"""A new channel that begins with the questions that are open then."""
 
 from __future__ import annotations
 

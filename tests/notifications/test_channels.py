@@ -1,4 +1,4 @@
-"""What each kind of channel sends, and what it makes of the answer."""
+"""The messages of each kind of channel, and their handling of replies."""
 
 from __future__ import annotations
 

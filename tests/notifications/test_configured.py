@@ -1,4 +1,4 @@
-"""A file of channels: what it says, where its secrets are, and what is refused."""
+"""The file of channels: its settings, its secrets, and refusals."""
 
 from __future__ import annotations
 

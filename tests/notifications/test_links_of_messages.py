@@ -1,4 +1,4 @@
-"""Links in messages lead to a page that the server has, wherever people reach the server."""
+"""Links in messages lead to an existing page, by whatever name people reach the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mail server is told nothing before there is the TLS that was asked for, with a certificate that is trusted."""
+"""A mail server gets nothing before the required TLS with a trusted certificate."""
 
 from __future__ import annotations
 

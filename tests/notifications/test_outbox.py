@@ -1,4 +1,4 @@
-"""Whatever fails, what happened is told: at least once, under one id, in order, and nothing else waits for it."""
+"""Whatever fails, events are sent: at least once, under one id, in order, and without delaying others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ``signoff server`` that sends notifications, killed while it does; and what people see of them on a terminal."""
+"""A ``signoff server`` that is killed while it sends notifications; and their display on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody is called to a question that a rule answers: it is looked for one before anybody is told."""
+"""No one is notified of a question that a rule answers: rules are checked first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer by a button in Slack is the same audited answer; what Slack has not signed is none."""
+"""An answer by a button in Slack is an audited answer like any other; unsigned ones do not count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is asked arrives in Slack: within all of its limits, and with the link to the whole question."""
+"""Every question arrives in Slack: within all limits, and with a link to the whole question."""
 
 from __future__ import annotations
 

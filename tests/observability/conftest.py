@@ -1,4 +1,4 @@
-"""Subscribers that keep what they are told."""
+"""Subscribers that record their events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The places that workers share runs in: a file, a Postgres, a server with remote workers."""
+"""The stores that workers share: a file, a Postgres, a server with remote workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is announced is what happened, once; and it costs and harms nothing."""
+"""Events match what happened, once; they cost little and harm nothing."""
 
 from __future__ import annotations
 

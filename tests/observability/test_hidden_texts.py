@@ -1,4 +1,4 @@
-"""Where payloads are hidden, logs and spans of the process name the types of errors, and no texts of theirs."""
+"""Where payloads are hidden, logs and spans of the process contain error types, but no error texts."""
 
 from __future__ import annotations
 

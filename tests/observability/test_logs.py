@@ -1,4 +1,4 @@
-"""A log line says which run and which step it belongs to, and workflow code writes each of its lines once."""
+"""A log line names its run and step, and workflow code writes each line once."""
 
 from __future__ import annotations
 

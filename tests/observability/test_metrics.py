@@ -1,4 +1,4 @@
-"""What Prometheus reads of a server and of a worker."""
+"""Prometheus metrics of a server and of a worker."""
 
 from __future__ import annotations
 

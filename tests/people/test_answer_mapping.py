@@ -1,4 +1,4 @@
-"""An answer reads as a mapping of its fields, in every way in which a mapping is read."""
+"""An answer behaves like a mapping of its fields, in every way of reading one."""
 
 from __future__ import annotations
 

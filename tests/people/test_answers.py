@@ -1,4 +1,4 @@
-"""What a workflow gets of an answer: typed, the same at every replay, and with what was changed."""
+"""Answers in a workflow: typed, the same at every replay, and with their edits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chain of the audit trail: whoever changes or removes a row is found out."""
+"""The chain of the audit trail detects changed and removed rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Working time: what counts, around weekends, holidays and changed clocks; and questions whose times count it."""
+"""Working time: weekends, holidays and clock changes; and questions that count it."""
 
 from __future__ import annotations
 

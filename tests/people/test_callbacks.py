@@ -1,4 +1,4 @@
-"""Callbacks: questions that something elsewhere answers, at an address of their own."""
+"""Callbacks: questions that another system answers, at an address of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question that is withdrawn, by its workflow or from outside, and one that others are to answer. Time is virtual."""
+"""Questions that are withdrawn, by the workflow or from outside, or reassigned. Time is virtual."""
 
 from __future__ import annotations
 

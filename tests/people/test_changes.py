@@ -1,4 +1,4 @@
-"""However many people and servers act on a question at once, on every store: each thing happens once."""
+"""However many people and servers act on a question at once, on every store: each event happens once."""
 
 from __future__ import annotations
 

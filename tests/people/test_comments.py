@@ -1,4 +1,4 @@
-"""Comments: what people say about a question is kept, and changes nothing about it."""
+"""Comments on a question are kept, and change nothing about it."""
 
 from __future__ import annotations
 

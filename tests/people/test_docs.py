@@ -1,4 +1,4 @@
-"""The example of docs/questions.md does what it says."""
+"""The example of docs/questions.md runs as documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edits make the new value of the old one, and the old one of the new."""
+"""Edits turn the old value into the new one, and back."""
 
 from __future__ import annotations
 

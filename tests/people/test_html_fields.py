@@ -1,4 +1,4 @@
-"""The controls of a page: what they show is what comes back, and what comes back is read as it was meant."""
+"""The fields of a page: shown values come back unchanged, and input is read as intended."""
 
 from __future__ import annotations
 

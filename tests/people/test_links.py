@@ -1,4 +1,4 @@
-"""Answer links on every store: what they open, and that each is used once."""
+"""Answer links on every store: each opens one question, and is used once."""
 
 from __future__ import annotations
 

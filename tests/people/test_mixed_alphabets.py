@@ -1,4 +1,4 @@
-"""Letters that look like others are named in what people approve."""
+"""Letters that look like others are pointed out in approvals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of people: which can be one, and which spellings may be the same person."""
+"""Names of people: valid ones, and spellings that may be the same person."""
 
 from __future__ import annotations
 

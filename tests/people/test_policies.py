@@ -1,4 +1,4 @@
-"""What a question's policy says of who may answer, how many must agree, and what time brings. Time is virtual."""
+"""A question's policy: assignees, quorum, and timed events. Time is virtual."""
 
 from __future__ import annotations
 

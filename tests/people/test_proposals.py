@@ -1,4 +1,4 @@
-"""What people approve of a proposal is what the workflow gets: as it was proposed, or as they have edited it."""
+"""A workflow gets the approved proposal: unchanged, or as people edited it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done once a question is approved is kept once, whole for all who read it."""
+"""The action of a question is stored once, and complete for all readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be asked, and what a question's digest covers."""
+"""Valid questions, and the contents of a question's digest."""
 
 from __future__ import annotations
 

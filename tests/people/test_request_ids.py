@@ -1,4 +1,4 @@
-"""Request ids from Python: what is too long is refused before anything is kept."""
+"""Request ids from Python: overlong ones are refused before anything is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of values that do not fit, and what a schema can't do to who checks with it."""
+"""Errors about values that do not fit, and schemas that cannot harm their checker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people are shown beside a question is shown whole: also fields that its serializer would leave out."""
+"""Data beside a question is shown in full, also fields that its serializer would leave out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody approves "like this" for some time: what it approves in their name, and what it never does."""
+"""Standing approvals: what they approve in their maker's name, and what they never do."""
 
 from __future__ import annotations
 

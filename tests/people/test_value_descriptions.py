@@ -1,4 +1,4 @@
-"""People read the kinds of a union in words."""
+"""The kinds of a union, described in words."""
 
 from __future__ import annotations
 

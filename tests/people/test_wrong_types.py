@@ -1,4 +1,4 @@
-"""What clients are given that is of another type: an error that names the argument, on every store and over HTTP."""
+"""Arguments of wrong types: an error that names the argument, on every store and over HTTP."""
 
 from __future__ import annotations
 

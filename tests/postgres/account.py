@@ -1,4 +1,4 @@
-"""Who the servers of tests run as: Postgres refuses to be root."""
+"""The user that runs the tests' servers: Postgres refuses to be root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server process with a folder, a port and a log that it keeps from start to start."""
+"""A server process that keeps its folder, port and log across restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of servers that go, with the servers, when the last process that uses them is gone, however it ended."""
+"""Folders of servers that are removed, with the servers, when their last process has ended in whatever way."""
 
 from __future__ import annotations
 

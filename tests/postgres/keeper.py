@@ -1,4 +1,4 @@
-"""Ends a server and removes its folder when no process holds the folder any more: ``python -m tests.postgres.keeper``.
+"""Ends a server and removes its folder once no process holds the folder: ``python -m tests.postgres.keeper``.
 
 A process that dies, even by kill -9, holds nothing: the lock is the kernel's.
 """

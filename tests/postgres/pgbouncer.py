@@ -1,4 +1,4 @@
-"""A PgBouncer before a Postgres: clients share its few connections, one transaction each at a time."""
+"""A PgBouncer in front of a Postgres: clients share its few connections, one transaction each at a time."""
 
 from __future__ import annotations
 

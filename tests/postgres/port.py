@@ -1,4 +1,4 @@
-"""Ports for servers, each kept from start to start."""
+"""Ports for servers, each kept across restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of servers do in processes of their own: ``python -m tests.postgres.programs NAME``.
+"""Programs that tests of servers run in separate processes: ``python -m tests.postgres.programs NAME``.
 
 Each prints a line of JSON and then waits for the end of its input.
 """

@@ -1,4 +1,4 @@
-"""Runs every program while the world is bad, and checks what came of them."""
+"""Runs every program in bad conditions, and checks the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network between workers and a server that is as bad as a test wants it: a proxy that cuts, delays and repeats."""
+"""A bad network between workers and a server: a proxy that cuts, delays and repeats."""
 
 from __future__ import annotations
 

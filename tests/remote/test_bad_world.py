@@ -1,4 +1,4 @@
-"""Remote workers and servers that are killed, frozen and cut off, in real processes: right results, nothing twice."""
+"""Remote workers and servers that are killed, frozen and cut off, in real processes: correct results, nothing twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server and a worker on a thread of their own, as another process would be."""
+"""A server and a worker on a separate thread, like another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API says of itself, as a program reads it."""
+"""The API's description, as a program reads it."""
 
 from __future__ import annotations
 

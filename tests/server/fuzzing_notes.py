@@ -1,4 +1,4 @@
-"""What schemathesis loads to write down which operations were answered, and how.
+"""Loaded by schemathesis to record which operations were answered, and how.
 
 Examples are about what is there for their operation alone: so none finds it changed by another one.
 """

@@ -1,4 +1,4 @@
-"""What schemathesis loads when it tries a server behind a proxy: each request is of somebody else, or of nobody."""
+"""Loaded by schemathesis for a server behind a proxy: each request is from another user, or from none."""
 
 from __future__ import annotations
 

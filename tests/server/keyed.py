@@ -1,4 +1,4 @@
-"""A server that wants to know who sends each request, and programs that have keys for it."""
+"""A server that authenticates requests, and programs with keys for it."""
 
 from __future__ import annotations
 

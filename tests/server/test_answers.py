@@ -1,4 +1,4 @@
-"""Answers over HTTP: wrong, late, duplicate and unbound ones change nothing and are told why."""
+"""Answers over HTTP: wrong, late, duplicate and unbound ones change nothing and get a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of requests: strict, JSON, and of a limited size."""
+"""Request bodies: strict JSON of a limited size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several answers at once: each counts by itself, whoever gives them and whatever comes of the others."""
+"""Bulk answers: each counts by itself, whatever its author and the results of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callbacks over HTTP: addresses that take what comes from elsewhere, of any origin and in any form."""
+"""Callbacks over HTTP: addresses that accept requests from any origin and in any form."""
 
 from __future__ import annotations
 

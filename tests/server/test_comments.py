@@ -1,4 +1,4 @@
-"""Comments over HTTP: who may make them, and who is told."""
+"""Comments over HTTP: the people who may make them, and those who are notified."""
 
 from __future__ import annotations
 

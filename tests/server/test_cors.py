@@ -1,4 +1,4 @@
-"""From where somebody acted is in the audit trail as the server saw it, whichever way they came, whatever they say."""
+"""The audit trail has the origin of each action as the server saw it, on every route, whatever the caller states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API says of itself is whole, and its examples are true."""
+"""The API's description is complete, and its examples are valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole API, tried by its own description: whatever is sent, what comes back is what was described.
+"""The whole API, fuzzed from its own description: every reply matches the description.
 
 ``SIGNOFF_API_EXAMPLES`` is how many requests are made up for each operation, besides those that its description alone
 brings about; ``SIGNOFF_API_SEED`` is what they grow from.

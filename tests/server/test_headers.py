@@ -1,4 +1,4 @@
-"""What every reply says besides its body, and who of other sites may read it."""
+"""The headers of every reply, and the other sites that may read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page of another site can make a browser send is refused."""
+"""Requests that a page of another site can make a browser send are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/http-api.md says of refusals and repetitions is what there is."""
+"""docs/http-api.md describes refusals and repetitions correctly."""
 
 from __future__ import annotations
 

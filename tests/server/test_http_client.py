@@ -1,4 +1,4 @@
-"""The way to a server: what is repeated when a connection breaks, what never is, what is said if nobody is there."""
+"""The HTTP client: which requests are repeated after a broken connection, and the error without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream of what changes of an inbox: whole, in order, resumable, and nothing that is another's."""
+"""The stream of an inbox's changes: complete, in order, resumable, and without other people's questions."""
 
 from __future__ import annotations
 

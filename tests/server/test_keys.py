@@ -1,4 +1,4 @@
-"""API keys of services: what they open, how they end, and whom they may act for."""
+"""API keys of services: their rights, their ends, and the people they may act for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 of a server in the instant in which it has acknowledged something: nothing of that is lost."""
+"""kill -9 of a server right after it has acknowledged a request: nothing of that is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A link's page in a browser, as a person has it: a phone, and scripts switched off."""
+"""A link's page in a real browser: on a phone, with scripts switched off."""
 
 from __future__ import annotations
 

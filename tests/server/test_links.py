@@ -1,4 +1,4 @@
-"""Answer links: a page without scripts, by which one person answers one question, once."""
+"""Answer links: a page without scripts, with which one person answers one question, once."""
 
 from __future__ import annotations
 

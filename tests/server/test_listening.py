@@ -1,4 +1,4 @@
-"""Serving inside another program: when it listens, where, and how it stops."""
+"""Serving inside another program: when and where it listens, and how it stops."""
 
 from __future__ import annotations
 

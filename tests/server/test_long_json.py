@@ -1,4 +1,4 @@
-"""Long JSON of workers is read as short JSON is, whatever it costs less."""
+"""Long JSON from workers is read like short JSON, at a lower cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two namespaces on one server: no route shows, counts, changes or tells of the other one's."""
+"""Two namespaces on one server: no route shows, counts, changes or reveals anything of the other one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids and names that are no text, or that no store can keep, are refused at every door, by the store and over HTTP."""
+"""Ids and names that are not texts, or that no store can keep, are refused at every interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that no store keeps, wherever a request can have one: refused or not found, on either store."""
+"""Texts that no store keeps, in every part of a request: refused or not found, on either store."""
 
 from __future__ import annotations
 

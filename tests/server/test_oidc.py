@@ -1,4 +1,4 @@
-"""People sign in through an OpenID Connect provider: whose word counts, who they are then, and for how long."""
+"""Sign-in through an OpenID Connect provider: accepted tokens, the person's identity, and the login's lifetime."""
 
 from __future__ import annotations
 

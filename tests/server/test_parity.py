@@ -1,4 +1,4 @@
-"""Code that uses a client cannot tell a store from a server: equal results, equal errors."""
+"""A client on a store and one on a server behave alike: equal results, equal errors."""
 
 from __future__ import annotations
 

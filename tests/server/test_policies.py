@@ -1,4 +1,4 @@
-"""Questions with policies over HTTP: who is refused is told why, and nothing has changed."""
+"""Questions with policies over HTTP: refused users get the reason, and nothing changes."""
 
 from __future__ import annotations
 

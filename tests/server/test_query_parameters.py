@@ -1,4 +1,4 @@
-"""Query parameters that a route does not have, that are blank or that are given twice are refused by name."""
+"""Query parameters that are unknown, blank or repeated are refused by name."""
 
 from __future__ import annotations
 

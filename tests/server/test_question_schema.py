@@ -1,4 +1,4 @@
-"""What the API's description says of questions is true of all that workflows ask."""
+"""The API's description of questions matches all questions that workflows ask."""
 
 from __future__ import annotations
 

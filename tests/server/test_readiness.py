@@ -1,4 +1,4 @@
-"""/ready says whether the server can work, soon, whatever its store does; /health only that it lives."""
+"""/ready reports quickly whether the server can work, whatever its store does; /health only that it is alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is hidden leaves the server by no door, and whoever approves without seeing it approves the very values."""
+"""Hidden values leave the server by no route, and an approval without seeing them approves the original values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A value that a path hides is hidden wherever it shows up again, and answering what is shown so works."""
+"""A value that a path hides is hidden wherever it recurs, and answering the shown question works."""
 
 from __future__ import annotations
 

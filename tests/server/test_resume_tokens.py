@@ -1,4 +1,4 @@
-"""Resume tokens over HTTP: what they are good for, and for whom."""
+"""Resume tokens over HTTP: their rights, and their users."""
 
 from __future__ import annotations
 

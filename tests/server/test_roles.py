@@ -1,4 +1,4 @@
-"""What each role may do: the table that is documented is the one that the server goes by."""
+"""The rights of each role: the documented table is the one that the server applies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules over HTTP: made with an answer, listed and revoked by whom they are for."""
+"""Rules over HTTP: made with an answer, listed and revoked by their owners."""
 
 from __future__ import annotations
 

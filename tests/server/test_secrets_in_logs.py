@@ -1,4 +1,4 @@
-"""No secret is in anything that is written, whatever fails: logs at DEBUG, problems, metrics, descriptions."""
+"""No secret is in any output, whatever fails: logs at DEBUG, problems, metrics, descriptions."""
 
 from __future__ import annotations
 

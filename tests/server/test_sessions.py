@@ -1,4 +1,4 @@
-"""Sessions over HTTP, and that code that uses a client cannot tell a store from a server."""
+"""Sessions over HTTP; a client on a store and one on a server behave alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots over HTTP: a run goes from one server to another, once, and only admins have what is in it."""
+"""Snapshots over HTTP: a run moves from one server to another, once, and only admins can read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of Studio that a server gives is the one that was built last."""
+"""A server serves the Studio page that was built last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator suspends one run and resumes it: what comes meanwhile is kept."""
+"""An operator suspends one run and resumes it: input that arrives meanwhile is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People come through a proxy that signs them in: whose word counts, and for what."""
+"""People behind a proxy that signs them in: trusted headers, and their effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What worker keys open, and what stays shut."""
+"""The rights of worker keys, and their limits."""
 
 from __future__ import annotations
 

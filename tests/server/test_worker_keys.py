@@ -1,4 +1,4 @@
-"""Worker keys that the store keeps: made, rotated and revoked while the server runs."""
+"""Worker keys in the store: made, rotated and revoked while the server runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The register of workflows over HTTP, and that code that uses a client cannot tell a store from a server."""
+"""The register of workflows over HTTP; a client on a store and one on a server behave alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records as JSON: written payload by payload, they say the same as if they were written whole."""
+"""Records as JSON: written payload by payload, they equal those written whole."""
 
 from __future__ import annotations
 

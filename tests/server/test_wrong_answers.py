@@ -1,4 +1,4 @@
-"""The wrong-answer table over HTTP, on both stores: refused, told why in few words, and the question is as it was."""
+"""The table of wrong answers over HTTP, on both stores: refused with a short reason, and the question is unchanged."""
 
 from __future__ import annotations
 

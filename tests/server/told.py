@@ -1,4 +1,4 @@
-"""A channel's sender that keeps every notice."""
+"""A channel's sender that records every notice."""
 
 from __future__ import annotations
 

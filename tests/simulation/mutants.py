@@ -1,4 +1,4 @@
-"""Stores and engines that break one rule each. A simulation that finds nothing wrong with them proves nothing."""
+"""Stores and engines that break one rule each. A simulation that does not detect them proves nothing."""
 
 from __future__ import annotations
 

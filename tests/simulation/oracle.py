@@ -1,4 +1,4 @@
-"""What a program's runs must have come to, given what people and callers settled: nothing else decides a result."""
+"""The expected results of a program's runs, from the settlements alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflows drawn from a seed: what they do as data, and the one workflow that does it."""
+"""Workflows drawn from a seed: their content as data, and the one workflow that executes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever goes wrong, the promises of design section 7 hold: thousands of seeds, each played to its end.
+"""Whatever goes wrong, the guarantees hold: thousands of seeds, each played to its end.
 
     SIGNOFF_SIMULATION_SEEDS    how many seeds to play (200)
     SIGNOFF_SIMULATION_FIRST    the first of them (0)

@@ -1,4 +1,4 @@
-"""A soak: innocent tenants at work beside hostile ones, while processes and the database are killed and the disk fills.
+"""A soak: innocent tenants work beside hostile ones, while processes and the database are killed and the disk fills.
 
     python -m tests.soak sqlite --seconds 600 --seed 7
 

@@ -1,4 +1,4 @@
-"""A hostile tenant: an operator's and a worker's key of another namespace, and requests that are meant to do harm."""
+"""A hostile tenant: an operator's and a worker's key of another namespace, and harmful requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An innocent tenant: it starts runs, answers their questions, follows their streams, and expects all of it to hold."""
+"""An innocent tenant: it starts runs, answers their questions, follows their streams, and checks the results."""
 
 from __future__ import annotations
 

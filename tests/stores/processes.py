@@ -1,4 +1,4 @@
-"""What the tests of the SQLite store do in processes of their own: ``python -m tests.stores.processes NAME ...``.
+"""Programs that tests of the SQLite store run in separate processes: ``python -m tests.stores.processes NAME ...``.
 
 It imports the store alone: a process that imported the tests as well would take three times as long to start.
 """

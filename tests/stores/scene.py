@@ -1,4 +1,4 @@
-"""A store with clocks that the test moves, and short words for what the rules need again and again."""
+"""A store with clocks that the test moves, and short names for frequent operations of the rules."""
 
 from __future__ import annotations
 

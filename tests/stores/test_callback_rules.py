@@ -1,4 +1,4 @@
-"""The rules of the store about callbacks: questions that come with a token."""
+"""The store's rules for callbacks: questions with a token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clocks of a database and of a server: who sets one is noticed, and counted."""
+"""Clock changes of a database and of a server are detected, and counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What encryption at rest adds to a store. The rules of stores run on an encrypted one, too."""
+"""Encryption at rest in a store. The rules of stores run on an encrypted one, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions in Postgres: defined once, in one place, and replaced as a whole."""
+"""The functions in Postgres: each defined once, and replaced as a whole."""
 
 from __future__ import annotations
 

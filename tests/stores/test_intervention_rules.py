@@ -1,4 +1,4 @@
-"""What operators do with runs (suspend, resume, terminate, retry), takeovers, and deadlines of runs never begun."""
+"""Operators' actions on runs (suspend, resume, terminate, retry), takeovers, and deadlines of runs never begun."""
 
 from __future__ import annotations
 

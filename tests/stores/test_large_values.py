@@ -1,4 +1,4 @@
-"""Large values come back whole. SQLite stores each by itself, so that a run's row stays short."""
+"""Large values come back complete. SQLite stores each separately, so that a run's row stays short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of what lists carry: small payloads whole, of large ones the size, and no more than a page holds."""
+"""Contents of lists: small payloads whole, sizes of large ones, and bounded pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of the store about live text: what steps say while they run."""
+"""The store's rules for live text, the output of running steps."""
 
 from __future__ import annotations
 

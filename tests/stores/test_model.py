@@ -1,4 +1,4 @@
-"""Random sequences of operations do the same to the reference model and to each store."""
+"""Random sequences of operations have the same effects on the reference model and on each store."""
 
 from __future__ import annotations
 

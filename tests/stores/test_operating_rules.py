@@ -1,4 +1,4 @@
-"""The rules of the store about what is claimed when (priorities, delayed starts, groups, keys) and about who claims."""
+"""The store's rules for claims (priorities, delayed starts, groups, keys) and for workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operation of a store is declared once: whoever performs, wraps or serves operations takes them from there."""
+"""Every operation of a store is declared once: stores, wrappers and servers derive from the declaration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of the store contract for origins: from where something came is kept with it, in every store."""
+"""The store's rules for origins: each action is stored with its origin, in every store."""
 
 from __future__ import annotations
 

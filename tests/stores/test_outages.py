@@ -1,4 +1,4 @@
-"""Leases after a time in which the store could not be written: no worker could extend them, so none loses a run."""
+"""Leases after an outage of the store: no worker could extend them, so none loses a run."""
 
 from __future__ import annotations
 

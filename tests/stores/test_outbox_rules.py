@@ -1,4 +1,4 @@
-"""The rules of the store about notifications."""
+"""The store's rules for notifications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the Postgres store has to get right: a server that goes away, replies that are lost, other processes."""
+"""Rules of the Postgres store alone: a server that goes away, lost replies, other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock of Postgres' own host is stepped by an hour while runs are held, and while some wait."""
+"""The clock of Postgres' own host jumps by an hour while runs are held, and while some wait."""
 
 from __future__ import annotations
 

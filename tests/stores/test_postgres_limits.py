@@ -1,4 +1,4 @@
-"""Limits in Postgres where processes race: they are never exceeded, and nobody who waits for a slot is forgotten."""
+"""Limits in Postgres with racing processes: never exceeded, and no waiting run is forgotten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However much lies in the tables, whether Postgres has counted it or not: no operation reads more than it is about."""
+"""However many rows there are, with or without statistics: no operation reads more than it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a database role needs: one that may change the schema migrates it, one that may not works with it."""
+"""Rights of database roles: one that may change the schema migrates it, one that may not works with it."""
 
 from __future__ import annotations
 

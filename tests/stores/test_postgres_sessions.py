@@ -1,4 +1,4 @@
-"""Sessions in Postgres where processes race: one run of each is active, none is forgotten, nobody blocks for ever."""
+"""Sessions in Postgres with racing processes: one run of each is active, none is forgotten or blocked permanently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the databases themselves see to, whatever statement comes: inboxes follow questions, and the trail stays."""
+"""Rules that the databases enforce for every statement: inboxes follow questions, and the trail stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the remote store does: batches, repetitions through cuts and restarts, patience, the server's time."""
+"""Rules of the remote store alone: batches, repetitions through cuts and restarts, patience, the server's time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of the store about deleting what ended long ago."""
+"""The store's rules for deleting old data."""
 
 from __future__ import annotations
 

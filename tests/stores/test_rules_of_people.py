@@ -1,4 +1,4 @@
-"""The rules of the store contract for what people have approved in their name. Every store must pass all of them."""
+"""The rules of the store contract for standing approvals. Every store must pass all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of the store about schedules."""
+"""The store's rules for schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the SQLite store promises: one file, many processes, no loss, no lock that a user sees."""
+"""Rules of the SQLite store alone: one file, many processes, no loss, no lock that a user sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of the store about tokens: secrets of which only hashes are known."""
+"""The store's rules for tokens: secrets with only their hashes stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of the store about the register of workflows."""
+"""The store's rules for the register of workflows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a store takes writes: one check at a time, and its cause soon."""
+"""Checks whether a store takes writes: one at a time, and its cause soon."""
 
 from __future__ import annotations
 

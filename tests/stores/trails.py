@@ -1,4 +1,4 @@
-"""What must hold of audit trails, whatever operations there were."""
+"""Invariants of audit trails, whatever the operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hinders people on a page, as axe sees it."""
+"""Accessibility problems of a page, as axe reports them."""
 
 from __future__ import annotations
 

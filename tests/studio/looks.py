@@ -1,4 +1,4 @@
-"""The browser windows that Studio is tried in."""
+"""The browser windows for tests of Studio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patient pages: what they show for seconds stays until a test has looked, also on a machine that stands still."""
+"""Patient pages: temporary content stays until a test has looked, also on a stalled machine."""
 
 from __future__ import annotations
 

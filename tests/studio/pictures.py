@@ -1,4 +1,4 @@
-"""The pictures of pages that tests keep if ``SIGNOFF_PICTURES`` is set: a hundred take 20 s."""
+"""Screenshots of pages, kept if ``SIGNOFF_PICTURES`` is set: a hundred take 20 s."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every page that Studio has, on a server that has something to show on each."""
+"""Every page of Studio, on a server with something to show on each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reverse proxy of a host that has other things besides Signoff, which is under a path there."""
+"""A reverse proxy that serves Signoff under a path, beside other applications."""
 
 from __future__ import annotations
 

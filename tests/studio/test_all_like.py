@@ -1,4 +1,4 @@
-"""Approving "all like this" in Studio: it says what will be approved before it is, and binds that."""
+""" "All like this" in Studio: it shows what will be approved, and binds exactly that."""
 
 from __future__ import annotations
 

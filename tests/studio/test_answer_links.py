@@ -1,4 +1,4 @@
-"""The pages of answer links: axe finds nothing serious on them, and their pictures are kept."""
+"""The pages of answer links: axe finds no serious problems, and screenshots are kept."""
 
 from __future__ import annotations
 

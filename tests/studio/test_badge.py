@@ -1,4 +1,4 @@
-"""What Studio says of an inbox that nobody looks at: in the tab, and by notifications."""
+"""Studio's signs of an unattended inbox: in the tab, and by notifications."""
 
 from __future__ import annotations
 

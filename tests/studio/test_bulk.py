@@ -1,4 +1,4 @@
-"""Several questions decided together in Studio: first it is said what will happen, then each counts by itself."""
+"""Deciding several questions together in Studio: a summary first, then each counts by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An inbox of ten thousand open questions in Studio: counted, scrolled and searched whole, in place, up to date."""
+"""An inbox of ten thousand open questions in Studio: counted, scrolled and searched as a whole, up to date."""
 
 from __future__ import annotations
 

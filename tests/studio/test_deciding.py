@@ -1,4 +1,4 @@
-"""One question in Studio: what is said about it, who answers it, and when."""
+"""One question in Studio: its comments, its assignment, and its deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forms by which questions are answered: proposals that are edited, and each input type by keyboard alone."""
+"""The forms that answer questions: edited proposals, and each input type by keyboard alone."""
 
 from __future__ import annotations
 

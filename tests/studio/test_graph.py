@@ -1,4 +1,4 @@
-"""The graph of a flow's execution in Studio: how far it has come, as it goes on."""
+"""The graph of a flow's execution in Studio: its progress, live."""
 
 from __future__ import annotations
 

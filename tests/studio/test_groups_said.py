@@ -1,4 +1,4 @@
-"""On a laptop, where nobody signs in, one says which groups one is in, and what these are asked is one's own."""
+"""On a laptop without sign-in, users enter their groups, and see the questions of these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question, whatever it is, stops no browser: its page is shown, and it is answered there as any other."""
+"""No question stops a browser: its page is shown, and it can be answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inbox in Studio: what is decided there is what the run gets, once, and nothing that was typed is lost."""
+"""The inbox in Studio: a decision reaches the run, once, and no input is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent says is read on its run's page while it says it."""
+"""An agent's live output is shown on its run's page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studio says from where somebody acted: where a question was answered, in its story, and in the audit trail."""
+"""Studio shows origins: of an answer, in the question's history, and in the audit trail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command palette of Studio: whatever there is, is reached and done by keys."""
+"""The command palette of Studio: everything can be reached and done by keyboard."""
 
 from __future__ import annotations
 

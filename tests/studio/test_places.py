@@ -1,4 +1,4 @@
-"""Each page of Studio, light and dark, wide and on a phone: what holds of all of them."""
+"""Each page of Studio, light and dark, wide and on a phone: common rules."""
 
 from __future__ import annotations
 

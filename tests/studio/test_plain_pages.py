@@ -1,4 +1,4 @@
-"""Studio's plain pages: what is done there is done, what is refused is told, and roles see what they may."""
+"""Studio's plain pages: actions work, refusals are shown, and roles see what they may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studio under a path of a host that has other things, too, behind a real reverse proxy."""
+"""Studio under a path of a shared host, behind a real reverse proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs in Studio: what happened to them, as it happens, and what can be done with them."""
+"""Runs in Studio: their history, live, and the actions on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The samples of ``make demo``, with real processes: all that they ask is answered in Studio, and all of them end."""
+"""The samples of ``make demo``, with real processes: all questions are answered in Studio, and all runs end."""
 
 from __future__ import annotations
 

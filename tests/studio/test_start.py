@@ -1,4 +1,4 @@
-"""Starting runs in Studio: what is typed into the form is what the workflow gets."""
+"""Starting runs in Studio: the workflow gets the form's input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked for in Studio's inbox: each view has its own address, and may have a name."""
+"""Filters of Studio's inbox: each has its own address, and may be saved under a name."""
 
 from __future__ import annotations
 

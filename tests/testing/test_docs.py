@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md do what they say."""
+"""The examples of docs/testing.md run as documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An environment waits for no run that its group's or its workflow's limits keep from starting."""
+"""An environment waits for no run that its group's or workflow's limits keep from starting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In an environment schedules fire as often as time passes."""
+"""In an environment, schedules fire as often as their times pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times that no calendar of Python holds are spelled in words, never with a traceback."""
+"""Times beyond Python's calendar are shown in words, never with a traceback."""
 
 from __future__ import annotations
 
