@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 CHROMIUM = next((found for found in map(shutil.which, NAMES) if found), None)
-"""Where it is; None if there is none."""
+"""Its path; None if it is not installed."""
 
 ARGUMENTS = (
     "--no-sandbox",

@@ -40,7 +40,7 @@ def new_app(folder: Path, *, clock: Clock | None = None, **options: Any) -> Sign
 
 @asynccontextmanager
 async def opened(app: Signoff) -> AsyncIterator[AsyncClient]:
-    """A client of an app that nobody works for; the store is closed at the end."""
+    """A client of an app without workers; the store is closed at the end."""
     try:
         async with AsyncClient(app) as client:
             yield client

@@ -62,7 +62,7 @@ class Terminal:
         return self._process.wait(PATIENCE_SECONDS)
 
     def rest(self) -> str:
-        """Return what it has shown until its end, and nobody expected."""
+        """Return its unexpected output until its end."""
         while read := self._read():
             self._shown += read
         return self._shown

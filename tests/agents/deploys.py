@@ -76,7 +76,7 @@ class Deploy:
         return [part for part in parts if isinstance(part, ToolReturnPart)][-1]
 
     def told(self) -> list[str]:
-        """What the model is told beside what tools returned."""
+        """The model's input besides tool results."""
         parts = [part for message in self.messages[1:] for part in message.parts]
         return [str(part.content) for part in parts if isinstance(part, UserPromptPart)]
 
@@ -91,7 +91,7 @@ class Kind:
     Attributes:
         body: What its tool does.
         answer: What is answered.
-        is_external: Whether somebody else runs it.
+        is_external: Whether it runs elsewhere.
         is_inline: Whether its body is workflow code.
         is_run: Whether the tool runs after the answer.
         tool: Options of the tool.

@@ -41,7 +41,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Held:
-    """Words that are streamed, the last one when somebody lets it go, or after ``SECONDS_HELD``.
+    """Streamed words, the last one when the test releases it, or after ``SECONDS_HELD``.
 
     Attributes:
         said: The words.
@@ -74,7 +74,7 @@ class Provider:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables by which an example has it as its model."""
+        """The environment variables that make it an example's model."""
         return {
             "SIGNOFF_DEMO_MODEL": "openai-chat:scripted",
             "OPENAI_BASE_URL": str(self.client.base_url),

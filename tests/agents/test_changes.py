@@ -59,7 +59,7 @@ async def test_a_call_that_has_not_begun_asks_an_operator_what_to_run(
         assert (shown["metadata"]["tool"], shown["metadata"]["arguments"]) == REMOVE
         assert shown["metadata"]["approved_by"] == "ana"
         assert question.assignees == ("user:olga",)
-        assert new.done == [], "nothing runs before somebody has seen with which arguments"
+        assert new.done == [], "nothing runs before a person has seen the arguments"
         assert len(script.asked) == 1, "nothing goes to the model"
         await client.answer(question.id, (fitting or [NOTHING])[0], user_id="olga")
         ((name, content, outcome),) = await (await client.get("r")).result(60)

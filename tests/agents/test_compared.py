@@ -52,7 +52,7 @@ def payer(paid: list[str], **options: Any) -> Agent[None, str]:
 
 
 def changed(paid: list[str]) -> Agent[None, str]:
-    """Return the agent as another deploy has it: its tool takes something else, and it is told something else."""
+    """Return the agent as another deploy has it: its tool and its instructions differ."""
     agent = Agent(
         FunctionModel(respond), name="payer", capabilities=[Durable()], instructions="Be quick.", retries=3
     )

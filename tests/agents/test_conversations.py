@@ -331,7 +331,7 @@ async def test_of_calls_that_are_aborted_those_that_had_begun_are_told_apart(tmp
     assert [each.outcome for each in (begun, waited, left)] == ["interrupted", "denied", "interrupted"]
     assert "may or may not have had its effect" in str(begun.content)
     assert "was not made" in str(waited.content)
-    assert "had begun" in str(left.content), "what comes before a pause has been done"
+    assert "had begun" in str(left.content), "code before a pause has run"
     assert chats.removed == []
 
 

@@ -123,7 +123,7 @@ async def test_a_finished_request_is_not_repeated_when_a_worker_dies_after_it() 
     async with environment(app) as env:
         env.crash(at=after_step("a.look"))
         assert await env.run(work, id="r") == "done"
-        assert (len(script.asked), ran) == (2, ["look", "look"])  # it has finished, and nobody had noted it
+        assert (len(script.asked), ran) == (2, ["look", "look"])  # it has finished, and that was not recorded
         assert await steps_of(env, "r") == ["a:model", "a:calls", "a.look", "a:model"]
 
 

@@ -147,7 +147,7 @@ async def go_through(
             check(history)
             await is_accepted(history)
             assert texts_of(history)[: len(before)] == before, "what was said stays said"
-            assert len(texts_of(history)) >= len(before) + 2, "each turn is told"
+            assert len(texts_of(history)) >= len(before) + 2, "each turn is in the history"
         assert isinstance(await chat.run("hello"), Finished)
         assert chats.model.seen[-1] == [*texts_of(history), "hello"]
 

@@ -184,7 +184,7 @@ async def test_two_parts_that_pause_are_asked_in_turn_and_continue_together() ->
     assert scene.done in (["a", "b"], ["a", "a", "b"])
 
 
-# answers that nobody looks at
+# ignored answers
 
 
 def forgets_plainly(done: Done) -> None:

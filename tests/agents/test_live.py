@@ -57,7 +57,7 @@ async def worker(folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
 
 @asynccontextmanager
 async def served(app: Signoff) -> AsyncIterator[str]:
-    """A server in this process, which works for nobody."""
+    """A server in this process, without a worker."""
     try:
         async with Server(app.store, port=0) as server:
             yield server.url

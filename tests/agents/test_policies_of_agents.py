@@ -28,7 +28,7 @@ OFFICE = BusinessHours(
 
 
 class Scene:
-    """An agent, started by ana, whose only tool asks somebody before or while it runs.
+    """An agent, started by ana, whose only tool asks a person before or while it runs.
 
     Attributes:
         ran: How often the tool did its work.

@@ -91,7 +91,7 @@ async def test_of_two_processes_answering_one_approval_one_wins_in_the_history(
 
 @asynccontextmanager
 async def answering(folder: Path, how: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process that answers what is asked now, once it is told to."""
+    """A process that answers the open questions, once it gets a line."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.agents.answering_program", str(folder), how),
         cwd=ROOT,

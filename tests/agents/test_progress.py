@@ -273,7 +273,7 @@ async def test_of_a_generation_that_was_not_kept_whole_what_came_before_is_told(
         kept.append(part)
         if (
             len(kept) == 6
-        ):  # each generation has some 500,000 characters in three parts, and one of what comes next
+        ):  # each generation has some 500,000 characters in three parts, and one with the next request
             half.set()
             await asyncio.Event().wait()
         return part

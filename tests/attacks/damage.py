@@ -57,7 +57,7 @@ class Damaged:
     def refuse(
         self, table: str, *, on: str = "UPDATE", row: str = "NEW", when: str = "namespace = 'evil'"
     ) -> None:
-        """Have the database refuse to change rows of a table, as a constraint does that somebody has added."""
+        """Have the database refuse to change rows of a table, as an added constraint does."""
         condition = f"{row}.{when}"
         self._refused.add(table)
         self.run(

@@ -167,7 +167,7 @@ async def test_what_is_due_is_done_in_one_transaction_while_nothing_fails(
 
 @in_asyncio
 async def test_an_operation_on_a_damaged_row_fails_no_other_of_its_commit(tmp_path: Path) -> None:
-    """SQLite commits the operations of all namespaces together; a row whose JSON is none fails its own alone."""
+    """SQLite commits the operations of all namespaces together; a row with invalid JSON fails its own alone."""
     async with damaged("sqlite", tmp_path) as damage:
         scene = damage.scene
         evil, zoo = scene.within("evil").store, scene.within("zoo").store

@@ -171,7 +171,7 @@ def _is_too_new(response: httpx.Response) -> bool:
 
 
 class Errors(logging.Handler):
-    """Collects errors that carry a traceback: nobody foresaw them."""
+    """Collects errors with a traceback: unexpected ones."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

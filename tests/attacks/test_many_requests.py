@@ -74,7 +74,7 @@ def test_large_pages_at_once_take_no_more_memory_than_two_requests_may(served: S
 
 
 class Door:
-    """The limit in front of a route that replies when it is told to."""
+    """The limit in front of a route that replies when the test says so."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()

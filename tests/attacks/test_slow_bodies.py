@@ -90,7 +90,7 @@ async def test_a_body_of_many_bytes_may_take_longer(monkeypatch: pytest.MonkeyPa
 @pytest.mark.usefixtures("soon")
 @in_asyncio
 async def test_a_server_that_does_not_read_yet_cuts_no_client_off() -> None:
-    """Neither one that waits to be told to go on, nor one whose body waits here to be read."""
+    """Neither one that waits for 100 Continue, nor one whose body waits here to be read."""
     go_on = asyncio.Event()
 
     async def later(scope: Scope, receive: Receive, send: Send) -> None:

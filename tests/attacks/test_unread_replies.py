@@ -93,7 +93,7 @@ def sockets() -> Iterator[ExitStack]:
 
 
 def _ask(server: Served, sockets: ExitStack, path: str) -> socket.socket:
-    """Send a request whose reply nobody reads."""
+    """Send a request whose reply is not read."""
     asking = sockets.enter_context(socket.socket())
     asking.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     asking.connect(("127.0.0.1", server.http.base_url.port))

@@ -178,7 +178,7 @@ def _read_only(database: PostgresServer, value: str) -> None:
 
 
 def main(folder: str) -> None:
-    """Print what comes of a full disk, on a small one at ``folder`` that only this process and its children see."""
+    """Print the effects of a full disk, on a small one at ``folder`` that only this process and its children see."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", DISK, "none", folder], check=True)
     held = HeldFolder.hold_new(Path(folder))
     with PostgresServer(settings={**FAST, "max_wal_size": "64MB"}, held=held) as database:

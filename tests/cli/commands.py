@@ -18,7 +18,7 @@ from tests import forks
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 60.0  # for what takes a second where nobody else works
+PATIENCE_SECONDS = 60.0  # for actions of a second on an idle machine
 
 ORDERS = """
 import gc

@@ -170,7 +170,7 @@ def test_a_provider_that_is_half_set_up_is_not_started_with(
 def test_a_server_sends_people_to_its_provider(here: Here, folder: Path) -> None:
     (folder / "secret").write_text("s3cret\n")
     variables = {
-        "SIGNOFF_OIDC_ISSUER": "http://127.0.0.1:9",  # nobody is there
+        "SIGNOFF_OIDC_ISSUER": "http://127.0.0.1:9",  # without a server
         "SIGNOFF_OIDC_CLIENT_ID": "signoff",
         "SIGNOFF_OIDC_CLIENT_SECRET_FILE": "secret",
         "SIGNOFF_PUBLIC_URL": "http://localhost:8000",

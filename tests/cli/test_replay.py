@@ -15,7 +15,7 @@ from tests.cli.conftest import Here
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the code as it was and a database with runs of it; nobody works for them any more."""
+    """A folder with the code as it was and a database with its runs, which have no worker any more."""
     folder = tmp_path_factory.mktemp("recorded")
     (folder / "orders.py").write_text(ORDERS + FORGETFUL)
     with Running("worker", "orders:app", cwd=folder) as worker:

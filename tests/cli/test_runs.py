@@ -44,7 +44,7 @@ def test_start_says_that_no_worker_has_a_workflow_of_that_name(here: Here, open_
     assert "no worker of group 'default' runs 'refnud'" in started.err
     assert "refund" in started.err
     nobody = here("start", "x", "--group", "gpu", "--id", "later", cwd=open_shop)
-    assert (nobody.code, nobody.err) == (0, ""), "of a group that nobody works for yet nothing is known"
+    assert (nobody.code, nobody.err) == (0, ""), "a group without workers is not known yet"
     assert here("start", "x", "--id", "told", "--json", cwd=open_shop).err == ""
 
 

@@ -53,7 +53,7 @@ async def test_concurrent_retried_and_repeated_steps_show_their_own_durations(
             await pauses(app, "r")
             clock.advance(107)
             await begun["last"].wait()
-        clock.advance(5000)  # nobody works
+        clock.advance(5000)  # there is no worker
         begun["last"].clear()
         async with app.worker():
             await begun["last"].wait()

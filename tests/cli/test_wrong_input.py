@@ -23,7 +23,7 @@ from tests.postgres.databases import fresh_database
 USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE = 2, 3, 4, 5
 
 WRONG: list[tuple[str, int, str]] = [
-    # what the shell is told
+    # the shell's input
     ("nonsense", USAGE, "No such command 'nonsense'; see: signoff --help"),
     ("runs --state sleeping", USAGE, "'sleeping' is not one of"),
     ('runs --workflow " "', USAGE, "workflow: it is empty, so it matches nothing; leave it out"),

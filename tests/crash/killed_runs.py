@@ -79,7 +79,7 @@ async def killed(name: str, database: Path, effects: Path, run_id: str, seq: int
 
 async def die(handle: AsyncHandle, database: Path, effects: Path, run_id: str, seq: int, when: str) -> None:
     process = fork(work, database, effects, run_id, seq, when)
-    # Not joined on a thread: each start of another process looks at this one, too, and its status is told once.
+    # Not joined on a thread: each start of another process polls this one, too, and its status is returned once.
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_reader(process.sentinel, ended.set)

@@ -162,7 +162,7 @@ def timeless(value: object) -> object:
 
 
 def urls_of(effects: Path) -> Path:
-    """Where the addresses of callbacks are told, one a line."""
+    """The file with the addresses of callbacks, one per line."""
     return effects.with_suffix(".urls")
 
 

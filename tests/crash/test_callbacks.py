@@ -22,13 +22,13 @@ EXPECTED = ["sent", "yes", "thanked"]
 
 
 def told(effects: Path) -> list[str]:
-    """The addresses that the provider was told."""
+    """The addresses that the provider got."""
     file = programs.urls_of(effects)
     return file.read_text().splitlines() if file.exists() else []
 
 
 async def provide(app: Signoff, effects: Path) -> None:
-    """Play the provider: call back whatever address it is told, again and again."""
+    """Play the provider: call back every received address, repeatedly."""
     while True:
         for url in told(effects):
             await receive(await find_callback(app.store, secret_in(url)), Incoming(body=b"yes"))
@@ -46,7 +46,7 @@ async def provided(folder: Path) -> AsyncGenerator[tuple[Signoff, AsyncHandle]]:
             yield app, handle
             provider.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await provider  # it never failed: each address that it was told did work
+                await provider  # it never failed: each received address worked
     finally:
         await app.store.close()
 

@@ -86,7 +86,7 @@ def is_set_aside(run: Run) -> bool:
 
 
 def was_hit(run: Run) -> bool:
-    """Whether a handler of a signal has raised in code of the run, which nobody can tell from an error of its own."""
+    """Whether a handler of a signal has raised in code of the run, which looks like an error of its own."""
     return run.state is RunState.FAILED and json.loads(run.error or "{}").get("message") == "out of time"
 
 

@@ -294,7 +294,7 @@ async def test_a_worker_frozen_past_its_lease_writes_and_settles_nothing(
 async def test_of_answers_from_four_processes_one_wins_and_it_is_never_lost(
     tmp_path: Path, server: PostgresServer
 ) -> None:
-    """Nobody works while they answer, and the server is killed right after it acknowledged."""
+    """There are no workers while people answer, and the server is killed right after each acknowledgement."""
     url = server.url()
     store = PostgresStore(url)
     await store.open()

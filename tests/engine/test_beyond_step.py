@@ -21,7 +21,7 @@ from tests.places import NewStore
 from tests.support import doomed_worker, in_asyncio, opened, reaches, running
 
 main: list[asyncio.Task[Any]] = []
-"""The task of the test, which is none of the worker's."""
+"""The test's own task, which is not the worker's."""
 
 
 def tasks(loop: asyncio.AbstractEventLoop | None = None) -> Iterable[asyncio.Task[Any]]:

@@ -58,7 +58,7 @@ async def restarted(first: Code, then: Code, *, at: CrashPoint | None = None) ->
                     await env.client.answer(question.id, True, user_id=user)
         await env.client.signal("r", "go")
         for promise in ("r.1", "r.2", "p-a", "p-b"):
-            with contextlib.suppress(SignoffError):  # there is none
+            with contextlib.suppress(SignoffError):  # it does not exist
                 await env.client.promises.resolve(promise, "paid")
         await env.idle()
         await env.sleep(10_000)

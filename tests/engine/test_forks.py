@@ -250,7 +250,7 @@ def test_a_child_may_connect_on_a_thread_id_that_drove_a_run(tmp_path: Path) -> 
 
 
 def test_a_worker_never_exited_ends_with_its_process_after_its_steps(tmp_path: Path) -> None:
-    """As hooks of gunicorn and Celery enter one: in each process of a pool, with nobody to leave it."""
+    """As hooks of gunicorn and Celery enter one: in each process of a pool, without an exit."""
     (tmp_path / "pool.py").write_text(
         """
 import multiprocessing, time

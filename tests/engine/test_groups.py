@@ -19,7 +19,7 @@ NEVER_SECONDS = 3600.0
 
 @pytest.fixture(autouse=True)
 def nobody_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers and timers do only what they are told to."""
+    """Workers and timers act only when the test calls them."""
     monkeypatch.setattr("signoff.engine.worker.worker.LOOK_EVERY_SECONDS", NEVER_SECONDS)
     monkeypatch.setattr("signoff.engine.timers.timers.LOOK_EVERY_SECONDS", NEVER_SECONDS)
 

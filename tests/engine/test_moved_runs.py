@@ -173,7 +173,7 @@ async def test_a_run_saved_anywhere_continues_elsewhere_to_the_same_result(
 
 
 async def goes_on(store: Store, snapshot: dict[str, Any]) -> None:
-    """Load a snapshot, and check what comes of it."""
+    """Load a snapshot, and check its result."""
     app = Signoff(store)
     register(app, calls := [])
     known = journaled_steps(snapshot)

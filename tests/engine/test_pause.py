@@ -313,7 +313,7 @@ async def test_a_run_that_has_ended_is_freed_without_the_collector(tmp_path: Pat
 _reached: dict[str, asyncio.Event] = {}  # by promise; no part of the workflow, which only sets them
 
 
-@pytest.mark.timeout(400)  # seconds; it takes 5 where nobody else works
+@pytest.mark.timeout(400)  # seconds; it takes 5 on an idle machine
 @in_asyncio
 async def test_no_answer_is_lost_in_thousands_of_races_with_a_pause(tmp_path: Path) -> None:
     """Each answer comes some turns of the loop after the code has come to wait for it, and none comes after it."""

@@ -39,7 +39,7 @@ def handled(number: int, handler: Any) -> Generator[None]:
 
 
 class Interrupted(selectors.DefaultSelector):
-    """Waits for a loop. Once it has been told to, a signal comes meanwhile."""
+    """Waits for a loop. When the test says so, a signal arrives meanwhile."""
 
     number: int | None = None
 

@@ -219,7 +219,7 @@ async def has_ended(app: Signoff, run_id: str) -> bool:
 
 
 async def check(app: Signoff, client: AsyncClient, run_id: str) -> None:
-    """A run has been terminated, once, and everybody learns by whom and why."""
+    """Check that a run was terminated, once, and that the operator and the reason are shown everywhere."""
     run = await app.store.get_run(run_id)
     assert run.state is RunState.CANCELLED
     assert not run.is_suspended

@@ -315,7 +315,7 @@ async def test_a_shortage_piles_nothing_up(system: Threads) -> None:
     await asyncio.sleep(0.05)
     refused = system.refused
     await asyncio.sleep(0.05)
-    assert system.refused == refused, "nobody waits any more"
+    assert system.refused == refused, "no step waits any more"
     assert pool.waiting == 0
     pool.close()
 

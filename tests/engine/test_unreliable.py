@@ -153,7 +153,7 @@ def _answer_with_retry(world: World) -> None:
 
 
 class DeafStore(MemoryStore):
-    """Tells nobody that a run was left a message."""
+    """Hides notifications of new messages."""
 
     def _tell_commit(self, commit: Commit) -> None:
         if not commit.woken:
@@ -181,7 +181,7 @@ def test_a_worker_that_is_told_a_lot_still_looks_for_what_it_was_not_told() -> N
         await process.store.signal("r", "go", '"heard"')
 
     worker = world.start_process("worker", worker_of(app.registry))
-    worker.loop.create_task(noise(worker))  # of its own process's commits it is told exactly
+    worker.loop.create_task(noise(worker))  # commits of its own process are reported exactly
     for name, main in (("starter", _starts("flow")), ("signal", signal)):
         world.start_process(name, main)
     runs = world.store.model.tables.runs
@@ -260,7 +260,7 @@ async def test_a_worker_that_reclaims_a_run_it_lost_drops_its_old_copy() -> None
 
 
 class PickyStore(MemoryStore):
-    """Refuses what opens a promise, whoever writes it."""
+    """Refuses every write that opens a promise."""
 
     async def append(self, write: Write) -> None:
         self._check(write)

@@ -29,7 +29,7 @@ def until(look: Callable[[], T], seconds: float = 60.0) -> T:
 
 
 class Gate:
-    """Lets through whoever waits at it, unless it is held."""
+    """Lets waiting requests through, unless it is held."""
 
     def __init__(self) -> None:
         self._open = threading.Event()
@@ -111,7 +111,7 @@ def web_site() -> Iterator[WebSite]:
 
 
 class Model(Gate):
-    """An OpenAI-compatible endpoint that gives its replies in turn, the last one for ever.
+    """An OpenAI-compatible endpoint that gives its replies in turn, and repeats the last one.
 
     Attributes:
         requests: What it was asked, as it came in.
@@ -155,7 +155,7 @@ class MailServer(Gate):
     """Takes mails by SMTP.
 
     Attributes:
-        connections: How often somebody came to send one.
+        connections: The number of connections to send one.
         mails: What was sent.
     """
 

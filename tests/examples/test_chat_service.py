@@ -217,7 +217,7 @@ def test_a_wrong_answer_is_refused_and_the_turn_still_waits(
     assert service.post("/respond", answer).status_code == 409
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; .ci/packages installs it")
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed; .ci/packages installs it")
 def test_the_page_says_asks_and_shows_what_became_of_it(service: Service) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)

@@ -172,7 +172,7 @@ def test_a_worker_killed_around_the_payment_pays_once(shop: Shop) -> None:
         shop.start_worker()
         until(lambda: shop.epoch > epoch)  # the new worker has the run, and the payment waits at the lock
         database = sqlite3.connect(shop.database, isolation_level=None)
-        database.execute("BEGIN IMMEDIATE")  # nobody can write to the journal now
+        database.execute("BEGIN IMMEDIATE")  # no process can write to the journal now
     until(lambda: read_ledger(shop.ledger))
     shop.kill_worker()
     database.close()

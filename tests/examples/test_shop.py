@@ -87,7 +87,7 @@ async def test_the_assistant_gives_nothing_away_that_nobody_approved(approved: b
         env.people.answer("Give Tomas Havel a voucher of €40.00?", approved=approved)
         result = await env.run(answer_customer, "It came too late")
     assert reply in result["reply"]
-    assert "script" in result["written by"], "nobody takes the script for a model"
+    assert "script" in result["written by"], "the script is not mistaken for a model"
 
 
 @in_asyncio

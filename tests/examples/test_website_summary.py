@@ -190,7 +190,7 @@ def test_a_worker_killed_before_the_journal_does_not_summarise_again(town: Town,
     run_id = ask(town, url)
     until(lambda: town.model.requests)
     database = sqlite3.connect(town.folder / "signoff.db", isolation_level=None)
-    database.execute("BEGIN IMMEDIATE")  # nobody can write to the journal now
+    database.execute("BEGIN IMMEDIATE")  # no process can write to the journal now
     town.model.release()
     until(lambda: list((town.folder / "summaries").glob(f"*/{run_id}.json")))
     town.kill("worker")

@@ -29,7 +29,7 @@ class Case:
 
 
 def answer_to(question: str) -> str:
-    """What everybody answers."""
+    """The answer to every question."""
     return f"re: {question}"
 
 
@@ -52,7 +52,7 @@ def make(place: str, kind: str) -> Case:
 
 
 def _asks(flow: Flow, name: str, kind: str) -> str:
-    """Have a chunk ask about its input; what comes of it is ``_value``, and an event is noted in the state."""
+    """Have a chunk ask about its input; its result is ``_value``, and an event is noted in the state."""
 
     async def ask(data: Data[Any]) -> Any:
         if data.resume is not None:
@@ -82,7 +82,7 @@ def _value(kind: str, question: str, given: Any) -> Any:
 
 
 def _chain(state: dict[str, Any], kind: str, name: str, question: str, given: Any) -> dict[str, Any]:
-    """What a chain that ends with ``keep out`` leaves: after an event nothing, but for whoever heard it."""
+    """What a chain that ends with ``keep out`` leaves: after an event nothing, except for its listeners."""
     if kind == "event":
         return {**state, f"heard {name}": [answer_to(question)]}
     return {**state, "out": [_value(kind, question, given)]}

@@ -69,7 +69,7 @@ class Interpreter:
     heard: dict[str, int] = field(default_factory=dict[str, int])
 
     def rooted(self, line: Spec, value: int) -> int:
-        """Run a line that others wait for, or nobody."""
+        """Run a line, with or without a waiter."""
         try:
             return self.line(line, value)
         except Ended as end:

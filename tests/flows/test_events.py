@@ -58,7 +58,7 @@ async def test_an_event_answers_the_interrupt_that_waits_for_it_once(tmp_path: P
         with pytest.raises(RequestConflict):
             await execution.emit("decided", {"approved": False}, request_id="w")
         assert await execution.get_pending_interrupts() == {}
-        assert await execution.emit("decided", "later")  # nobody waits for it any more: it is an event
+        assert await execution.emit("decided", "later")  # no interrupt waits for it any more: it is an event
         assert await execution.close() == {"decided": [{"approved": True}, "later"]}
         assert asked.id == "pay"
 
@@ -121,7 +121,7 @@ async def test_an_event_that_is_emitted_again_answers_no_later_interrupt(tmp_pat
     yes = {"approved": True}
     async with world(kind, tmp_path, deciding_when_asked()) as executions:
         execution = await executions.start(id="e")
-        assert await execution.emit("decided", yes, request_id="early")  # nobody waits for it yet
+        assert await execution.emit("decided", yes, request_id="early")  # no interrupt waits for it yet
         await execution.emit("ask", "a")
         await comes(lambda: _pending(execution, "a"))
         assert not await execution.emit("decided", yes, request_id="early")

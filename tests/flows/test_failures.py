@@ -20,7 +20,7 @@ TWICE = RetryPolicy(initial_seconds=0.0, max_attempts=2)
 
 
 class Bank:
-    """Fails as often as it is told to."""
+    """Fails a given number of times."""
 
     def __init__(self, failures: int) -> None:
         self.failures = failures

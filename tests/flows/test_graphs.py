@@ -425,7 +425,7 @@ roots:
 
 
 def _written(*line: dict[str, Any], **root: Any) -> str:
-    """A graph of flow ``f`` with one line, as somebody might write it."""
+    """A graph of flow ``f`` with one line, as a user might write it."""
     return json.dumps({"name": "f", "roots": [{"begins": [{"kind": "start"}], "then": line, **root}]})
 
 

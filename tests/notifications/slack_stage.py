@@ -79,7 +79,7 @@ class Stage:
         )
 
     async def told(self) -> dict[str, Any]:
-        """What who clicked is told."""
+        """The reply to the click."""
         await until(lambda: any(got.path == "/response" for got in self.slack.got))
         return [got.json for got in self.slack.got if got.path == "/response"][-1]
 

@@ -163,7 +163,7 @@ async def test_an_attempt_that_made_no_link_leaves_no_former_one_open(scene: Sce
         server.replies.append("451 later")
         await ask(scene, assignees=["user:ana"])
         await carry_out(scene, dispatcher)
-        for _ in range(2):  # somebody takes it, and dies
+        for _ in range(2):  # a process leases it, and dies
             scene.clock.advance(60)
             assert len((await scene.store.claim_deliveries("mail", 1, 30.0))[0]) == 1
         scene.clock.advance(60)

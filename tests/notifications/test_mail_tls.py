@@ -54,7 +54,7 @@ def served(security: Security, context: ssl.SSLContext, **options: Any) -> dict[
 
 
 class Doorkeeper:
-    """Knows who may send, and what it was told."""
+    """Knows its users, and records its input."""
 
     def __init__(self) -> None:
         self.told: list[bytes] = []

@@ -279,7 +279,7 @@ async def test_the_requester_is_never_called_to_what_they_may_not_answer(scene: 
             await carry_out(scene, dispatcher)
         calls = [(message["to"], message["subject"]) for message in server.got]
         assert [each for each in calls if each[0].lower() == "req@example.org"] == [
-            ("REQ@example.org", "Answered: Pay 70?")  # the desk's news, which asks nobody for anything
+            ("REQ@example.org", "Answered: Pay 70?")  # news for the desk, which call for no action
         ]
         assert [each for each in calls if each[0].startswith("ana")] == [
             ("ana@example.org", "Question: Pay 70?"),

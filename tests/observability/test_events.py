@@ -314,7 +314,7 @@ async def test_a_subscriber_that_raises_harms_no_run_and_is_logged(
             assert await run.result() == ["yes", 1, 2]
     finally:
         end()
-    assert len(of(events, RunEnded)) == 1  # the others are told all the same
+    assert len(of(events, RunEnded)) == 1  # the others are still notified
     failures = [record for record in caplog.records if record.name == "signoff.telemetry"]
     assert failures
     assert all(record.levelno == logging.ERROR and record.exc_info for record in failures)
@@ -356,9 +356,7 @@ async def test_wherever_a_worker_dies_a_wait_and_an_end_are_told_at_most_once(
         assert len(of(events, WaitEnded)) <= 1
         assert len(of(events, RunEnded)) <= 1
         assert [deadline.kind for deadline in of(events, DeadlineServed)] in ([], ["timer"])
-        assert [
-            start.attempt.step for start in of(events, AttemptStarted)
-        ] == calls  # what was called was told
+        assert [start.attempt.step for start in of(events, AttemptStarted)] == calls  # each call was reported
         return result
 
     await crash_everywhere(app, scenario)

@@ -108,7 +108,7 @@ async def answered(value: Any, **parts: Any) -> Answer:
 
 
 async def refused(value: Any, **parts: Any) -> WrongAnswer:
-    """What somebody is told whose answer is refused; the question stays as it is."""
+    """The error of a refused answer; the question stays unchanged."""
     async with asking([], **parts) as env:
         await env.start("ask", id="r")
         await env.idle()

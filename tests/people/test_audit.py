@@ -124,7 +124,7 @@ async def test_whatever_is_changed_or_removed_is_named(tmp_path: Path, change: s
 async def test_what_a_newer_version_has_recorded_is_listed_and_sealed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roles, "NEVER_OPEN", ())  # the trail is read over HTTP, by nobody in particular
+    monkeypatch.setattr(roles, "NEVER_OPEN", ())  # the trail is read over HTTP, without a caller
     served = SqliteStore(tmp_path / "signoff.db")
     await served.open()
     await fill(served, 1)

@@ -49,7 +49,7 @@ class Payment(BaseModel):
 
 
 def shop(folder: Path, **options: Any) -> tuple[Signoff, list[str]]:
-    """An app that asks for a payment, and the addresses that the provider was told."""
+    """An app that asks for a payment, and the addresses that the provider got."""
     app, told = new_app(folder, public_url=PUBLIC, **options), list[str]()
 
     @app.workflow

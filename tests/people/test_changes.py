@@ -143,7 +143,7 @@ async def test_an_answer_and_a_delegation_at_once_do_not_both_win(scene: Scene) 
 
 
 class Slow:
-    """A store on which somebody else acts between what a caller reads and what it writes."""
+    """A store on which another caller acts between a caller's read and its write."""
 
     def __init__(self, store: Any, meanwhile: Callable[[], Awaitable[Any]]) -> None:
         self._store = store

@@ -53,7 +53,7 @@ class Parcel(BaseModel):
 
 
 def untouched(groups: tuple[FieldGroup, ...]) -> dict[str, list[str]]:
-    """What a browser sends of a page that nobody has touched."""
+    """The values that a browser sends of an untouched page."""
     filled: dict[str, list[str]] = {}
     for control in (control for group in groups for control in group.fields):
         shown = begin(control)

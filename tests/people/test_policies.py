@@ -527,7 +527,7 @@ async def test_a_quorum_that_enough_people_can_reach_in_the_end_is_accepted(poli
 
 @in_asyncio
 async def test_a_vote_is_lost_as_soon_as_those_who_are_left_are_too_few() -> None:
-    """2 of at most 3 votes, of whom only two are asked: one yes and one no would wait for a third for ever."""
+    """2 of at most 3 votes, of whom only two are asked: one yes and one no would wait for a third permanently."""
     async with asking(assignees=["user:ana", "user:bob"], quorum=Quorum(2, of=3)) as (env, id):
         await env.client.answer(id, True, user_id="ana")
         settled = await env.client.answer(id, False, user_id="bob")

@@ -117,7 +117,7 @@ class Pair(NamedTuple):
 
 
 SHAPES: dict[str, tuple[Any, Any, Any, Any, Any]] = {
-    # type, value, what is shown, an edit, what comes of it
+    # type, value, what is shown, an edit, the result
     "alias": (
         Aliased,
         Aliased(amountCents=5),

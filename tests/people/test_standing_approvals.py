@@ -67,7 +67,7 @@ async def mailing(
 
 
 async def ask_next(env: Environment, run_id: str = "r", **said: Any) -> Promise:
-    """Have a run ask the next question, and return it once whoever looks for rules has done so."""
+    """Have a run ask the next question, and return it once the search for rules is done."""
     await env.client.signal(run_id, "next", {"arguments": MAIL, **said})
     await env.sleep(1)
     found = [each for each in env.store.model.tables.promises.values() if each.run_id == run_id]  # type: ignore[attr-defined]
@@ -439,7 +439,7 @@ async def test_a_rule_answers_each_question_once_however_many_look(scene: Scene)
     assert [event.kind for event in trail].count(AuditKind.RULE_USED) == 2
     [made] = (await scene.store.list_rules(RuleFilter())).items
     assert made.uses == 2
-    assert await serve_questions(scene.store) is None  # nobody looks again
+    assert await serve_questions(scene.store) is None  # there is no other search
 
 
 @rule

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def unprivileged() -> dict[str, Any]:
-    """What ``subprocess`` takes to run something as nobody if this is root, and as the present user otherwise."""
+    """The arguments of ``subprocess`` to run as nobody if this is root, and as the current user otherwise."""
     if os.getuid() != 0:
         return {}
     nobody = pwd.getpwnam("nobody")
@@ -17,7 +17,7 @@ def unprivileged() -> dict[str, Any]:
 
 
 def give(path: Path) -> None:
-    """Let the unprivileged account own a file or folder, and nobody else use it."""
+    """Make the unprivileged account the only user of a file or folder."""
     path.chmod(0o700 if path.is_dir() else 0o600)
     if account := unprivileged():
         os.chown(path, account["user"], account["group"])

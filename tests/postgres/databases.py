@@ -50,7 +50,7 @@ SCHEMAS = """
 
 @contextmanager
 def fresh_database(major: int | None = None) -> Iterator[str]:
-    """The URL of an empty database that nobody else uses.
+    """The URL of an empty database of this test alone.
 
     Args:
         major: The version of Postgres, one of ``versions()``; the newest if None.
@@ -140,7 +140,7 @@ class Databases:
         return name
 
     def give_back(self, name: str) -> None:
-        """Empty a database for the next test, or drop it if somebody is still connected."""
+        """Empty a database for the next test, or drop it if there are still connections."""
         if self._emptied(name):
             self._free.append(name)
         else:
@@ -155,7 +155,7 @@ class Databases:
         return name
 
     def give_back_migrated(self, name: str) -> None:
-        """Empty the tables for the next test, or drop the database if somebody is still connected."""
+        """Empty the tables for the next test, or drop the database if there are still connections."""
         try:
             truncated = self._truncated(name)
         except psycopg.OperationalError:  # a test has ended all connections to it
@@ -198,7 +198,7 @@ class Databases:
             connection.close()
 
     def _alone(self, connection: psycopg.Connection) -> bool:
-        """Wait a moment until nobody else is connected."""
+        """Wait a moment until there are no other connections."""
         deadline = time.monotonic() + GRACE_SECONDS
         while connection.execute(CLIENTS).fetchone() != (0,):
             if time.monotonic() > deadline:

@@ -111,7 +111,7 @@ def _root_in(parent: Path) -> Path:
     path = parent / f"signoff-postgres-{os.getuid()}"
     path.mkdir(mode=0o755, exist_ok=True)
     if path.stat().st_uid != os.getuid():
-        raise RuntimeError(f"{path} belongs to somebody else: remove it, or set TMPDIR to another folder")
+        raise RuntimeError(f"{path} belongs to another user: remove it, or set TMPDIR to another folder")
     return path
 
 

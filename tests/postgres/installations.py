@@ -55,7 +55,7 @@ def newest() -> Installation:
     """The newest version.
 
     Raises:
-        RuntimeError: There is none.
+        RuntimeError: None is installed.
     """
     if not installations():
         raise RuntimeError(

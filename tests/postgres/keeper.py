@@ -23,12 +23,12 @@ PATIENCE_SECONDS = 10.0
 
 
 def keep(folder: Path) -> None:
-    """Wait until nobody holds the folder, and remove it."""
+    """Wait until no process holds the folder, and remove it."""
     _remove_unheld(folder, fcntl.LOCK_EX)
 
 
 def remove_unheld(folder: Path) -> None:
-    """Remove a folder that nobody holds and no keeper removes: its keeper died too."""
+    """Remove a folder that no process holds and no keeper removes: its keeper died, too."""
     with suppress(BlockingIOError):
         _remove_unheld(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if not (folder / "held").exists():
@@ -38,7 +38,7 @@ def remove_unheld(folder: Path) -> None:
 def _remove_unheld(folder: Path, operation: int) -> None:
     with suppress(FileNotFoundError), (folder / "held").open("rb") as held:
         fcntl.flock(held, operation)
-        # Somebody else may have removed it meanwhile, and another one may have its name.
+        # Another process may have removed it meanwhile, and another folder may have its name.
         if os.path.samestat(os.fstat(held.fileno()), (folder / "held").stat()):
             _remove(folder)
 
@@ -55,7 +55,7 @@ def _remove(folder: Path) -> None:
     wait_for_end(alive, seconds=PATIENCE_SECONDS)
     for pid_file in folder.glob("*/data/postmaster.pid"):
         _free_shared_memory(pid_file)
-    # All at once, so that nobody takes what is half removed for a folder to join.
+    # All at once, so that no process joins a half removed folder.
     removed = folder.rename(f"{folder}-removed")
     shutil.rmtree(removed, ignore_errors=True)
 

@@ -30,14 +30,14 @@ def reserve(folder: Path) -> int:
 
 def _reserved() -> Iterator[int]:
     for held in held_folders():
-        # A keeper removes what nobody holds meanwhile: its servers have ended then, and their ports are free.
+        # A keeper removes unheld folders meanwhile: their servers have ended then, and their ports are free.
         with suppress(FileNotFoundError):
             for file in held.glob("*/port"):
                 yield int(file.read_text())
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens there."""
+    """Whether the port is free."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))

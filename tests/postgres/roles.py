@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "postgres.md"
 
 @contextmanager
 def fresh_role(url: str) -> Iterator[tuple[str, str]]:
-    """A role that may connect and nothing else, with its name and the URL by which it connects to the same database.
+    """A role that may only connect, with its name and its URL for the same database.
 
     Args:
         url: The database, as a superuser connects to it.

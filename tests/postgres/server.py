@@ -20,7 +20,7 @@ StopMode = Literal["smart", "fast", "immediate"]
 
 # As in production: what was acknowledged is on the disk. For tests of loss.
 DURABLE: Mapping[str, str] = MappingProxyType({})
-# In memory: kill -9 still loses nothing, a power cut would lose all. For every other test.
+# In memory: kill -9 still loses nothing, though a power cut would lose everything. For every other test.
 FAST: Mapping[str, str] = MappingProxyType({"fsync": "off", "full_page_writes": "off"})
 
 SETTINGS = {

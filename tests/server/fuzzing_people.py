@@ -12,7 +12,7 @@ from tests.server.fuzzing_notes import be_about_its_own, is_example, note
 from tests.server.proxied import PROXY
 
 PEOPLE = itertools.cycle([None, "", *(role.value for role in Role)])
-"""Roles of who asks: nobody, somebody without any, and somebody with each."""
+"""Callers: none, one without roles, and one with each role."""
 
 __all__ = ["be_about_its_own", "note"]
 

@@ -31,7 +31,7 @@ NEXT = RSAKey.generate_key(2048, {"kid": "rsa-2", "use": "sig"})
 
 
 class LocalProvider:
-    """Signs in whoever comes, as ``claims`` say, without asking.
+    """Signs in every visitor with ``claims``, without a form.
 
     Attributes:
         url: Where it is, which is its issuer.

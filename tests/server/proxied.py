@@ -30,7 +30,7 @@ def ids(response: httpx.Response) -> list[str]:
 
 
 def refusals(http: httpx.Client, question: str) -> list[tuple[str | None, str]]:
-    """Who was refused at a question, and by which error, as the audit trail has it."""
+    """The users refused at a question, and the errors, from the audit trail."""
     trail = http.get("/v1/audit", params={"question_id": question}).json()["items"]
     return [(event.get("by"), event["details"]["error"]) for event in trail if event["kind"] == "refused"]
 

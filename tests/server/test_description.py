@@ -147,7 +147,7 @@ def test_on_a_laptop_a_key_may_be_given_and_need_not() -> None:
     for _, path, operation in operations(LAPTOP):
         needs = path.startswith("/v1/")
         assert (operation.get("security") == [{"key": []}, {}]) == needs
-        assert ("401" in operation["responses"]) == needs  # a key that is none
+        assert ("401" in operation["responses"]) == needs  # an invalid key
 
 
 def test_an_error_of_ours_that_nobody_gave_a_status_is_a_500() -> None:

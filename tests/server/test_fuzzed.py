@@ -66,7 +66,7 @@ HERE = Path(__file__).parent
 
 @contextmanager
 def impatient() -> Iterator[None]:
-    """Nobody waits long for a result."""
+    """No request waits long for a result."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "LONGEST_WAIT_SECONDS", 0.001)
         yield

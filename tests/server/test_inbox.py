@@ -271,7 +271,7 @@ def test_who_has_missed_more_than_is_kept_is_told_of_a_gap(
         for verb in ("claim", "release", "claim"):
             http.post(f"/v1/questions/{question}/{verb}", json={"user_id": "ana"})
         http.post(f"/v1/runs/{name}/cancel")
-        # not only until it is told as settled: that may be said of the first change already
+        # not only until it is reported as settled: the first change may already show that
         while int(inbox.last_id or "") < int(first or "") + 5:
             inbox.next_frame()
         with http.stream("GET", PATH, headers={"last-event-id": first or ""}, timeout=60) as response:
@@ -298,7 +298,7 @@ def test_a_question_that_cannot_be_read_keeps_nobody_from_being_told(tmp_path: P
         strange = NewPromise(f"{name}.q", PromiseKind.QUESTION, data=data)
         asyncio.run(another(tmp_path, strange))
         question = ask(http, name)
-        assert told(inbox) == ("asked", strange.id), "who sees all is told of it too"
+        assert told(inbox) == ("asked", strange.id), "users who see everything are notified, too"
         assert told(inbox) == ("changed", strange.id)
         assert told(inbox) == ("asked", question)
         shown = http.get(f"/v1/questions/{strange.id}").json()
@@ -436,7 +436,7 @@ async def test_500_readers_cost_one_query_for_a_change_and_not_one_each(tmp_path
             for reader in readers:
                 await reader.__aexit__(None, None, None)
     assert {(event.name, json.loads(event.data)["id"]) for event in heard} == {("asked", "r.1")}
-    assert store.asked["get_promise"] <= 2  # of the feed, and of whoever asks
+    assert store.asked["get_promise"] <= 2  # of the feed, and of the caller
     assert store.asked["list_promises"] == store.asked["list_audit"] == 0
     assert store.asked["read_chain"] <= store.asked["unsealed"] + 1  # one for each turn of the timers
     assert store.asked["last_seal"] <= store.asked["unsealed"]

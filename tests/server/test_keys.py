@@ -410,7 +410,7 @@ def test_keys_of_services_and_workers_are_listed_apart(here: Keyed, admin: httpx
     assert admin.get("/v1/keys", params={"kind": "link"}).status_code == 422
 
 
-# What nobody sees
+# Hidden things
 
 
 def test_no_secret_is_in_the_database_a_log_or_an_error(

@@ -25,7 +25,9 @@ FORM = {
     "required": ["amount", "sure"],
 }
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; .ci/packages installs it")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="Chromium is not installed; .ci/packages installs it"
+)
 
 
 @pytest.fixture(scope="module")

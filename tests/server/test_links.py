@@ -51,7 +51,7 @@ class Place:
         return made.json()
 
     def form(self, path: str) -> dict[str, str]:
-        """What the page sends if nobody fills it in."""
+        """The values that the untouched page sends."""
         page = self.http.get(path)
         assert page.status_code == 200, page.text
         return {"digest": hidden(page.text, "digest")}
@@ -220,7 +220,7 @@ def test_a_form_shows_and_takes_back_hostile_names_and_values(place: Place) -> N
 
 
 def refused(place: Place, path: str) -> list[tuple[int, str, str | None]]:
-    """What a program is told that looks, and one that answers."""
+    """The replies to a program that looks, and to one that answers."""
     before = place.rows()
     told: list[tuple[int, str, str | None]] = []
     for method in ("GET", "POST"):

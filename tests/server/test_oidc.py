@@ -196,7 +196,7 @@ def test_the_callback_leads_to_no_other_site(browser: Browser) -> None:
 
 
 def refused(browser: Browser, reason: str) -> None:
-    """Sign in, and see that nobody is signed in."""
+    """Try to sign in, and check that there is no login."""
     answer = browser.sign_in()
     assert_refused(browser, answer, reason)
 

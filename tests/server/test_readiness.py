@@ -190,7 +190,7 @@ async def test_a_file_that_takes_no_writes_is_reported_by_ready_and_metrics(
         await _on_the_writer(store, breaks)
         refused = await http.get("/ready")
         assert (refused.status_code, kind(refused)) == (503, problem)
-        async with asyncio.timeout(60):  # what was read is told again for a second
+        async with asyncio.timeout(60):  # readings are cached for a second
             while await _metric(http, "signoff_store_up") != 0.0:
                 await asyncio.sleep(0.05)
         assert (await http.get("/v1/runs")).status_code == 200, "it can be read still"
@@ -222,7 +222,7 @@ async def test_a_file_locked_by_another_process_is_reported_with_the_cause(
                 refused = await http.get("/ready")
                 assert refused.status_code == 503
                 assert "another process keeps it locked" in refused.json()["detail"]
-            async with asyncio.timeout(60):  # what was read is told again for a second
+            async with asyncio.timeout(60):  # readings are cached for a second
                 while await _metric(http, "signoff_store_up") != 0.0:
                     await asyncio.sleep(0.05)
                 while "so writes are waiting" not in caplog.text:

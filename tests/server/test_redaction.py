@@ -180,7 +180,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def leaks(told: str) -> list[str]:
-    """Where a hidden value is in what was told, with what is around it."""
+    """Return the places of a hidden value in the messages, with the text around it."""
     return re.findall(rf".{{0,80}}{SECRET}.{{0,20}}", told)
 
 

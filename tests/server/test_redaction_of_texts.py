@@ -139,7 +139,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def leaks(told: str) -> list[str]:
-    """Where a hidden value is in what was told, in any spelling, with what is around it."""
+    """Return the places of a hidden value in the messages, in any spelling, with the text around it."""
     return re.findall(r".{0,80}(?:quokka|4929123456781234).{0,20}", told)
 
 

@@ -84,7 +84,7 @@ def test_a_role_opens_what_the_documentation_says(server: Server, method: str, p
     may = DOCUMENTED[method, path][ROLES.index(role)]
     assert may in ("yes", "asked", "-")
     with through(server, "ana", roles=role) as http:
-        # `asked` is of a question, and there is none of that name
+        # `asked` needs a question, and this one does not exist
         url, params = re.sub(r"\{\w+\}", "none", path), {"question_id": "none"}
         with http.stream(method, url, params=params) as answer:  # some have no end
             if may == "-":

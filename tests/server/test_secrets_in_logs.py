@@ -44,7 +44,7 @@ POSTGRES_PASSWORD = "postgres-S3CR3T"
 ENCRYPTION = base64.b64encode(b"encryption-S3CR3T-32-bytes-long!").decode()
 
 CLOSED = "127.0.0.1:9"
-"""Where nobody listens."""
+"""An address without a listener."""
 
 
 def channels(url: str) -> list[dict[str, Any]]:

@@ -316,7 +316,7 @@ def link(http: httpx.Client, id: str, **more: Any) -> dict[str, Any]:
 
 
 def send(http: httpx.Client, path: str, **filled: Any) -> httpx.Response:
-    """Send a page's form as a program that wants to be told of problems."""
+    """Send a page's form as a program that accepts problem details."""
     return http.post(path, data=filled, headers={"accept": "application/problem+json"})
 
 
@@ -411,7 +411,7 @@ def test_a_token_that_is_none_any_more_answers_nothing(
 
 
 EVIL = "<script>alert(1)</script>\"'><b id=x>\u202egnp\u2066\u200b\x07&lt;"
-NAME = "<b id=x>'\"&"  # nobody's name has characters that are not seen
+NAME = "<b id=x>'\"&"  # names have no invisible characters
 
 SHOWN: dict[str, dict[str, Any]] = {
     "text": {"question": EVIL, "input_type": "text", "help": EVIL, "default": EVIL},

@@ -167,7 +167,7 @@ async def ship(
 ) -> Shipment:
     """Sends a parcel.
 
-    And says what it was told.
+    It also reports its input.
     """
     return Shipment(parcel, speed, on, tags, price, extra)
 

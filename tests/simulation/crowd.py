@@ -21,7 +21,7 @@ from tests.simulation.programs import WORKFLOW, BrokenError, Listen, Program, Se
 
 T = TypeVar("T")
 
-PATIENCE = 9.0  # seconds after which everybody has said what they wanted to say
+PATIENCE = 9.0  # seconds after which everyone has acted
 
 OPERATOR = "user:operator"
 
@@ -37,7 +37,7 @@ class Target:
 
 @dataclass
 class Attempt:
-    """Somebody's attempt to settle a promise, and what they were told."""
+    """A caller's attempt to settle a promise, and its result."""
 
     promise_id: str
     by: str
@@ -48,7 +48,7 @@ class Attempt:
 
 @dataclass
 class Crowd:
-    """Everybody outside: they start runs, signal, cancel, settle promises and wait for results.
+    """All outside callers: they start runs, signal, cancel, settle promises and wait for results.
 
     Args:
         world: The world.
@@ -77,7 +77,9 @@ class Crowd:
         for number, name in enumerate(self.roots):
             self._do(self._start(f"r{number}", name))
         await asyncio.sleep(self.world.calm_at)
-        while True:  # whoever is left over answers what is left over: after a retry of a step, say
+        while (
+            True
+        ):  # the remaining people answer the remaining questions, for example after a retry of a step
             await asyncio.sleep(2.0)
             for promise in list(self.world.store.model.tables.promises.values()):
                 age = self.world.clock.now() - promise.created_at
@@ -85,7 +87,7 @@ class Crowd:
                     self._do(self._settle(promise, "user:last", 0.0, f"last:{promise.id}"))
 
     def _do(self, work: Any) -> None:
-        """Have somebody do something; the world goes on until they have."""
+        """Have a caller act; the world runs until the action is done."""
 
         async def counted() -> None:
             try:
@@ -101,10 +103,10 @@ class Crowd:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.world.blame(f"somebody outside met {error!r}")
+            self.world.blame(f"an outside caller got {error!r}")
 
     async def _insist(self, call: Callable[[], Awaitable[T]], attempt: Attempt | None = None) -> T:
-        """Do it again until there is a reply, as everybody does who wants it done."""
+        """Repeat it until there is a reply, as callers do."""
         while True:
             try:
                 return await call()
@@ -141,7 +143,7 @@ class Crowd:
         except (BrokenError, SignoffError):
             seen = RunState.FAILED
         if self.world.store.model.tables.runs["default", run_id].state is not seen:
-            self.world.blame(f"whoever waited for {run_id!r} saw it {seen}")
+            self.world.blame(f"a waiter for {run_id!r} saw it {seen}")
 
     async def _cancel(self, run_id: str, after: float) -> None:
         await asyncio.sleep(after)
@@ -258,7 +260,7 @@ class Crowd:
                 self.world.note(person, "is refused with", type(told).__name__)
 
     def _value(self, promise: Promise, person: str) -> Any:
-        """What somebody says to a promise. Each says something else, if there is a choice."""
+        """A caller's value for a promise. Each gives another one, if there is a choice."""
         source = self.source
         if promise.kind is PromiseKind.PROMISE:
             return source.choice(("yes", "no", person))
@@ -271,7 +273,7 @@ class Crowd:
     # At the end
 
     def check(self) -> None:
-        """Check that of each promise one won and everybody else was told so."""
+        """Check that one settlement of each promise won, and that all others were refused with its name."""
         for attempt in self.attempts:
             promise = self.world.store.model.tables.promises["default", attempt.promise_id]
             wrong = _wrong(attempt, promise)
@@ -281,15 +283,15 @@ class Crowd:
 
 def _wrong(attempt: Attempt, promise: Promise) -> str | None:
     if attempt.told == "nothing":
-        return "nobody told them anything"
+        return "they got no reply"
     if attempt.told == "won" and promise.state not in (PromiseState.RESOLVED, PromiseState.REJECTED):
         return "it is not settled by anybody"
     if attempt.told == "won" and attempt.winner != promise.settled_by:
-        return "they were told that somebody else had won"
+        return "they were refused because another one had won"
     if attempt.told == "lost" and attempt.winner != promise.settled_by:
-        return "they were told of another winner"
+        return "they got another winner's name"
     if attempt.told == "lost" and attempt.by == promise.settled_by and not attempt.unknown:
-        return "they won and were told that they lost"
+        return "they won, but were refused"
     return None
 
 

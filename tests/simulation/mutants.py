@@ -28,7 +28,7 @@ from signoff.testing.simulation import Faults
 
 
 class UnfencedModel(Model):
-    """Takes a write from whoever has lost the lease, as long as the journal goes on there."""
+    """Takes a write without the lease, as long as it continues the journal."""
 
     def _write(self, namespace: str, write: Write) -> bool:
         run = self.tables.runs[namespace, write.run_id]
@@ -45,7 +45,7 @@ class SleepyModel(Model):
 
 
 class FicklePromises(Promises):
-    """Lets everybody settle a promise, the last one too."""
+    """Lets every caller settle a promise, even the last one."""
 
     def settle(
         self,

@@ -34,7 +34,7 @@ class Oracle:
         world: The world at its end.
         registry: What ran there.
         programs: By name.
-        cancelled: Ids of the runs that somebody asked to stop.
+        cancelled: Ids of the runs that a caller asked to stop.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Oracle:
                     yield f"it must not fail, and did: {run.error}"
             case _:
                 if run.id not in self._cancelled and not self._was_cancelled_by_parent(run):
-                    yield "nobody cancelled it, and it is cancelled"
+                    yield "it was cancelled without a request"
         if run.state is RunState.CANCELLED and run.epoch > 0 and not self._was_undone(run):
             yield "it was stopped, and its code did not get to undo anything"
 

@@ -168,7 +168,7 @@ def _fill(ballast: Path) -> None:
 
 
 async def soak(run: Soak, url: str, keys: tuple[str, str, str, str], seconds: float, seed: int) -> int:
-    """Let everybody play. Returns the exit code."""
+    """Run all tenants. Returns the exit code."""
     innocent_key, hostile_key, worker_key, _ = keys
     figures, attacks = Figures(), Counter[tuple[str, int]]()
     innocents = [Innocent(url, innocent_key, name, figures) for name in "abcd"]

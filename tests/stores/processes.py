@@ -119,7 +119,7 @@ def _die_at_statement(fatal: int) -> None:
 
 
 def settle_with_threads(path: str, promise_id: str, process_name: str, threads: str) -> None:
-    """Settle one promise from many threads at once; print what each was told."""
+    """Settle one promise from many threads at once; print the result of each."""
     store = SqliteStore(path)
     asyncio.run(store.open())
     told: list[tuple[str, str]] = []
@@ -204,7 +204,7 @@ def open_as_nobody(path: str) -> None:
     """Open a file that this process may read but not write; print what came of it."""
     with (
         tempfile.TemporaryDirectory() as folder
-    ):  # import all it takes: nobody may be unable to read root's Python
+    ):  # import everything needed first: the other user may be unable to read root's Python
         _attempt(_open_and_close(SqliteStore(Path(folder) / "x.db")))
     if os.getuid() == 0:
         os.setuid(65534)
@@ -217,7 +217,7 @@ async def _open_and_close(store: SqliteStore) -> None:
 
 
 def outgrow_a_file_size_limit(path: str) -> None:
-    """Print what comes of writes as the file may grow no more, and after it may again."""
+    """Print the results of writes while the file must not grow, and afterwards."""
     _fill(
         path,
         lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY)),
@@ -226,7 +226,7 @@ def outgrow_a_file_size_limit(path: str) -> None:
 
 
 def outgrow_a_disk(folder: str) -> None:
-    """Print what comes of writes as a disk fills up, and after there is space again."""
+    """Print the results of writes while a disk fills up, and once there is space again."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", folder], check=True)
     filler = Path(folder, "filler")
 

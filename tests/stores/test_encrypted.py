@@ -135,7 +135,7 @@ def test_two_keys_of_one_name_are_refused() -> None:
 
 @contextmanager
 def changed(folder: Path, change: str) -> Iterator[None]:
-    """A database file as somebody has changed it who can write it; afterwards it is as it was."""
+    """A database file with changes by another program; restored afterwards."""
     with (
         closing(sqlite3.connect(folder / "signoff.db")) as db,
         closing(sqlite3.connect(folder / "kept.db")) as kept,

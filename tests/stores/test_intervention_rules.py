@@ -270,7 +270,7 @@ async def test_operators_learn_what_they_cannot_do(scene: Scene) -> None:
 @rule
 @pytest.mark.parametrize("waits", ["group", "start", "key", "limit", "freed", "suspended"])
 async def test_the_deadline_of_a_run_that_was_never_begun_ends_it(scene: Scene, waits: str) -> None:
-    """Nobody may ever come for it: its parent would wait for ever."""
+    """There may never be a worker for it: its parent would wait permanently."""
     parent = await scene.run("parent")
     await scene.store.limit_group("default", max_running=2 if waits == "freed" else 1)
     child = NewRun(
@@ -347,7 +347,7 @@ async def unclaimed(scene: Scene, waits: str) -> None:
 @rule
 @pytest.mark.parametrize("waits", ["ready", "paused", "paused group", "full group"])
 async def test_a_begun_run_that_nobody_claims_ends_after_its_grace(scene: Scene, waits: str) -> None:
-    """Nobody may ever come for it: its parent would wait for ever."""
+    """There may never be a worker for it: its parent would wait permanently."""
     await unclaimed(scene, waits)
     scene.clock.advance(10)
     await scene.store.due()
@@ -379,7 +379,7 @@ async def test_a_worker_that_cleans_up_is_not_ended_by_the_grace(scene: Scene) -
     scene.clock.advance(10 * GRACE_SECONDS)
     await scene.store.due()
     assert await scene.state() is RunState.RUNNING
-    # It asks in its clean-up code, and pauses: nobody else has to claim it.
+    # It asks in its clean-up code, and pauses: no other worker has to claim it.
     assert await scene.pause(claim.run, opens=[question("r", 1)], taken=[each.id for each in claim.messages])
     scene.clock.advance(10 * GRACE_SECONDS)
     await scene.store.due()

@@ -868,7 +868,7 @@ EXAMPLES = [("sqlite", 8), ("sqlite", 35), ("postgres", 12), ("remote", 8)]
 
 
 @pytest.mark.hypothesis
-@pytest.mark.timeout(400)  # seconds; it takes 20 where nobody else works
+@pytest.mark.timeout(400)  # seconds; it takes 20 on an idle machine
 @pytest.mark.parametrize("played", sample(EXAMPLES), ids=lambda played: f"{played[0]}-{played[1]}")
 def test_a_store_does_what_the_model_does(played: tuple[str, int]) -> None:
     store_name, examples = played

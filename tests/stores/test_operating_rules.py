@@ -28,7 +28,7 @@ from tests.stores.scene import (
 
 
 async def listen(scene: Scene) -> list[Change]:
-    """Return a list of what listeners are told from now on, by and by: the writer's thread may tell it later."""
+    """Return a list that collects notifications from now on: the writer's thread may send them later."""
     heard: list[Change] = []
     await scene.listen(heard)
     return heard
@@ -146,7 +146,7 @@ async def test_a_child_can_be_delayed_and_be_of_its_own_priority(scene: Scene) -
     assert (found.state, found.priority, found.start_at) == (RunState.PAUSED, 3, 1_000_060.0)
     assert await scene.claim() == []
     await scene.store.cancel("c")
-    assert await scene.state() is RunState.READY, "its parent is told"
+    assert await scene.state() is RunState.READY, "its parent is notified"
 
 
 @rule
@@ -303,7 +303,7 @@ async def test_a_lost_lease_frees_a_slot(scene: Scene) -> None:
     await scene.store.limit_group(GROUP, max_running=1)
     await scene.start("waits", priority=1)
     scene.lease_clock.advance(11)
-    assert await scene.claim() == [], "until somebody notices"
+    assert await scene.claim() == [], "until it is noticed"
     await scene.store.due()
     assert [claim.run.id for claim in await scene.claim()] == ["waits"]
 
@@ -362,7 +362,7 @@ async def test_a_claim_held_back_by_the_rate_reports_when_the_next_start_is_due(
     await scene.store.limit_group(GROUP, starts_per=Rate(2, 60.0))
     for name in ("a", "b"):
         await scene.paused(name)
-    assert await scene.store.due() is None, "nobody waits to start"
+    assert await scene.store.due() is None, "no run waits to start"
     await scene.start("c")
     assert await scene.claim() == []
     assert await scene.store.due() == pytest.approx(1_000_030.0, abs=0.001)

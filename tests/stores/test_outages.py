@@ -41,7 +41,7 @@ SHORT_SECONDS = 0.5
 
 
 class Time:
-    """The time by which outages are measured, which a test sets.
+    """The clock that measures outages, set by a test.
 
     Attributes:
         now: In seconds, from that of the machine's monotonic clock on.
@@ -113,7 +113,7 @@ async def test_a_lock_on_the_file_takes_no_leases(tmp_path: Path, measured: Time
         leases.advance(LEASE_SECONDS - 1)
         next_at = await store.due()
         assert next_at is not None
-        assert next_at > store.clock.now(), "and nobody asks again and again"
+        assert next_at > store.clock.now(), "and it is not polled"
         assert await store.heartbeat("worker", {"r": 1}) == set()
         measured.now += 1
         leases.advance(1)

@@ -86,7 +86,7 @@ async def opened(url: str, **options: Any) -> AsyncIterator[PostgresStore]:
 
 
 class LossyLink(Link):
-    """Loses the reply to what is sent next, once it is armed: the statement is done, and nobody here knows."""
+    """Loses the reply to what is sent next, once it is armed: the statement is done, unknown to this process."""
 
     armed = False
 
@@ -259,7 +259,7 @@ async def retry(scene: Scene, id: str, _: Run) -> Any:
 
 
 async def _everything_of(scene: Scene, id: str) -> str:
-    """All that the store knows of a run, in words that are the same for every id and every claim."""
+    """All of a run's stored state, in words that are the same for every id and every claim."""
     found: list[Any] = [
         run for run in (await scene.store.list_runs(RunFilter())).items if run.id.startswith(id)
     ]

@@ -392,7 +392,7 @@ async def test_what_one_caller_does_to_a_question_is_done_in_that_order(tmp_path
 
 @in_asyncio
 async def test_a_request_that_comes_again_much_later_does_nothing(tmp_path: Path) -> None:
-    """It would lease a run to a worker that is not told of it."""
+    """It would lease a run to a worker that does not know of it."""
     async with line(tmp_path) as (store, made):
         scene = scene_of(store)
         run = await scene.run("a")

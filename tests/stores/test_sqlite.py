@@ -389,7 +389,7 @@ def test_a_loop_that_closes_early_harms_nobody(tmp_path: Path) -> None:
 
 # What others see between two commits
 
-# What nobody may ever see, as no run takes its messages here.
+# A state that must never be visible, since no run takes its messages here.
 NEVER = {
     "a settled promise without the message of a run that waits for it": """
         WITH waiting AS (
@@ -726,7 +726,7 @@ def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
 
 
 def test_a_read_only_file_is_reported() -> None:
-    # Not below pytest's folder, which nobody else may enter: root has to become somebody else here.
+    # Not below pytest's folder, which no other user may enter: root has to become another user here.
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o777)

@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if walks is not None and not {item.name, item.name.partition("[")[0]} & {*walks}:
             item.add_marker(pytest.mark.long)
         if CHROMIUM is None:
-            item.add_marker(pytest.mark.skip(reason="there is no Chromium; .ci/packages installs it"))
+            item.add_marker(pytest.mark.skip(reason="Chromium is not installed; .ci/packages installs it"))
 
 
 def _is_here(item: pytest.Item) -> bool:
@@ -115,7 +115,7 @@ def expected_message() -> str | None:
 
 @pytest.fixture
 def page(browser: Browser, served: Server, expected_message: str | None) -> Iterator[Page]:
-    """A new window at nobody's name, in which no script may fail and nothing comes from elsewhere."""
+    """A new window without a user name, in which no script may fail and nothing is loaded from elsewhere."""
     context = browser.new_context(base_url=served.url)
     trouble: list[str] = []
 

@@ -27,7 +27,7 @@ def put(http: httpx.Client, name: str, **asks: Any) -> str:
 
 
 def show(page: Page, id: str, text: str) -> None:
-    """Open a question, with a clock that goes on by itself until it is told to jump."""
+    """Open a question, with a clock that runs normally until the test makes it jump."""
     install_clock(page)
     page.goto(f"/inbox/{path_of(id)}")
     expect(page.get_by_role("heading", name=text)).to_be_focused()

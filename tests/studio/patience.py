@@ -24,6 +24,6 @@ def patient(where: Page | BrowserContext) -> None:
 
 
 def install_clock(page: Page) -> None:
-    """Give a patient page a clock that goes on by itself until it is told to jump."""
+    """Give a patient page a clock that runs normally until the test makes it jump."""
     page.clock.install()
     patient(page)

@@ -76,7 +76,7 @@ def test_a_new_question_is_announced_once_in_all_tabs_and_opens_on_click(
     ids = [put(http, f"{name}-{n}") for n in (1, 2)]
     for each in (page, other):
         expect(each.get_by_role("link", name=f"{name}-2")).to_be_visible()
-    # a lock is given in order: whoever has it now comes after all who have told
+    # locks are granted in order: the holder comes after all tabs that have announced it
     for each in (page, other):
         each.evaluate("navigator.locks.request('signoff.notified', () => true)")
     told = [notice for each in (page, other) for notice in each.evaluate("notices.map(({ title }) => title)")]

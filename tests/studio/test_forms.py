@@ -9,7 +9,7 @@ from tests.studio.decisions import ORDER, put, result, show
 
 
 def tab_to(page: Page, wanted: Locator) -> None:
-    """Go by Tab to what must be focused, as somebody does who has no mouse."""
+    """Go by Tab to what must be focused, as users without a mouse do."""
     expect(wanted).to_be_visible()
     for _ in range(60):
         if wanted.evaluate("each => each === document.activeElement"):

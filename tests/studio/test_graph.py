@@ -43,7 +43,7 @@ def chunks(page: Page, run_id: str, flow: str) -> Locator:
 
 
 def interrupted(http: httpx.Client, run_id: str) -> str:
-    """Wait until an execution has asked somebody, and return the question's id."""
+    """Wait until an execution has asked a question, and return its id."""
     for event, entry in events(http, run_id):
         if event == "message" and (entry["kind"], entry.get("call")) == ("opened", "question"):
             return f"{run_id}.{entry['n']}"

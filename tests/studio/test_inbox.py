@@ -24,7 +24,7 @@ def result(http: httpx.Client, name: str) -> Any:
 
 @pytest.fixture
 def inbox(page: Page) -> Page:
-    """The inbox, with a clock that only goes on by itself until it is told to jump."""
+    """The inbox, with a clock that runs normally until the test makes it jump."""
     install_clock(page)
     page.goto("/")
     expect(page.get_by_role("heading", name="Inbox")).to_be_visible()

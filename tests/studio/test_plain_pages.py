@@ -50,7 +50,7 @@ def http(rooms: Server) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def window(browser: Browser, rooms: Server) -> Iterator[Windows]:
-    """Opens a page as somebody of some role."""
+    """Opens a page as a user with a role."""
     contexts = []
 
     def opened(address: str, role: str = "operator", user: str = "ana") -> Page:
