@@ -26,7 +26,7 @@ async def listeners(place: Place) -> Figures:
     """Queries per change, and milliseconds until the last listener receives it."""
     app = new_app(place.new_store())
     asked = _count_reads(app.store)
-    figures: Figures = {"queries": [], "told": []}
+    figures: Figures = {"queries": [], "informed": []}
     async with Server(app, port=0) as server, AsyncExitStack() as stack:
         streams = [await _listen(stack, server) for _ in range(LISTENERS)]
         with place.measured():
@@ -35,8 +35,8 @@ async def listeners(place: Place) -> Figures:
                 began = time.perf_counter()
                 data = Question.make("Refund?").to_json()
                 await app.store.create_promise(NewPromise(f"q{number}", PromiseKind.QUESTION, data=data))
-                await asyncio.gather(*(_told(stream, f"q{number}") for stream in streams))
-                figures["told"].append(1_000 * (time.perf_counter() - began))
+                await asyncio.gather(*(_informed(stream, f"q{number}") for stream in streams))
+                figures["informed"].append(1_000 * (time.perf_counter() - began))
                 figures["queries"].append(float(asked.total()))
     await app.store.close()
     return figures
@@ -67,7 +67,7 @@ async def _listen(stack: AsyncExitStack, server: Server) -> asyncio.StreamReader
     return reader
 
 
-async def _told(stream: asyncio.StreamReader, question_id: str) -> None:
+async def _informed(stream: asyncio.StreamReader, question_id: str) -> None:
     while f'"id":"{question_id}"'.encode() not in await stream.readline():
         pass
 
@@ -88,7 +88,10 @@ def row(yardstick: Yardstick) -> Row:
                 has_ratio=False,
             ),
             Line(
-                "told", "... until the last of them knows (sealed once a second)", "ms", less_is_better=True
+                "informed",
+                "... until the last of them knows (sealed once a second)",
+                "ms",
+                less_is_better=True,
             ),
         ),
         lambda sizes: CHANGES,

@@ -1,6 +1,6 @@
 """``make pictures``: takes the pictures of Studio that README.md shows, from the shop's samples, in Chromium.
 
-They are the one generated thing that is committed, since whoever reads README has not built anything yet. The shop's
+They are the only generated files that are committed, since readers of README have not built anything yet. The shop's
 clock and the browser's stand still, so the same Studio gives nearly the same pictures.
 """
 

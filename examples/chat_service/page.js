@@ -13,7 +13,7 @@ async function send(path, body) {
   const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
   const response = await fetch(path, options);
   const answer = await response.json();
-  if (!response.ok) throw new Error(answer.error ?? "That was not understood.");
+  if (!response.ok) throw new Error(answer.error ?? "The request failed.");
   return answer;
 }
 
@@ -46,7 +46,7 @@ function question({ id, text, kind, tool, arguments: given }) {
   }
   if (kind !== "approval") {
     const elsewhere = document.createElement("p");
-    elsewhere.textContent = "It is answered in the inbox: signoff inbox.";
+    elsewhere.textContent = "Answer it in the inbox: signoff inbox.";
     card.append(elsewhere);
     return card;
   }

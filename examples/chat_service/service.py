@@ -134,8 +134,8 @@ async def events(
             yield ServerSentEvent(event="live", data=data)
         else:
             entry = event.entry
-            told = {"run": event.run_id, "kind": entry.kind, "call": entry.call, "name": entry.name}
-            yield ServerSentEvent(event="turn", id=str(event.id), data=told)
+            entry_facts = {"run": event.run_id, "kind": entry.kind, "call": entry.call, "name": entry.name}
+            yield ServerSentEvent(event="turn", id=str(event.id), data=entry_facts)
 
 
 @service.get("/")

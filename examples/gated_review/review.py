@@ -45,10 +45,10 @@ def findings(text: str) -> list[str]:
 @flow.chunk
 async def gate(data: Data[Document]) -> Any:
     """Pass documents without findings. Ask about the others, and check them again if they were changed."""
-    text, by = data.input.text, "nobody"
+    text, by = data.input.text, "the gate"
     if data.resume is not None:
         said = Verdict.model_validate(data.resume.value)
-        by = data.resume.user_id or "somebody"
+        by = data.resume.user_id or "a reviewer"
         if said.verdict != "change":
             return {"published": said.verdict == "publish", "text": text, "by": by}
         text = said.text or ""

@@ -143,7 +143,7 @@ async def promise_of_ours(client: AsyncClient, promise_id: str) -> Promise:
 async def summary_before(client: AsyncClient, promise: Promise) -> dict[str, str]:
     """Return the summary that a promise asks about: the last one before it in the run's journal."""
     handle = await client.get(promise.run_id or "")
-    summary = {"text": "", "made_by": "nobody"}
+    summary = {"text": "", "made_by": "unknown"}
     async with aclosing(handle.events()) as events:
         async for entry in events:
             if entry.kind is EntryKind.COMPLETED and entry.name == "write_summary" and entry.value:

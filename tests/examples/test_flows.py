@@ -139,7 +139,7 @@ def reviewed(folder: Path, text: str, said: str) -> subprocess.CompletedProcess[
 @pytest.mark.parametrize(
     ("text", "said", "reply"),
     [
-        ("We try.", "", "published by nobody\n"),
+        ("We try.", "", "published by the gate\n"),
         ("We guarantee it.", "publish\n", "published by me\n"),
         ("We guarantee it.", "reject\n", "rejected by me\n"),
         ("We guarantee it.", "banana\nreject\n", "rejected by me\n"),

@@ -3,7 +3,7 @@
  * which as many streams would use up. One tab leads and shares its stream. When it closes, another tab leads.
  */
 
-export interface Told {
+export interface StreamEvent {
   type: string;
   data: string;
 }
@@ -12,13 +12,13 @@ export interface Told {
  * By the type of an event. `open` reports a stream, `error` that there is none for now. `gap` reports that
  * events may have been missed: also when a stream starts after an `error`, or does not resume another one.
  */
-export type Listeners = Readonly<Record<string, (told: Told) => void>>;
+export type Listeners = Readonly<Record<string, (received: StreamEvent) => void>>;
 
 const TRY_AGAIN_MILLISECONDS = 5_000;
 /** A leading tab that does not answer for this long is frozen, or about to close. */
 const PATIENCE_MILLISECONDS = 3_000;
 
-const plain = (type: string): Told => ({ type, data: "{}" });
+const plain = (type: string): StreamEvent => ({ type, data: "{}" });
 
 /**
  * Listen to events until the returned function is called.
@@ -40,16 +40,16 @@ function share(url: string, name: string, listeners: Listeners): () => void {
   let release: (() => void) | undefined;
   let timer: number | undefined;
 
-  const hear = (told: Told) => listeners[told.type]?.(told);
+  const hear = (received: StreamEvent) => listeners[received.type]?.(received);
   const begin = (type: string) => {
     window.clearTimeout(timer);
     hear(plain(isOpen ? "gap" : type));
     isOpen = true;
   };
-  const relay = (told: Told) => {
-    if (told.type === "open" || told.type === "gap") begin(told.type);
-    else hear(told);
-    if (isLeading) channel.postMessage(told);
+  const relay = (received: StreamEvent) => {
+    if (received.type === "open" || received.type === "gap") begin(received.type);
+    else hear(received);
+    if (isLeading) channel.postMessage(received);
   };
   const connect = () => {
     window.clearTimeout(timer);
@@ -64,12 +64,12 @@ function share(url: string, name: string, listeners: Listeners): () => void {
   };
   const look = () => document.visibilityState === "visible" && ask();
 
-  channel.onmessage = ({ data: told }: MessageEvent<Told>) => {
-    if (told.type === "ping") {
+  channel.onmessage = ({ data: received }: MessageEvent<StreamEvent>) => {
+    if (received.type === "ping") {
       if (isLeading && isOpen) channel.postMessage(plain("here"));
     } else if (close !== undefined) return;
-    else if (told.type === "open" || told.type === "gap") begin(told.type);
-    else if (told.type !== "here") hear(told);
+    else if (received.type === "open" || received.type === "gap") begin(received.type);
+    else if (received.type !== "here") hear(received);
     else if (isOpen) window.clearTimeout(timer);
     else begin("open");
   };

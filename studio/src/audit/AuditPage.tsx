@@ -30,12 +30,12 @@ const COLUMNS: Column<AuditEvent>[] = [
   {
     name: "Details",
     cell: ({ details, origin }) => {
-      const told = { ...(details as object | undefined), ...(origin && { origin }) };
+      const facts = { ...(details as object | undefined), ...(origin && { origin }) };
       return (
-        Object.keys(told).length > 0 && (
+        Object.keys(facts).length > 0 && (
           <details>
             <summary>Details</summary>
-            <Json value={told} />
+            <Json value={facts} />
           </details>
         )
       );

@@ -69,13 +69,13 @@ export function factsOf(items: readonly Item[], voices: readonly Voice[], hasFai
   const gathering = new Gathering(new Set(voices.map(({ n }) => n)), hasFailed);
   for (const item of items) gathering.add(item);
   for (const { name } of voices) gathering.of(name).running += 1;
-  return new Happened(gathering.places, gathering.told);
+  return new Happened(gathering.places, gathering.emitted);
 }
 
 export class Happened {
   constructor(
     private readonly places: ReadonlyMap<string, Facts>,
-    private readonly told: ReadonlyMap<string, number>,
+    private readonly emitted: ReadonlyMap<string, number>,
   ) {}
 
   at(place: string): Facts {
@@ -84,7 +84,7 @@ export class Happened {
 
   /** The number of times that an event came from outside. */
   came(event: string): number {
-    return this.told.get(event) ?? 0;
+    return this.emitted.get(event) ?? 0;
   }
 
   /** Whether every line has reached its end. */
@@ -97,7 +97,7 @@ export class Happened {
 
 class Gathering {
   readonly places = new Map<string, Gathered>();
-  readonly told = new Map<string, number>();
+  readonly emitted = new Map<string, number>();
   private readonly again = new Map<string, number>();
 
   constructor(
@@ -177,7 +177,7 @@ class Gathering {
 
   private signal(value: unknown): void {
     const { emit } = (value ?? {}) as { emit?: unknown };
-    if (typeof emit === "string") this.told.set(emit, (this.told.get(emit) ?? 0) + 1);
+    if (typeof emit === "string") this.emitted.set(emit, (this.emitted.get(emit) ?? 0) + 1);
   }
 }
 

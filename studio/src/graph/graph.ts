@@ -75,94 +75,100 @@ const STEP = ":graph";
 /** Return the graph that a run follows; undefined if it is not an execution of a flow. */
 export function graphOf(items: readonly Item[]): Graph | undefined {
   const found = items.findLast(({ kind, name, value }) => kind === "step" && isGraph(name, value));
-  return found === undefined ? undefined : known(found.value as Told);
+  return found === undefined ? undefined : known(found.value as StoredGraph);
 }
 
 function isGraph(step: string, value: unknown): boolean {
-  const { name, roots, format } = (value ?? {}) as Partial<Told>;
+  const { name, roots, format } = (value ?? {}) as Partial<StoredGraph>;
   return typeof name === "string" && step === name + STEP && Array.isArray(roots) && format === 1;
 }
 
-const read = new WeakMap<Told, Graph | undefined>();
+const read = new WeakMap<StoredGraph, Graph | undefined>();
 
 /** Read each graph once. An altered one, for example with a masked part, does not count. */
-function known(told: Told): Graph | undefined {
-  if (!read.has(told)) {
+function known(stored: StoredGraph): Graph | undefined {
+  if (!read.has(stored)) {
     try {
-      read.set(told, graphFrom(told));
+      read.set(stored, graphFrom(stored));
     } catch {
-      read.set(told, undefined);
+      read.set(stored, undefined);
     }
   }
-  return read.get(told);
+  return read.get(stored);
 }
 
 // As `signoff.flows.graph` writes it
 
-interface Told {
+interface StoredGraph {
   name: string;
-  roots: { begins: Source[]; mode: "and" | "or"; then: ToldOp[] }[];
+  roots: { begins: Source[]; mode: "and" | "or"; then: StoredOp[] }[];
   format: number;
 }
 
-type ToldOp = { sides: ToldOp[][] } & (
+type StoredOp = { sides: StoredOp[][] } & (
   | { op: "chunk"; id: string; chunk: string }
-  | { op: "if"; cases: { when: string; then: ToldOp[] }[]; otherwise: ToldOp[] | null }
+  | { op: "if"; cases: { when: string; then: StoredOp[] }[]; otherwise: StoredOp[] | null }
   | {
       op: "match";
       hits: "first" | "all";
       subject: string | null;
-      cases: { value: unknown; when: string | null; then: ToldOp[] }[];
-      default: ToldOp[] | null;
+      cases: { value: unknown; when: string | null; then: StoredOp[] }[];
+      default: StoredOp[] | null;
     }
-  | { op: "batch"; branches: Record<string, ToldOp[]> }
-  | { op: "for_each"; each: ToldOp[] }
-  | { op: "collect"; name: string; branch: string; then: ToldOp[] }
-  | { op: "flow"; flow: string; id?: string; graph: Told | null }
+  | { op: "batch"; branches: Record<string, StoredOp[]> }
+  | { op: "for_each"; each: StoredOp[] }
+  | { op: "collect"; name: string; branch: string; then: StoredOp[] }
+  | { op: "flow"; flow: string; id?: string; graph: StoredGraph | null }
 );
 
-function graphFrom({ name, roots }: Told): Graph {
+function graphFrom({ name, roots }: StoredGraph): Graph {
   return { name, roots: roots.map(({ begins, mode, then }) => ({ begins, mode, then: lineFrom(then) })) };
 }
 
-function lineFrom(line: readonly ToldOp[]): Line {
+function lineFrom(line: readonly StoredOp[]): Line {
   return line.map(opFrom);
 }
 
-function opFrom(told: ToldOp): Op {
-  const sides = told.sides.map(lineFrom);
-  switch (told.op) {
+function opFrom(stored: StoredOp): Op {
+  const sides = stored.sides.map(lineFrom);
+  switch (stored.op) {
     case "chunk":
-      return { kind: "chunk", id: told.id || told.chunk, chunk: told.chunk, sides };
+      return { kind: "chunk", id: stored.id || stored.chunk, chunk: stored.chunk, sides };
     case "if": {
-      const branches = told.cases.map(({ when, then }) => ({ label: when, line: lineFrom(then) }));
-      const otherwise = { label: "else", line: lineFrom(told.otherwise ?? []) };
+      const branches = stored.cases.map(({ when, then }) => ({ label: when, line: lineFrom(then) }));
+      const otherwise = { label: "else", line: lineFrom(stored.otherwise ?? []) };
       return { kind: "choice", label: "if", branches: [...branches, otherwise], sides };
     }
     case "match": {
-      const cases = told.cases.map(({ when, value, then }) => ({
+      const cases = stored.cases.map(({ when, value, then }) => ({
         label: when ?? JSON.stringify(value),
         line: lineFrom(then),
       }));
-      const branches = [...cases, { label: "default", line: lineFrom(told.default ?? []) }];
-      const label = told.subject === null ? "match" : `match ${told.subject}`;
-      if (told.hits === "first") return { kind: "choice", label, branches, sides };
+      const branches = [...cases, { label: "default", line: lineFrom(stored.default ?? []) }];
+      const label = stored.subject === null ? "match" : `match ${stored.subject}`;
+      if (stored.hits === "first") return { kind: "choice", label, branches, sides };
       return { kind: "batch", label: `${label}, all matches`, branches, sides };
     }
     case "batch": {
-      const branches = Object.entries(told.branches).map(([label, line]) => ({
+      const branches = Object.entries(stored.branches).map(([label, line]) => ({
         label,
         line: lineFrom(line),
       }));
       return { kind: "batch", label: "batch", branches, sides };
     }
     case "for_each":
-      return { kind: "for each", each: lineFrom(told.each), sides };
+      return { kind: "for each", each: lineFrom(stored.each), sides };
     case "collect":
-      return { kind: "collect", name: told.name, branch: told.branch, then: lineFrom(told.then), sides };
+      return {
+        kind: "collect",
+        name: stored.name,
+        branch: stored.branch,
+        then: lineFrom(stored.then),
+        sides,
+      };
     case "flow": {
-      const graph = told.graph === null ? { name: told.flow, roots: [] } : graphFrom(told.graph);
-      return { kind: "flow", id: told.id || told.flow, graph, sides };
+      const graph = stored.graph === null ? { name: stored.flow, roots: [] } : graphFrom(stored.graph);
+      return { kind: "flow", id: stored.id || stored.flow, graph, sides };
     }
     default:
       throw new TypeError("not an operation of a graph");

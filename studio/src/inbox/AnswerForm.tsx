@@ -49,7 +49,7 @@ export function AnswerForm({ question, onAnswer, refusal }: AnswerProps) {
   const skip = () => give(null, "Skipped");
   const change = (next: unknown) => write(question.id, { value: next });
   useKeys({ ...(data.skippable && { s: skip }) });
-  const told = refusal instanceof Refused ? (refusal.problem.fields ?? []) : [];
+  const refused = refusal instanceof Refused ? (refusal.problem.fields ?? []) : [];
   return (
     <form
       className="answer"
@@ -58,7 +58,7 @@ export function AnswerForm({ question, onAnswer, refusal }: AnswerProps) {
         if (data.input_type !== "approval") submit();
       }}
     >
-      <Troubles wrong={wrong.length > 0 ? wrong : told} />
+      <Troubles wrong={wrong.length > 0 ? wrong : refused} />
       {data.input_type === "approval" ? (
         <Approval
           question={question}

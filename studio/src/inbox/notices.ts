@@ -7,7 +7,7 @@ import { useMe } from "../shell/me";
 import { hindrance, type Question } from "./question";
 
 const WANTED = "signoff.notify";
-const TOLD = "signoff.notified";
+const ANNOUNCED = "signoff.notified";
 const KEPT = 500;
 
 export type Notices = "on" | "off" | "denied" | "impossible";
@@ -38,7 +38,7 @@ export function useNotices(): (question: Question, before?: Question) => void {
       const mayAnswer = (each: Question) => hindrance(each, me.user_id, me.names) === undefined;
       if (state() !== "on" || !mayAnswer(question)) return;
       if (before !== undefined && mayAnswer(before)) return;
-      void navigator.locks.request(TOLD, () => {
+      void navigator.locks.request(ANNOUNCED, () => {
         if (isTold(question.id)) return;
         const notice = new Notification(question.data.text, {
           body: question.run_id ?? question.id,
@@ -57,8 +57,8 @@ export function useNotices(): (question: Question, before?: Question) => void {
 
 /** Whether a tab of this browser has announced it. Marks it as announced. */
 function isTold(id: string): boolean {
-  const told = JSON.parse(localStorage.getItem(TOLD) ?? "[]") as string[];
-  if (told.includes(id)) return true;
-  localStorage.setItem(TOLD, JSON.stringify([...told, id].slice(-KEPT)));
+  const announced = JSON.parse(localStorage.getItem(ANNOUNCED) ?? "[]") as string[];
+  if (announced.includes(id)) return true;
+  localStorage.setItem(ANNOUNCED, JSON.stringify([...announced, id].slice(-KEPT)));
   return false;
 }

@@ -52,7 +52,7 @@ export function useFound(inbox: Inbox, view: View, names: ReadonlySet<string>, f
   });
   const { data, hasNextPage } = found;
   const pages = data?.pages;
-  const news = useMemo(() => newsOf(inbox.told, pages), [inbox.told, pages]);
+  const news = useMemo(() => newsOf(inbox.changes, pages), [inbox.changes, pages]);
   const asked = useQueries({
     queries: (isOfRuns ? news : []).map((each) => ({
       queryKey: ["asked by", each.id, workflow, group],
@@ -70,17 +70,17 @@ export function useFound(inbox: Inbox, view: View, names: ReadonlySet<string>, f
   const questions = useMemo(() => {
     if (pages === undefined) return isOfRuns ? [] : inbox.questions;
     const listed = new Set([...pages.flatMap(({ items }) => items.map(({ id }) => id)), ...asked]);
-    const all = withNews(pages, inbox.told, !hasNextPage);
+    const all = withNews(pages, inbox.changes, !hasNextPage);
     return isOfRuns ? all.filter(({ id }) => listed.has(id)) : all;
-  }, [pages, hasNextPage, isOfRuns, inbox.questions, inbox.told, asked]);
+  }, [pages, hasNextPage, isOfRuns, inbox.questions, inbox.changes, asked]);
   if (!isAsked) return { ...inbox, looked: inbox.questions.length, isLooking: false };
   return { ...found, questions, looked: (pages?.length ?? 0) * PAGE, isLooking: found.isLoading };
 }
 
 /** Questions asked since the pages were read. */
-function newsOf(told: Inbox["told"], pages: readonly QuestionPage[] | undefined): Question[] {
+function newsOf(changes: Inbox["changes"], pages: readonly QuestionPage[] | undefined): Question[] {
   const known = new Set(pages?.flatMap(({ items }) => items.map(({ id }) => id)));
-  return [...told.values()].filter(
+  return [...changes.values()].filter(
     (each): each is Question => each !== "gone" && each.state === "pending" && !known.has(each.id),
   );
 }

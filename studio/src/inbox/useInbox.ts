@@ -3,7 +3,7 @@
 import { type InfiniteData, type QueryClient, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useEffectEvent, useMemo, useState } from "react";
 import { api, given, type Promised } from "../api/client";
-import { follow, type Told as Happening } from "../api/events";
+import { follow, type StreamEvent } from "../api/events";
 import { useMe } from "../shell/me";
 import { type Question, questionOf, shownQuestion } from "./question";
 
@@ -15,7 +15,7 @@ export interface QuestionPage {
 }
 
 /** The events since the list was read: each changed question, or that it was assigned to others. */
-type Told = ReadonlyMap<string, Question | "gone">;
+type Changes = ReadonlyMap<string, Question | "gone">;
 
 type Read = InfiniteData<QuestionPage, string | null>;
 
@@ -29,12 +29,12 @@ export function shownPage({ items, next }: { items: Promised[]; next: string | n
 
 const FIRST_PAGE = 200;
 export const PAGE = 1000;
-const NOTHING: Told = new Map();
+const NOTHING: Changes = new Map();
 
 export function useInbox(view: View, names: ReadonlySet<string>, onAsked: OnAsked) {
   const assignee = assigneesOf(view, names);
   const queryKey = ["questions", { assignee }];
-  const { told, isFollowed } = useEvents(assignee, queryKey, onAsked);
+  const { changes, isFollowed } = useEvents(assignee, queryKey, onAsked);
   const inbox = useInfiniteQuery({
     queryKey,
     queryFn: async ({ pageParam }) => {
@@ -53,10 +53,10 @@ export function useInbox(view: View, names: ReadonlySet<string>, onAsked: OnAske
   });
   const { data, hasNextPage } = inbox;
   const questions = useMemo(
-    () => (data === undefined ? [] : withNews(data.pages, told, !hasNextPage)),
-    [data, told, hasNextPage],
+    () => (data === undefined ? [] : withNews(data.pages, changes, !hasNextPage)),
+    [data, changes, hasNextPage],
   );
-  return { ...inbox, questions, told };
+  return { ...inbox, questions, changes };
 }
 
 /** The assignees of a view; undefined: all. */
@@ -69,7 +69,7 @@ function useEvents(
   assignee: string[] | undefined,
   queryKey: readonly unknown[],
   onAsked: OnAsked,
-): { told: Told; isFollowed: boolean } {
+): { changes: Changes; isFollowed: boolean } {
   const client = useQueryClient();
   const address = new URL("v1/questions/events", document.baseURI);
   for (const each of assignee ?? []) address.searchParams.append("assignee", each);
@@ -78,33 +78,33 @@ function useEvents(
   const { user_id, groups, roles } = useMe();
   const who = JSON.stringify([user_id, groups, roles]);
   const followed = `${who} ${url}`;
-  const [news, setNews] = useState<{ of: string; told: Told }>({ of: "", told: NOTHING });
+  const [news, setNews] = useState<{ of: string; changes: Changes }>({ of: "", changes: NOTHING });
   const tellAsked = useEffectEvent(onAsked);
   useEffect(() => {
     const queryKey = JSON.parse(name) as unknown[];
-    let told: Told = NOTHING;
-    const tell = (next: Told) => {
-      told = next;
-      setNews({ of: followed, told });
+    let changes: Changes = NOTHING;
+    const tell = (next: Changes) => {
+      changes = next;
+      setNews({ of: followed, changes });
     };
-    const put = (message: Happening) => {
+    const put = (message: StreamEvent) => {
       const question = questionOf(message.data);
       const pages = client.getQueryData<Read>(queryKey)?.pages ?? [];
-      const before = told.get(question.id) ?? listed(pages, question.id);
+      const before = changes.get(question.id) ?? listed(pages, question.id);
       client.setQueryData<Question>(["question", question.id], (known) =>
         known !== undefined && known.version > question.version ? known : question,
       );
       client.invalidateQueries({ queryKey: ["history", question.id] });
-      tell(new Map(told).set(question.id, question));
+      tell(new Map(changes).set(question.id, question));
       // the end of the list was not read, so other new questions are unknown
       const isNews = message.type === "asked" || pages.at(-1)?.next === null;
       if (isNews && question.state === "pending") tellAsked(question, before === "gone" ? undefined : before);
     };
-    const drop = (message: Happening) => {
+    const drop = (message: StreamEvent) => {
       const { id } = JSON.parse(message.data) as { id: string };
       client.invalidateQueries({ queryKey: ["question", id] });
       client.invalidateQueries({ queryKey: ["history", id] });
-      tell(new Map(told).set(id, "gone"));
+      tell(new Map(changes).set(id, "gone"));
     };
     const lookAgain = () => {
       tell(NOTHING);
@@ -112,8 +112,8 @@ function useEvents(
       client.invalidateQueries({ queryKey: ["questions", "found"] });
     };
     const stop = follow(url, who, {
-      open: () => tell(told),
-      error: () => tell(told),
+      open: () => tell(changes),
+      error: () => tell(changes),
       asked: put,
       changed: put,
       settled: put,
@@ -122,11 +122,11 @@ function useEvents(
     });
     return () => {
       stop();
-      keep(client, queryKey, told);
+      keep(client, queryKey, changes);
     };
   }, [client, url, name, who, followed]);
   const isFollowed = news.of === followed;
-  return { told: isFollowed ? news.told : NOTHING, isFollowed };
+  return { changes: isFollowed ? news.changes : NOTHING, isFollowed };
 }
 
 function listed(pages: readonly QuestionPage[], id: string): Question | undefined {
@@ -138,30 +138,30 @@ function listed(pages: readonly QuestionPage[], id: string): Question | undefine
 }
 
 /** Apply the events since to the pages, for later renderings. */
-function keep(client: QueryClient, queryKey: readonly unknown[], told: Told): void {
+function keep(client: QueryClient, queryKey: readonly unknown[], changes: Changes): void {
   client.setQueryData<Read>(
     queryKey,
     (read) =>
       read && {
         ...read,
-        pages: read.pages.map((page) => ({ ...page, items: withNews([page], told, false) })),
+        pages: read.pages.map((page) => ({ ...page, items: withNews([page], changes, false) })),
       },
   );
 }
 
 /** Questions are listed oldest first: new ones are appended once the end was read. */
-export function withNews(pages: readonly QuestionPage[], told: Told, isWhole: boolean): Question[] {
+export function withNews(pages: readonly QuestionPage[], changes: Changes, isWhole: boolean): Question[] {
   const read = pages.flatMap((page) => page.items);
-  if (told.size === 0) return read;
+  if (changes.size === 0) return read;
   const known = new Set(read.map((each) => each.id));
-  const asked = isWhole ? [...told.values()].filter((each) => each !== "gone" && !known.has(each.id)) : [];
-  return [...read.map((each) => newest(each, told)), ...asked].filter(
+  const asked = isWhole ? [...changes.values()].filter((each) => each !== "gone" && !known.has(each.id)) : [];
+  return [...read.map((each) => newest(each, changes)), ...asked].filter(
     (each): each is Question => each !== "gone" && each.state === "pending",
   );
 }
 
-function newest(question: Question, told: Told): Question | "gone" {
-  const news = told.get(question.id);
+function newest(question: Question, changes: Changes): Question | "gone" {
+  const news = changes.get(question.id);
   if (news === undefined) return question;
   const isOld = news !== "gone" && news.state === "pending" && news.version < question.version;
   return isOld ? question : news;

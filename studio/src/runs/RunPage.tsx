@@ -44,7 +44,7 @@ function RunOf({ id }: { id: string }) {
   if (found.data === undefined) return null;
   return (
     <Guarded name={`Run ${id}`}>
-      <Told run={found.data} entries={entries} voices={voices} isLive={isLive} />
+      <Details run={found.data} entries={entries} voices={voices} isLive={isLive} />
     </Guarded>
   );
 }
@@ -56,7 +56,7 @@ interface Looks {
   isLive: boolean;
 }
 
-function Told({ run, entries, voices, isLive }: Looks) {
+function Details({ run, entries, voices, isLive }: Looks) {
   const items = useSettled(run, timelineOf(entries, run.created_at));
   const awaited = items.filter(({ kind, state }) => kind === "signal" && state === "open");
   const hasChildren = items.some(({ kind }) => kind === "child");
@@ -142,11 +142,11 @@ function Told({ run, entries, voices, isLive }: Looks) {
  */
 function useSettled(run: Run, items: Item[]): Item[] {
   const isWaiting = !hasEnded(run) && items.some(({ state, id }) => state === "open" && id !== undefined);
-  const told = items.filter((item) => isPromised(item) && item.endedAt !== undefined).length;
+  const settled = items.filter((item) => isPromised(item) && item.endedAt !== undefined).length;
   const promises = useQuery({
-    queryKey: ["promises", run.id, told],
+    queryKey: ["promises", run.id, settled],
     queryFn: () => given(api.GET("/v1/promises", { params: { query: { run_id: run.id, limit: 1000 } } })),
-    enabled: isWaiting || told > 0,
+    enabled: isWaiting || settled > 0,
     placeholderData: keepPreviousData,
     refetchInterval: isWaiting ? LOOK_AGAIN_MILLISECONDS : false,
   });

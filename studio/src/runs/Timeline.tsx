@@ -68,7 +68,7 @@ function TimelineItem({ item }: { item: Item }) {
           <Since at={item.at} />
         </span>
       </p>
-      <Told item={item} />
+      <Details item={item} />
       <Where item={item} />
       {item.attempts.length > 0 && <Attempts attempts={item.attempts} />}
       {item.error !== undefined && item.kind !== "run" && <Failure error={item.error} />}
@@ -81,8 +81,8 @@ function waits({ kind }: Item): boolean {
   return ["question", "promise", "signal", "timer"].includes(kind);
 }
 
-function Told({ item }: { item: Item }) {
-  const who = toldBy(item);
+function Details({ item }: { item: Item }) {
+  const who = authorOf(item);
   if (who !== undefined) {
     return (
       <p className="item-more">
@@ -96,10 +96,10 @@ function Told({ item }: { item: Item }) {
 }
 
 /** Without a name, a word stands for the author: origins are looked up later, and must not move the text. */
-function toldBy(item: Item): string | undefined {
+function authorOf(item: Item): string | undefined {
   if (item.by) return `by ${visible(item.by)}`;
   const isSettled = item.state === "succeeded" || item.state === "rejected";
-  return isPromised(item) && isSettled ? "by somebody" : undefined;
+  return isPromised(item) && isSettled ? "by a person" : undefined;
 }
 
 /** The link to continue at: the question that is waited for. */

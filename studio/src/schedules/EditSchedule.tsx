@@ -64,7 +64,7 @@ async function read(id: string): Promise<Schedule> {
 async function save(client: QueryClient, id: string, form: FormData): Promise<void> {
   const before = client.getQueryData(opened(id).queryKey);
   if (before === undefined) throw new Error("It is not loaded yet.");
-  if (told(await read(id)) !== told(before)) {
+  if (fieldsOf(await read(id)) !== fieldsOf(before)) {
     throw new Error("It was changed meanwhile: close this, and open it again.");
   }
   const next = said(form);
@@ -86,6 +86,14 @@ async function save(client: QueryClient, id: string, form: FormData): Promise<vo
 }
 
 /** Its fields as people see them, to detect changes. */
-function told({ workflow, cron, timezone, catch_up, group, is_paused, arguments: given }: Schedule): string {
+function fieldsOf({
+  workflow,
+  cron,
+  timezone,
+  catch_up,
+  group,
+  is_paused,
+  arguments: given,
+}: Schedule): string {
   return JSON.stringify([workflow, cron, timezone, catch_up, group, is_paused, given]);
 }
