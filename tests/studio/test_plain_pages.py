@@ -454,7 +454,7 @@ def test_the_trail_shows_the_newest_first_and_is_filtered_in_the_address(window:
     page.keyboard.press("Enter")
     expect(row(page, "deploy.1")).to_have_count(0)
     expect(row(page, "approved.1").first).to_contain_text("asked")
-    page.get_by_label("Event").select_option("resolved")
+    page.get_by_label("Kind of event").select_option("resolved")
     expect(row(page, "approved.1")).to_have_count(1)
     page.reload()
     expect(row(page, "approved.1")).to_have_count(1)
@@ -464,7 +464,7 @@ def test_the_trail_shows_the_newest_first_and_is_filtered_in_the_address(window:
 def test_the_trail_is_filtered_by_everything_that_it_records(window: Windows) -> None:
     page = window("/audit")
     expect(row(page, "deploy.1")).to_be_visible()
-    kinds = page.get_by_label("Event").locator("option[value]:not([value=''])")
+    kinds = page.get_by_label("Kind of event").locator("option[value]:not([value=''])")
     assert {kind.get_attribute("value") for kind in kinds.all()} == {kind.value for kind in AuditKind}
 
 

@@ -79,7 +79,7 @@ export function AuditPage() {
             <button type="submit">Find</button>
           </form>
           <label className="filter">
-            <span className="unseen">Event</span>
+            <span className="unseen">Kind of event</span>
             <select
               value={which.kind ?? ""}
               onChange={(event) => choose({ ...which, kind: event.target.value || undefined })}

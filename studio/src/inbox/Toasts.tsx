@@ -21,7 +21,7 @@ export function Toasts() {
       {decisions.map((each) => (
         <p key={each.question.id} className={`toast ${each.state}`}>
           <span>
-            {each.state === "refused" ? "Not taken" : each.said}: {each.question.data.text}
+            {each.state === "refused" ? "Refused" : each.said}: {each.question.data.text}
           </span>
           {each.state === "waiting" && (
             <button type="button" onClick={() => takeBack(each)} title={`Within ${UNDO_SECONDS} seconds`}>

@@ -38,5 +38,5 @@ async function checkNew(id: string): Promise<void> {
   const { response } = await api.GET("/v1/schedules/{schedule_id}", {
     params: { path: { schedule_id: id } },
   });
-  if (response.ok) throw new Error(`A schedule ${id} exists: choose another name.`);
+  if (response.ok) throw new Error(`A schedule ${id} exists already: choose another name.`);
 }
