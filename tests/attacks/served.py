@@ -64,7 +64,8 @@ class Served:
         key = signoff(*made, cwd=folder).json["key"]
         shared = {"SIGNOFF_WORKER_KEY": worker_keys.SECRET}
         command = ("server", "--store", url, "--port", "0", *options)
-        server = stack.enter_context(Running(*command, cwd=folder, **shared))
+        # A forked server would have much free memory from the start, and its requests would take none.
+        server = stack.enter_context(Running(*command, cwd=folder, is_forked=False, **shared))
         port = server.wait_for("listening")["port"]
         self.memory = Measured(server.process.pid)
         self.http = stack.enter_context(

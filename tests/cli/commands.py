@@ -193,19 +193,32 @@ def interpreted(*arguments: str, cwd: Path, **variables: str) -> Ended:
 
 
 class Running:
-    """A command that runs in a forked process until it is stopped, with ``--json`` added."""
+    """A command that runs until it is stopped, with ``--json`` added.
 
-    def __init__(self, *arguments: str, cwd: Path, **variables: str) -> None:
+    Args:
+        arguments: The command.
+        cwd: Where it runs.
+        is_forked: Whether its process is forked, which is quick. Such a process has inherited free memory.
+        variables: Of its environment.
+    """
+
+    def __init__(self, *arguments: str, cwd: Path, is_forked: bool = True, **variables: str) -> None:
         self._folder = cwd
         self._out = (cwd / f"out-{time.monotonic_ns()}").open("w+")
         self._err = (cwd / f"err-{time.monotonic_ns()}").open("w+")
-        self.process = forks.Program(
-            ["signoff", *arguments, "--json"],
-            cwd=cwd,
-            env=environment(variables),
-            stdout=self._out,
-            stderr=self._err,
-        )
+        command, env = ["signoff", *arguments, "--json"], environment(variables)
+        if is_forked:
+            self.process = forks.Program(command, cwd=cwd, env=env, stdout=self._out, stderr=self._err)
+        else:
+            interpreter = [sys.executable, "-m"]
+            self.process = subprocess.Popen(
+                interpreter + command,
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=self._out,
+                stderr=self._err,
+            )
 
     def __enter__(self) -> Running:
         return self

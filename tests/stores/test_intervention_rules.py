@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +26,9 @@ from signoff.records import (
     WorkerInfo,
 )
 from signoff.records.paging import AuditFilter
+from signoff.service.retry_plans import Outline
 from signoff.stores.contract.leases import Write
-from signoff.stores.contract.retries import Retry, plan, without_dropped
+from signoff.stores.contract.retries import Retry, without_dropped
 from signoff.stores.contract.timers import GRACE_SECONDS
 from tests.stores.scene import FAILURE, KEPT_FAILURE, Scene, entry, promise, question, rule
 
@@ -504,6 +507,16 @@ RUN = Run("default", "r", "refund", "default", "{}", RunState.FAILED, 1.0, epoch
 
 def step(seq: int, n: int, kind: EntryKind = EntryKind.COMPLETED, **more: Any) -> Entry:
     return Entry(seq, 1.0, kind, n=n, call=CallKind.STEP, name="pay", **more)
+
+
+def plan(run: Run, entries: Sequence[Entry]) -> Retry:
+    async def read(seq: int) -> Entry:
+        return entries[seq]
+
+    outline = Outline(run)
+    for each in entries:
+        outline.add(each)
+    return asyncio.run(outline.plan(read))
 
 
 @pytest.mark.parametrize("retries", [1, 2])

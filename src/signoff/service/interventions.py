@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator
 from contextlib import suppress
-from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from signoff.errors import InvalidState, NotFound
 from signoff.people.questions.question import Question
 from signoff.records import AuditKind, Entry, NewAuditEvent, PromiseState, Run, RunState
-from signoff.stores.contract import retries
+from signoff.service.retry_plans import Outline, ReadEntry
+from signoff.stores.contract.retries import Retry
 from signoff.stores.contract.store import Store
 
 ENTRIES_AT_ONCE: Final = 500
@@ -93,11 +94,14 @@ async def retry(
             questions, started child runs or began steps with ``effect="once"``, which cannot be undone.
     """
     token = token or uuid.uuid4().hex
-    how: retries.Retry | None = None
+    how: Retry | None = None
     run = await store.get_run(run_id)
     if run.state is RunState.FAILED and not run.retryable:
-        outline = await _outline(store, run)
-        how = retries.plan(run, outline, await _closed(store, outline))
+        outline = Outline(run)
+        async for entry in _journal(store, run):
+            outline.add(entry)
+        read = partial(_entry, store, run_id)
+        how = await outline.plan(read, await _closed(store, outline, read))
     event = _event(AuditKind.RETRIED, run_id, by, reason, token)
     try:
         return await store.retry(run_id, how=how, event=event, token=token)
@@ -115,23 +119,28 @@ def _event(
     return NewAuditEvent(id, kind, "", run_id, by, details)
 
 
-async def _closed(store: Store, outline: Sequence[Entry]) -> list[int]:
+async def _closed(store: Store, outline: Outline, read: ReadEntry) -> list[int]:
     """Return the closed questions that a retry asks anew: not callbacks, whose address the code has passed on."""
     closed: list[int] = []
-    for n, id in retries.unanswered(outline).items():
+    for seq in outline.unanswered():
+        opened = await read(seq)
         with suppress(NotFound):
-            question = await store.get_promise(id)
+            question = await store.get_promise(opened.fact("id"))
             is_over = question.state in (PromiseState.CANCELLED, PromiseState.TIMED_OUT)
-            if is_over and Question.of(question).input_type != "external":
-                closed.append(n)
+            if is_over and opened.n is not None and Question.of(question).input_type != "external":
+                closed.append(opened.n)
     return closed
 
 
-async def _outline(store: Store, run: Run) -> Sequence[Entry]:
-    """Return the journal of a run's current generation without values, which may exceed the memory."""
-    outline: list[Entry] = []
+async def _journal(store: Store, run: Run) -> AsyncGenerator[Entry]:
+    """Yield the journal of a run's current generation."""
     after = run.first_seq - 1
     while entries := await store.read_journal(run.id, after=after, limit=ENTRIES_AT_ONCE):
-        outline += [replace(entry, value=None) for entry in entries]
+        for entry in entries:
+            yield entry
         after = entries[-1].seq
-    return outline
+
+
+async def _entry(store: Store, run_id: str, seq: int) -> Entry:
+    [entry] = await store.read_journal(run_id, after=seq - 1, limit=1)
+    return entry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, cast
 
 from signoff import codec
@@ -19,6 +20,13 @@ from signoff.records.request_ids import check_length
 LONGEST_NOTE = 10_000
 """Maximum length of a note in characters. The notes of all voters are stored with the answer."""
 
+MOST_PARTS = 100_000
+"""Maximum number of lists and objects in an answer. Each takes up to a hundred times as much memory as its text, and an
+answer is held several times while it is checked and written.
+"""
+
+_TEXTS = re.compile(r'"(?:[^"\\]++|\\.)*+"')
+
 _WORDS = ("note", "reason", "text")
 
 EXACT = 2**53
@@ -31,8 +39,11 @@ def read_value(question: Question, value: Any) -> Any:
     Raises:
         NotSerializable: It is not JSON.
         PayloadTooLarge: It is over the limit.
+        InvalidValue: It has more than ``MOST_PARTS`` lists and objects.
     """
-    plain: object = json.loads(written_answer(value), parse_float=_number)
+    text = written_answer(value)
+    _check_parts(text)
+    plain: object = json.loads(text, parse_float=_number)
     skips = plain is None and question.skippable
     if question.input_type != "approval" or isinstance(plain, dict) or skips:
         return cast("Any", plain)
@@ -47,6 +58,13 @@ def written_answer(value: Any) -> str:
         PayloadTooLarge: It is over the limit.
     """
     return written(value, codec.encode_for("the question", value, path="value", warns=False), "value")
+
+
+def _check_parts(text: str) -> None:
+    if text.count("[") + text.count("{") > MOST_PARTS:
+        bare = _TEXTS.sub("", text)
+        if bare.count("[") + bare.count("{") > MOST_PARTS:
+            raise InvalidValue("value", f"it has more than {MOST_PARTS:,} lists and objects")
 
 
 def check_answer(question_id: str, question: Question, value: Any, digest: str | None = None) -> None:

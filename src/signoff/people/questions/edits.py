@@ -9,6 +9,9 @@ from typing import Any, Final, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
+from signoff.codec import MAX_BYTES
+from signoff.errors import PayloadTooLarge
+
 LONGEST: Final = 10_000
 """Longest JSON text of a value that an edit repeats, in characters. The whole value is stored anyway."""
 
@@ -40,13 +43,24 @@ def edits_between(old: Any, new: Any) -> list[Edit]:
         The edits that turn ``old`` into ``new``; empty if they are equal. Items in the middle of a list are compared by
         position.
 
+    Raises:
+        PayloadTooLarge: They are longer than a value may be.
+
     Example::
 
         edits_between({"amount": 7}, {"amount": 5}) == [
             {"op": "replace", "path": "/amount", "value": 5, "old": 7}
         ]
     """
-    return [_without_long(edit) for edit in all_edits(old, new)]
+    edits: list[Edit] = []
+    size = 0
+    for each in _edits(old, new, None):
+        edit = _without_long(each)
+        size += len(json.dumps(edit, ensure_ascii=False))
+        if size > MAX_BYTES:  # each takes some ten times its length in memory
+            raise PayloadTooLarge("value", size, MAX_BYTES)
+        edits.append(edit)
+    return edits
 
 
 def applied(value: Any, edits: Iterable[Mapping[str, Any]]) -> Any:
@@ -81,7 +95,7 @@ def applied(value: Any, edits: Iterable[Mapping[str, Any]]) -> Any:
 
 def all_edits(old: Any, new: Any) -> list[Edit]:
     """Return the edits that turn ``old`` into ``new``, with all values."""
-    return list(_edits(old, new, ""))
+    return list(_edits(old, new, None))
 
 
 def _without_long(edit: Edit) -> Edit:
@@ -96,27 +110,27 @@ def _is_long(part: object) -> bool:
     return isinstance(part, dict | list) and len(json.dumps(part)) > LONGEST
 
 
-def _edits(old: Any, new: Any, path: str) -> Iterator[Edit]:
+def _edits(old: Any, new: Any, place: _Place | None) -> Iterator[Edit]:
     if isinstance(old, dict) and isinstance(new, dict):
-        yield from _of_objects(cast("dict[str, Any]", old), cast("dict[str, Any]", new), path)
+        yield from _of_objects(cast("dict[str, Any]", old), cast("dict[str, Any]", new), place)
     elif isinstance(old, list) and isinstance(new, list):
-        yield from _of_lists(cast("list[Any]", old), cast("list[Any]", new), path)
+        yield from _of_lists(cast("list[Any]", old), cast("list[Any]", new), place)
     elif not is_same(old, new):
-        yield {"op": "replace", "path": path, "value": new, "old": old}
+        yield {"op": "replace", "path": _path(place), "value": new, "old": old}
 
 
-def _of_objects(old: dict[str, Any], new: dict[str, Any], path: str) -> Iterator[Edit]:
+def _of_objects(old: dict[str, Any], new: dict[str, Any], place: _Place | None) -> Iterator[Edit]:
     for name, item in old.items():
         if name in new:
-            yield from _edits(item, new[name], _under(path, name))
+            yield from _edits(item, new[name], (place, name))
         else:
-            yield {"op": "remove", "path": _under(path, name), "old": item}
+            yield {"op": "remove", "path": _path((place, name)), "old": item}
     for name, item in new.items():
         if name not in old:
-            yield {"op": "add", "path": _under(path, name), "value": item}
+            yield {"op": "add", "path": _path((place, name)), "value": item}
 
 
-def _of_lists(old: list[Any], new: list[Any], path: str) -> Iterator[Edit]:
+def _of_lists(old: list[Any], new: list[Any], place: _Place | None) -> Iterator[Edit]:
     shorter = min(len(old), len(new))
     head = 0
     while head < shorter and is_same(old[head], new[head]):
@@ -125,12 +139,12 @@ def _of_lists(old: list[Any], new: list[Any], path: str) -> Iterator[Edit]:
     while tail < shorter - head and is_same(old[-1 - tail], new[-1 - tail]):
         tail += 1
     both = shorter - tail
-    for place in range(head, both):
-        yield from _edits(old[place], new[place], _under(path, place))
-    for place in range(both, len(new) - tail):
-        yield {"op": "add", "path": _under(path, place), "value": new[place]}
-    for place in reversed(range(both, len(old) - tail)):
-        yield {"op": "remove", "path": _under(path, place), "old": old[place]}
+    for index in range(head, both):
+        yield from _edits(old[index], new[index], (place, index))
+    for index in range(both, len(new) - tail):
+        yield {"op": "add", "path": _path((place, index)), "value": new[index]}
+    for index in reversed(range(both, len(old) - tail)):
+        yield {"op": "remove", "path": _path((place, index)), "old": old[index]}
 
 
 def is_same(one: Any, other: Any) -> bool:
@@ -213,5 +227,14 @@ def _are_kept(before: dict[str, Any], after: dict[str, Any], made: dict[str, Any
     return all(name in before and is_same(before[name], made[name]) for name in made.keys() - after.keys())
 
 
-def _under(path: str, key: str | int) -> str:
-    return f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"
+_Place = tuple["_Place | None", str | int]
+"""A place in a value: the place of its parent, None for the whole value, and its key or index."""
+
+
+def _path(place: _Place | None) -> str:
+    """Return a place as a JSON Pointer. It may be long, so only edits have it."""
+    parts: list[str] = []
+    while place is not None:
+        place, key = place
+        parts.append(str(key).replace("~", "~0").replace("/", "~1"))
+    return "".join(f"/{part}" for part in reversed(parts))
