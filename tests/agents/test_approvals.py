@@ -89,7 +89,7 @@ async def test_the_model_reads_why_a_call_was_denied_and_it_is_not_made() -> Non
 
 
 @in_asyncio
-async def test_nobodys_answer_in_time_and_a_withdrawn_question_are_denials() -> None:
+async def test_a_missing_answer_and_a_withdrawn_question_are_denials() -> None:
     scene = Scene(calls(REMOVE), calls(REMOVE), says("done"), approvals={"remove": ask(timeout=60)})
     async with environment(scene.app) as env:
         run = await env.start(scene.work)
@@ -255,7 +255,7 @@ def test_what_is_no_policy_is_refused_where_it_is_written(policy: Any) -> None:
         ({"approvers": True}, "approvers"),
     ],
 )
-def test_nobody_is_asked_who_is_none_or_in_no_time(wrong: dict[str, Any], field: str) -> None:
+def test_invalid_assignees_and_times_are_refused(wrong: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidValue, match=field):
         ask(**wrong)
 

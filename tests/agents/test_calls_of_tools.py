@@ -208,7 +208,7 @@ async def test_no_code_runs_a_tool_past_its_gate(
 
 
 @in_asyncio
-async def test_a_toolset_may_run_tools_that_nobody_decides_about() -> None:
+async def test_a_toolset_may_run_tools_that_need_no_decision() -> None:
     noted: list[Any] = []
 
     class Noting(WrapperToolset[Any]):

@@ -198,9 +198,7 @@ async def is_true(found: object) -> bool:
 
 @pytest.mark.parametrize("kind", sample(KINDS, every=4))
 @in_asyncio
-async def test_an_answer_after_a_deploy_that_left_the_tool_alone_asks_nobody(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_an_answer_after_a_harmless_deploy_asks_no_operator(tmp_path: Path, kind: str) -> None:
     old = KINDS[kind]
     script = Script(calls(REMOVE), says("done"))
     await asked_before_a_deploy(tmp_path, script, old)

@@ -313,7 +313,7 @@ async def test_what_was_done_before_an_abort_stays_in_the_history(tmp_path: Path
 
 
 @in_asyncio
-async def test_of_calls_that_are_aborted_those_that_had_begun_are_told_apart(tmp_path: Path) -> None:
+async def test_aborted_calls_that_had_begun_are_distinguished(tmp_path: Path) -> None:
     chats = Chats(tmp_path)
     chats.agent.tool_plain(pausing("approval_required"), name="odd")
     async with chats.running():
@@ -363,7 +363,7 @@ async def test_nothing_to_abort_is_no_error(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_a_conversation_listens_on_the_store_only_while_somebody_waits(
+async def test_a_conversation_listens_on_the_store_only_during_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Chats(tmp_path).running() as chats:

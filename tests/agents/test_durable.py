@@ -81,7 +81,7 @@ async def test_requests_and_tool_calls_are_steps_that_no_crash_repeats() -> None
 
 
 @in_asyncio
-async def test_a_given_history_may_end_in_calls_that_nobody_has_made_yet() -> None:
+async def test_a_given_history_may_end_in_open_calls() -> None:
     app = new_app()
     script = Script(says("done"))
     agent = Agent(script.model, name="a", capabilities=[Durable(approvals=["send"])])

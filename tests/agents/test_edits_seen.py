@@ -139,5 +139,5 @@ def as_json(value: Any) -> Any:
         ("x", "y", {"a": 1}, True),
     ],
 )
-def test_what_is_seen_of_what_comes_of_an_edit(old: Any, edit: Any, new: Any, is_seen: bool) -> None:
+def test_the_effects_of_an_edit_are_shown(old: Any, edit: Any, new: Any, is_seen: bool) -> None:
     assert is_kept(old, edit, new) is is_seen

@@ -276,7 +276,7 @@ async def test_a_turn_started_with_an_invalid_request_fails_alone(
 
 
 @in_asyncio
-async def test_a_turn_whose_request_was_given_by_name_is_told(tmp_path: Path) -> None:
+async def test_a_turn_whose_request_was_passed_by_name_is_in_the_history(tmp_path: Path) -> None:
     async with Chats(tmp_path).running() as chats:
         chat = chats.conversation("c")
         arguments = json.dumps({"args": [], "kwargs": {"request": {"prompt": "rm a"}}})

@@ -203,7 +203,7 @@ async def test_reminders_and_escalations_in_working_time(way: Way) -> None:
 @pytest.mark.parametrize("answer", [True, False])
 @pytest.mark.parametrize("way", APPROVALS)
 @in_asyncio
-async def test_an_answer_that_stands_if_nobody_gives_one(way: Way, answer: bool) -> None:
+async def test_a_timeout_answer_applies_without_an_answer(way: Way, answer: bool) -> None:
     scene, work = way({"timeout": 60, "timeout_answer": answer})
     async with environment(scene.app) as env:
         handle, _ = await _begin(env, work)

@@ -261,7 +261,7 @@ async def test_a_long_turn_that_no_longer_fits_its_code_keeps_its_messages(tmp_p
 
 
 @in_asyncio
-async def test_of_a_generation_that_was_not_kept_whole_what_came_before_is_told(
+async def test_a_partly_kept_generation_still_shows_what_came_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = new_app(tmp_path), new_app(tmp_path)
@@ -525,7 +525,7 @@ async def test_progress_that_no_generation_has_made_is_refused(tmp_path: Path) -
 
 
 @in_asyncio
-async def test_nobody_is_asked_for_progress_who_starts_a_turn(tmp_path: Path) -> None:
+async def test_starting_a_turn_does_not_ask_for_progress(tmp_path: Path) -> None:
     app = new_app(tmp_path)
     Walk(app)
     async with running(app) as client:

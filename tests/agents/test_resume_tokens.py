@@ -329,9 +329,7 @@ async def test_what_is_approved_for_the_session_pauses_no_later_turn(
 
 @WAYS
 @in_asyncio
-async def test_whoever_has_a_token_answers_what_they_are_asked_and_nothing_else(
-    tmp_path: Path, way: str
-) -> None:
+async def test_a_tokens_holder_answers_its_questions_and_no_others(tmp_path: Path, way: str) -> None:
     policy = {"rm": ask("Remove?", assignees=["group:finance"])}
     async with talking(tmp_path, way, durable={"approvals": policy}) as talk:
         chat = talk.conversation("c")
@@ -445,7 +443,7 @@ async def test_one_name_in_place_of_a_list_of_groups_or_roles_is_refused(tmp_pat
 
 @WAYS
 @in_asyncio
-async def test_somebody_unnamed_is_told_to_say_who_they_are(tmp_path: Path, way: str) -> None:
+async def test_an_unnamed_caller_is_asked_for_a_name(tmp_path: Path, way: str) -> None:
     policy = {"rm": ask("Remove?", assignees=["group:finance"])}
     async with talking(tmp_path, way, durable={"approvals": policy}) as talk:
         chat = talk.conversation("c")

@@ -383,7 +383,7 @@ async def test_parallel_tools_pause_together_and_a_crash_repeats_no_question() -
 
 @pytest.mark.parametrize(("reason", "then"), [("whatever", "tool"), ("await_input", "nobody")])
 @in_asyncio
-async def test_a_pause_for_no_reason_or_nobody_is_refused(reason: Any, then: Any) -> None:
+async def test_a_pause_with_an_invalid_reason_or_assignee_is_refused(reason: Any, then: Any) -> None:
     scene = Scene(calls(("odd", {})))
 
     @scene.agent.tool_plain(metadata=tool_options(retry=signoff.RetryPolicy(max_attempts=1)))
@@ -432,7 +432,7 @@ async def test_a_model_asks_in_one_form_and_wrong_answers_are_refused_by_field()
 
 
 @in_asyncio
-async def test_a_model_that_asks_nonsense_is_told_so_and_nobody_is_asked() -> None:
+async def test_invalid_fields_go_back_to_the_model_without_a_question() -> None:
     select = {"name": "a", "question": "?", "kind": "select"}
     text = {"name": "a", "question": "?"}
     wanted = [

@@ -199,7 +199,7 @@ async def test_one_channel_keeps_no_other_from_its_notifications(tmp_path: Path)
 
 
 @in_asyncio
-async def test_one_event_keeps_no_other_of_its_channel_from_being_told(
+async def test_one_event_stops_no_other_of_its_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Dispatcher._made  # pyright: ignore[reportPrivateUsage]

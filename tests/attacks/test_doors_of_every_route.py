@@ -105,7 +105,7 @@ def test_no_header_opens_what_is_closed_without_a_key(keyless: Keyed, headers: d
             assert _sent(http, *route, headers) in REFUSED, route
 
 
-def test_with_a_key_of_any_namespace_nothing_answers_but_what_needs_nobody(
+def test_with_a_key_of_any_namespace_only_public_routes_answer_without_one(
     locked: Keyed, tmp_path: Path
 ) -> None:
     with locked.http() as http:

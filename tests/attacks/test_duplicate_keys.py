@@ -43,9 +43,7 @@ FIRST = {
 
 
 @pytest.mark.parametrize("door", FIRST)
-def test_a_provider_that_says_something_twice_signs_nobody_in(
-    here: World, browser: Browser, door: str
-) -> None:
+def test_a_provider_reply_with_a_duplicate_key_is_refused(here: World, browser: Browser, door: str) -> None:
     assert browser.sign_in().status_code == 303
     here.clock.advance(4000)
     here.provider.change = lambda name, body: FIRST[name] + body[1:] if name == door else body
@@ -60,9 +58,7 @@ def test_a_provider_that_says_something_twice_signs_nobody_in(
 
 
 @pytest.mark.parametrize("part", ["header", "claims"])
-def test_an_id_token_that_says_something_twice_signs_nobody_in(
-    here: World, browser: Browser, part: str
-) -> None:
+def test_an_id_token_with_a_duplicate_key_is_refused(here: World, browser: Browser, part: str) -> None:
     """Signed by the provider all the same: something between it and its signer may have added the first."""
 
     def doubled(token: str) -> str:

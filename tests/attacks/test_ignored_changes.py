@@ -259,9 +259,7 @@ async def _settle(scene: Scene, turn: Turn) -> None:
 
 @pytest.mark.parametrize("database", DATABASES)
 @in_asyncio
-async def test_a_run_that_cannot_be_blocked_keeps_no_claim_looking_for_ever(
-    tmp_path: Path, database: str
-) -> None:
+async def test_a_run_that_cannot_be_blocked_does_not_loop_claims(tmp_path: Path, database: str) -> None:
     """A claim passes over runs whose slots are taken, and looks again for those behind them."""
     async with damaged(database, tmp_path) as damage:
         scene = damage.scene

@@ -325,9 +325,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("data", "refusal"), MALFORMED)
-def test_a_question_that_nobody_could_read_is_refused_at_the_store_door(
-    tmp_path: Path, data: str, refusal: str
-) -> None:
+def test_an_unreadable_question_is_refused_by_the_store_api(tmp_path: Path, data: str, refusal: str) -> None:
     """The refusal names the field."""
 
     async def ask(url: str) -> None:

@@ -131,7 +131,7 @@ async def test_the_requests_of_one_key_wait_in_line_and_those_of_another_do_not(
 
 
 @in_asyncio
-async def test_a_key_with_too_many_waiting_requests_is_told_when_to_try_again() -> None:
+async def test_a_key_with_too_many_waiting_requests_gets_retry_after() -> None:
     door = Door()
     begun = [asyncio.create_task(door.ask("a")) for _ in range(READS_AT_ONCE + MOST_WAITING)]
     await _turns()

@@ -241,7 +241,7 @@ def test_no_schema_makes_checking_an_answer_long_or_large(
         ({"$id": "https://a/b", "$defs": {"c": {"$id": "d", "not": {"$ref": "d"}}}}, "leads to itself"),
     ],
 )
-def test_the_author_of_such_a_schema_is_told_when_it_is_made(schema: Schema, reason: str) -> None:
+def test_the_author_of_such_a_schema_gets_an_error_at_its_creation(schema: Schema, reason: str) -> None:
     assert reason in (schema_problem(schema) or "")
 
 

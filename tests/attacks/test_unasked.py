@@ -84,7 +84,7 @@ async def with_both(folder: Path) -> AsyncIterator[tuple[Server, LocalProvider]]
             yield server, provider
 
 
-def test_who_is_signed_in_is_nobody_else_by_headers_of_the_proxy(tmp_path: Path) -> None:
+def test_proxy_headers_do_not_change_a_signed_in_user(tmp_path: Path) -> None:
     with OnThread(lambda: with_both(tmp_path)) as (server, _), Browser(server) as browser:
         forged = {"x-forwarded-user": "boss", "x-forwarded-roles": "admin", "x-forwarded-groups": "board"}
         assert browser.send("GET", "/v1/me", **forged).json()["way"] == "proxy"

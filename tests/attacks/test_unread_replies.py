@@ -130,7 +130,7 @@ def test_unread_streams_take_little_memory_and_leave_others_theirs(
     assert events == ROWS
 
 
-def test_small_streams_go_on_beside_large_ones_that_nobody_reads(
+def test_small_streams_continue_beside_unread_large_ones(
     served: Served,
     sockets: ExitStack,
 ) -> None:

@@ -41,9 +41,7 @@ def new_run(id: str = "r", **more: object) -> NewRun:
     return NewRun(id, "add", "default", '{"args": [1], "kwargs": {}}', **more)  # type: ignore[arg-type]
 
 
-def test_notifications_that_nobody_sends_fail_or_were_given_up(
-    here: Here, tmp_path: Path, address: str
-) -> None:
+def test_unsent_and_dead_notifications_are_reported(here: Here, tmp_path: Path, address: str) -> None:
     new = [NewDelivery(f"d{n}", "user:ana", "e", 1, AuditKind.ASKED, f"q{n}") for n in range(3)]
 
     async def leave(store: Store) -> None:
@@ -146,7 +144,7 @@ def test_workers_that_went_silent(here: Here, tmp_path: Path, address: str) -> N
     assert "worker lost of group default had its last heartbeat 5" in message
 
 
-def test_what_is_overdue_is_told_and_not_done(here: Here, tmp_path: Path, address: str) -> None:
+def test_overdue_items_are_reported_and_not_served(here: Here, tmp_path: Path, address: str) -> None:
     past = time.time() - 60
 
     async def leave(store: Store) -> None:
@@ -181,7 +179,7 @@ def test_what_is_overdue_is_told_and_not_done(here: Here, tmp_path: Path, addres
     assert on_store(address, lambda store: store.get_run("held")).state is RunState.RUNNING
 
 
-def test_an_old_schema_is_told_and_left_alone(here: Here, tmp_path: Path) -> None:
+def test_an_old_schema_is_reported_and_left_alone(here: Here, tmp_path: Path) -> None:
     with fresh_database() as url:
         found = examine(here, "--store", url, cwd=tmp_path)
         [(level, message)] = found["schema"]
@@ -241,7 +239,7 @@ def test_looking_for_damage_ends_after_its_time(file: Path) -> None:
         assert inspection.damage(db, 60.0) == (None, True)
 
 
-def test_settings_and_indexes_that_somebody_changed(here: Here, file: Path) -> None:
+def test_changed_settings_and_indexes_are_reported(here: Here, file: Path) -> None:
     sql(f"sqlite:///{file}", "DROP INDEX runs_timers")
     sql(f"sqlite:///{file}", "PRAGMA journal_mode = DELETE")
     found = examine(here, cwd=file.parent)
@@ -266,7 +264,7 @@ def test_a_disk_that_is_nearly_full_and_one_that_is_elsewhere(
     assert (level, "nfs4, a network file system" in message) == ("failure", True)
 
 
-def test_a_check_that_is_skipped_is_told_and_fails_nothing(
+def test_a_skipped_check_is_reported_and_fails_nothing(
     here: Here, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(psutil, "disk_partitions", lambda all: [])

@@ -154,7 +154,7 @@ def test_a_server_is_examined_with_what_is_seen_through_it(here: Here, tmp_path:
 
 
 @pytest.mark.long
-def test_a_server_without_its_database_is_told_of(here: Here, tmp_path: Path) -> None:
+def test_a_server_without_its_database_is_reported(here: Here, tmp_path: Path) -> None:
     with (
         PostgresServer(settings=FAST) as database,
         Running("server", "--port", "0", "--store", database.url(), cwd=tmp_path) as server,

@@ -72,7 +72,7 @@ def test_options_that_would_leave_it_open_are_a_wrong_use(
 
 
 @pytest.mark.parametrize("way", ["options", "environment"])
-def test_a_server_believes_the_header_of_addresses_that_it_is_told(tmp_path: Path, way: str) -> None:
+def test_a_server_trusts_the_configured_address_header(tmp_path: Path, way: str) -> None:
     options = ("--address-header", "X-Forwarded-For", "--trust-proxy", "127.0.0.1")
     variables = {"SIGNOFF_ADDRESS_HEADER": "X-Forwarded-For", "SIGNOFF_TRUST_PROXY": "127.0.0.1"}
     said = (options, {}) if way == "options" else ((), variables)

@@ -330,7 +330,7 @@ def test_the_trail_is_listed_exported_and_verified(here: Here, open_shop: Path) 
     assert "event 0 has hash" in json.loads(other.err)["error"]["message"]
 
 
-def test_a_trail_that_somebody_has_changed_is_found_out(here: Here, shop: Path) -> None:
+def test_a_changed_trail_is_detected(here: Here, shop: Path) -> None:
     with Running("worker", "orders:app", cwd=shop) as worker:
         worker.wait_for("working")
         question = ask(here, shop, "forged", "refund", "--arg", '"o-1"')

@@ -184,7 +184,7 @@ def test_a_server_sends_people_to_its_provider(here: Here, folder: Path) -> None
         assert "s3cret" not in away.text
 
 
-def test_no_key_is_in_the_database_as_it_was_told(here: Here, folder: Path) -> None:
+def test_no_plain_key_is_in_the_database(here: Here, folder: Path) -> None:
     key = made(here, folder, "deploy", "--role", "viewer")
     store = SqliteStore(folder / "signoff.db")
 

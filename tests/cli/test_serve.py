@@ -99,7 +99,7 @@ def test_the_garbage_collector_leaves_a_worker_alone(here: Here, open_shop: Path
     assert ended.json["result"]["young"] == YOUNG_OBJECTS
 
 
-def test_a_server_stops_in_order_though_somebody_follows_a_run(here: Here, shop: Path) -> None:
+def test_a_server_stops_in_order_despite_an_open_stream(here: Here, shop: Path) -> None:
     with Running("server", "--port", "0", cwd=shop) as server:
         url = server.wait_for("listening")["url"]
         here("start", "wait", "--id", "wait-1", "--url", url, cwd=shop)
@@ -124,7 +124,7 @@ def test_a_port_that_is_taken_is_named(here: Here, shop: Path) -> None:
 
 
 @pytest.mark.parametrize("command", sample(["server --port 0", "worker there:app"]))
-def test_waiting_for_postgres_is_told_of_and_ends_when_asked_to(shop: Path, command: str) -> None:
+def test_waiting_for_postgres_is_reported_and_ends_on_request(shop: Path, command: str) -> None:
     address = f"postgresql://127.0.0.1:{free_port()}/shop"
     (shop / "there.py").write_text(f"from signoff import Signoff\napp = Signoff({address!r})\n")
     with Running(*command.split(), cwd=shop, SIGNOFF_STORE=address) as waiting:
@@ -138,7 +138,7 @@ def test_waiting_for_postgres_is_told_of_and_ends_when_asked_to(shop: Path, comm
 
 @pytest.mark.parametrize("command", sample([["server"], ["dev", "orders:app"]]), ids=["server", "dev"])
 @pytest.mark.parametrize("by", sample(["option", "environment"]))
-def test_a_server_hides_what_it_is_told_to(here: Here, shop: Path, command: list[str], by: str) -> None:
+def test_a_server_hides_the_configured_paths(here: Here, shop: Path, command: list[str], by: str) -> None:
     paths = ["--redact", "order", "--redact", "['x','y']"] if by == "option" else []
     variables = {} if paths else {"SIGNOFF_REDACT": " order , ['x','y']"}
     with Running(*command, "--port", "0", *paths, cwd=shop, **variables) as server:

@@ -231,7 +231,7 @@ def test_a_process_says_the_same(messy_shop: Path, line: str, code: int) -> None
 
 
 @pytest.mark.parametrize("command", ["runs", "server", "migrate", "start add --arg 1", "worker there:app"])
-def test_a_postgres_address_that_lets_nobody_in(here: Here, shop: Path, command: str) -> None:
+def test_a_postgres_address_that_refuses_the_login(here: Here, shop: Path, command: str) -> None:
     with fresh_database() as url:
         for address, message in (
             (url.replace("@", "x@"), "password authentication failed for user"),

@@ -164,7 +164,7 @@ class Keeping(BaseModel):
     ],
     ids=["in_a_field", "in_a_list", "within_a_list", "within_a_dict", "in_a_dataclass"],
 )
-def test_fields_that_only_the_class_of_a_value_has_are_told_apart(put: Any, masked: Masked | None) -> None:
+def test_fields_that_only_a_values_class_has_are_distinguished(put: Any, masked: Masked | None) -> None:
     one, other = (stable_text(put(Order(cents=cents), masked)) for cents in (70, 7000))
     assert one != other
 

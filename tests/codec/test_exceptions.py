@@ -606,7 +606,7 @@ def test_an_error_with_a_large_attribute_keeps_its_type_and_the_others() -> None
 
 
 @pytest.mark.parametrize("case", ["deep cause", "cyclic cause", "itself"])
-def test_an_error_that_goes_on_for_ever_is_cut_off_and_keeps_its_type(case: str) -> None:
+def test_an_endless_error_is_truncated_and_keeps_its_type(case: str) -> None:
     again = codec.decode_error(codec.encode_error(HOSTILE[case]))
     assert type(again) is ValueError
     assert str(again) == str(HOSTILE[case])

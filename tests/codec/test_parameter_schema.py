@@ -129,7 +129,7 @@ def test_further_arguments_by_name_are_taken_as_they_are_declared() -> None:
     assert found["additionalProperties"] is False
 
 
-def test_of_what_nobody_can_say_anything_fits() -> None:
+def test_a_parameter_without_a_known_type_accepts_anything() -> None:
     def flow(
         ctx: Any,
         a: Missing,
@@ -246,7 +246,7 @@ def described(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-def test_the_first_paragraph_of_a_docstring_is_told_on_one_line() -> None:
+def test_the_first_paragraph_of_a_docstring_is_joined_into_one_line() -> None:
     def flow() -> None:
         """Pays an order
         back.

@@ -338,7 +338,7 @@ class Loose(BaseModel):
         (Loose(parts=(1, 2), at=1), Loose),
     ],
 )
-def test_what_comes_back_the_same_is_kept(value: Any, annotation: object) -> None:
+def test_a_value_that_comes_back_unchanged_is_kept(value: Any, annotation: object) -> None:
     text, again = codec.normalize(value, annotation)
     assert kind_of(again) is kind_of(value)
     assert codec.encode(again) == text

@@ -121,7 +121,7 @@ async def test_only_the_runs_that_end_their_workers_are_set_aside(
 
 @pytest.mark.timeout(240)
 @in_asyncio
-async def test_nobody_is_set_aside_by_workers_that_are_killed_from_outside(tmp_path: Path) -> None:
+async def test_no_run_is_set_aside_for_workers_killed_from_outside(tmp_path: Path) -> None:
     """The worst moment: as soon as one of the runs of a worker has made progress, with all others begun."""
     kills = 0
 

@@ -90,7 +90,7 @@ async def test_each_end_of_a_promise_is_an_error_of_its_own(tmp_path: Path) -> N
 
 
 @in_asyncio
-async def test_a_promise_nobody_waits_for_any_more_cannot_be_settled(tmp_path: Path) -> None:
+async def test_an_abandoned_promise_cannot_be_settled(tmp_path: Path) -> None:
     app = new_app(tmp_path)
 
     @app.workflow

@@ -88,7 +88,7 @@ async def test_an_end_is_found_though_no_word_of_it_came(tmp_path: Path) -> None
 
 
 @in_asyncio
-async def test_who_waits_is_told_when_the_store_is_gone(tmp_path: Path) -> None:
+async def test_waiters_get_an_error_when_the_store_is_gone(tmp_path: Path) -> None:
     app = new_app(tmp_path)
     _register(app)
     async with AsyncClient(app) as client:
@@ -102,7 +102,7 @@ async def test_who_waits_is_told_when_the_store_is_gone(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_nobody_looks_when_nobody_waits(tmp_path: Path) -> None:
+async def test_without_waiters_nothing_is_polled(tmp_path: Path) -> None:
     app = new_app(tmp_path)
     _register(app)
     async with opened(app) as client:
@@ -119,7 +119,7 @@ async def test_nobody_looks_when_nobody_waits(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_who_waits_is_told_when_the_client_is_closed(tmp_path: Path) -> None:
+async def test_waiters_get_an_error_when_the_client_is_closed(tmp_path: Path) -> None:
     app = new_app(tmp_path)
     _register(app)
     async with opened(app):
@@ -134,7 +134,7 @@ async def test_who_waits_is_told_when_the_client_is_closed(tmp_path: Path) -> No
 
 
 @in_asyncio
-async def test_a_look_that_fails_is_told_and_others_look_again(tmp_path: Path) -> None:
+async def test_a_failing_poll_is_reported_and_others_continue(tmp_path: Path) -> None:
     app = Signoff(FailingStore(tmp_path / "signoff.db"))
     _register(app)
     async with opened(app) as client:

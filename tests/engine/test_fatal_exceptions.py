@@ -175,7 +175,7 @@ async def test_a_run_fails_whose_callback_would_end_the_process(
 
 
 @in_asyncio
-async def test_a_step_whose_task_nobody_awaits_does_not_end_the_worker(new_store: NewStore) -> None:
+async def test_a_step_whose_task_is_never_awaited_does_not_end_the_worker(new_store: NewStore) -> None:
     app = Signoff(new_store())
 
     @app.workflow
@@ -281,7 +281,7 @@ async def test_a_subscriber_that_exits_ends_nothing(new_store: NewStore) -> None
         stop()
 
 
-def test_ctrl_c_is_told_from_what_code_raises() -> None:
+def test_ctrl_c_is_distinguished_from_exceptions_of_code() -> None:
     raised: list[bool] = []
 
     async def press() -> None:

@@ -190,7 +190,7 @@ def app_one_by_one(folder: Path, crowd: Crowd) -> Signoff:
 
 
 @in_asyncio
-async def test_runs_of_a_key_run_one_after_the_other_whoever_starts_them(tmp_path: Path) -> None:
+async def test_runs_of_a_key_run_one_after_the_other_whatever_their_starter(tmp_path: Path) -> None:
     crowd = Crowd(1)
     app = app_one_by_one(tmp_path, crowd)
     async with running(app) as client, app.worker():

@@ -230,7 +230,7 @@ async def answered(client: AsyncClient, run_id: str, user: str = "ana") -> None:
 
 @pytest.mark.parametrize("end", ["timeout", "cancelled", "another error"])
 @in_asyncio
-async def test_a_retry_asks_the_question_anew_that_nobody_answered(new_store: NewStore, end: str) -> None:
+async def test_a_retry_asks_an_unanswered_question_anew(new_store: NewStore, end: str) -> None:
     app, done = Signoff(new_store()), list[str]()
 
     @app.workflow

@@ -274,7 +274,7 @@ async def test_a_step_does_not_fail_or_wait_if_what_it_says_cannot_be_delivered(
 
 
 @in_asyncio
-async def test_what_is_said_after_the_attempt_is_heard_by_nobody(tmp_path: Path) -> None:
+async def test_live_text_after_the_attempt_is_dropped(tmp_path: Path) -> None:
     app = new_app(tmp_path)
     voices: list[StepInfo] = []
     contexts: list[contextvars.Context] = []

@@ -141,7 +141,7 @@ async def test_what_a_person_declares_failed_fails_in_the_workflow(tmp_path: Pat
 
 
 @in_asyncio
-async def test_it_has_failed_if_nobody_is_asked_any_more_what_became_of_it(tmp_path: Path) -> None:
+async def test_it_has_failed_if_the_outcome_question_is_withdrawn(tmp_path: Path) -> None:
     charge = _Charge(tmp_path)
     async with opened(charge.app) as client:
         run = await client.start(charge.flow, id="r")
@@ -307,7 +307,7 @@ async def test_only_operators_are_asked_what_became_of_it(tmp_path: Path, operat
 
 
 @in_asyncio
-async def test_operators_are_for_steps_of_which_somebody_is_asked(tmp_path: Path) -> None:
+async def test_operators_are_only_for_steps_with_outcome_questions(tmp_path: Path) -> None:
     app = new_app(tmp_path)
 
     @app.workflow
@@ -331,7 +331,7 @@ async def test_operators_are_for_steps_of_which_somebody_is_asked(tmp_path: Path
     ids=["of a step that is repeated", "no JSON"],
 )
 @in_asyncio
-async def test_what_nobody_could_be_shown_is_refused(
+async def test_a_value_that_cannot_be_shown_is_refused(
     tmp_path: Path, metadata: dict[str, Any], once: bool, wrong: type[Exception]
 ) -> None:
     app = new_app(tmp_path)
@@ -365,7 +365,7 @@ async def test_an_error_of_its_own_is_an_outcome_and_not_retried(tmp_path: Path)
 
 
 @in_asyncio
-async def test_an_orderly_stop_lets_it_finish_and_asks_nobody(tmp_path: Path) -> None:
+async def test_an_orderly_stop_lets_it_finish_without_a_question(tmp_path: Path) -> None:
     app = new_app(tmp_path)
     begun, go_on = asyncio.Event(), asyncio.Event()
     ran: list[int] = []

@@ -83,7 +83,7 @@ async def test_a_worker_deletes_what_is_old_in_small_batches(
 
 
 @in_asyncio
-async def test_a_worker_keeps_everything_unless_told_otherwise(tmp_path: Path) -> None:
+async def test_a_worker_keeps_everything_by_default(tmp_path: Path) -> None:
     app, clock = await app_with_ended_runs(tmp_path, 1)
     clock.advance(10_000 * DAY)
     async with running(app) as client:

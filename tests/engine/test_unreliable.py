@@ -87,7 +87,7 @@ class HoldingStore(MemoryStore):
 
 
 @in_asyncio
-async def test_what_comes_while_a_pause_is_tried_again_is_not_slept_through() -> None:
+async def test_input_during_a_repeated_pause_is_not_slept_through() -> None:
     app = Signoff(HoldingStore())
 
     @app.workflow
@@ -160,7 +160,7 @@ class DeafStore(MemoryStore):
             super()._tell_commit(commit)
 
 
-def test_a_worker_that_is_told_a_lot_still_looks_for_what_it_was_not_told() -> None:
+def test_a_worker_with_many_notifications_still_polls_for_missed_ones() -> None:
     world = World("deaf", lease_seconds=5, store=DeafStore)
     app = Signoff(world.store)
 

@@ -33,7 +33,7 @@ def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @in_asyncio
-async def test_a_worker_says_its_versions_and_no_build_that_nobody_named() -> None:
+async def test_a_worker_reports_its_versions_and_only_a_given_build() -> None:
     known = await enlisted()
     assert known.signoff_version == signoff.__version__
     assert known.python_version == platform.python_version()

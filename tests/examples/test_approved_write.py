@@ -57,7 +57,7 @@ def test_what_is_written_is_what_was_approved(folder: Path, said: str, text: str
     assert (plan.read_text() if plan.exists() else None) == text
 
 
-def test_a_turn_that_nobody_answered_is_kept_for_the_next_process(folder: Path) -> None:
+def test_an_unanswered_turn_is_kept_for_the_next_process(folder: Path) -> None:
     left = planner(folder, "", "Move")
     assert left.returncode == 1
     assert "The turn is kept" in left.stderr

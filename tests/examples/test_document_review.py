@@ -56,7 +56,7 @@ def test_a_person_is_asked_only_where_the_model_cannot_know(
     assert done.stdout.endswith(end)
 
 
-def test_a_review_that_nobody_answered_is_kept_for_the_next_process(tmp_path: Path) -> None:
+def test_an_unanswered_review_is_kept_for_the_next_process(tmp_path: Path) -> None:
     left = reviewed(tmp_path, "It is on TBD.", "")
     assert (left.returncode, "The review waits" in left.stderr) == (1, True)
     assert reviewed(tmp_path, "It is on TBD.", "Monday\npublish\n").stdout.endswith("It is on Monday.\n")

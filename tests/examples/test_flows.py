@@ -110,7 +110,7 @@ def test_a_ticket_waits_for_webhooks_across_kill_9_and_counts_each_once(office: 
     assert office.post("/webhooks/bank", {**bank, "event_id": "b-2"}).status_code == 409
 
 
-def test_a_refused_ticket_says_why_and_a_small_one_asks_nobody(office: Office) -> None:
+def test_a_refused_ticket_says_why_and_a_small_one_asks_no_question(office: Office) -> None:
     office.post("/tickets", {"id": "T-2", "customer": "bob", "cents": 7000})
     office.post("/tickets", {"id": "T-3", "customer": "bob", "cents": 900})
     office.until(lambda: bool(office.ticket("T-2").get("waits_for")))
@@ -122,7 +122,7 @@ def test_a_refused_ticket_says_why_and_a_small_one_asks_nobody(office: Office) -
     assert office.post("/tickets/T-3/close", {}).json()["state"]["status"] == "refunding"
 
 
-def test_what_is_wrong_is_refused_and_nobody_comes_in_without_the_secret(office: Office) -> None:
+def test_invalid_requests_and_callers_without_the_secret_are_refused(office: Office) -> None:
     assert office.post("/tickets", {"id": "T 1", "customer": "bob", "cents": 1}).status_code == 422
     said = {"event_id": "e", "ticket": "T-9", "approved": True, "by": "ana"}
     assert office.post("/webhooks/decision", said).status_code == 404
@@ -154,7 +154,7 @@ def test_the_gate_asks_only_where_a_person_is_needed_and_reads_the_answer(
     assert done.stdout.endswith(reply)
 
 
-def test_a_review_that_nobody_answers_is_kept(tmp_path: Path) -> None:
+def test_an_unanswered_review_is_kept(tmp_path: Path) -> None:
     left = reviewed(tmp_path, "Never!", "")
     assert (left.returncode, "The review waits" in left.stderr) == (1, True)
     assert reviewed(tmp_path, "Never!", "publish\n").stdout.endswith("published by me\n")

@@ -68,7 +68,7 @@ def refund(amount_cents: int, n: int) -> dict[str, Any]:
     return {"effect": "refund", "key": f"refund-o-1.{n}", "order_id": "o-1", "amount_cents": amount_cents}
 
 
-def test_a_small_refund_asks_nobody(office: Office) -> None:
+def test_a_small_refund_asks_no_question(office: Office) -> None:
     assert office.start(4999).result(60) == {"status": "auto_approved", "amount_cents": 4999}
     assert office.effects == [refund(4999, 2)]
 
@@ -190,7 +190,7 @@ def test_wrong_arguments_get_one_line_that_shows_right_ones(capsys: pytest.Captu
         assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_the_program_says_how_to_answer_and_goes_on_when_somebody_has(tmp_path: Path) -> None:
+def test_the_program_prints_how_to_answer_and_continues_afterwards(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "examples.refund", "o-1", "7000"],
         cwd=tmp_path,

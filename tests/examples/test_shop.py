@@ -39,7 +39,7 @@ ALPENHOLZ = {
 
 
 @in_asyncio
-async def test_a_small_refund_asks_nobody() -> None:
+async def test_a_small_refund_asks_no_question() -> None:
     async with environment(app) as env:
         assert await env.run(refund, "o-1038", 4_999, "wrong size", id="r") == {
             "status": "paid",
@@ -82,7 +82,7 @@ async def test_whether_money_has_moved_is_asked_where_a_worker_died_beside_it() 
     ("approved", "reply"), [(True, "Here is a voucher: V-4000-Tomas"), (False, "came so late")]
 )
 @in_asyncio
-async def test_the_assistant_gives_nothing_away_that_nobody_approved(approved: bool, reply: str) -> None:
+async def test_the_assistant_gives_nothing_away_without_approval(approved: bool, reply: str) -> None:
     async with environment(app) as env:
         env.people.answer("Give Tomas Havel a voucher of €40.00?", approved=approved)
         result = await env.run(answer_customer, "It came too late")
@@ -169,13 +169,13 @@ async def test_an_order_is_shipped_when_its_payment_has_come() -> None:
 
 
 @in_asyncio
-async def test_an_order_that_nobody_pays_is_not_shipped() -> None:
+async def test_an_unpaid_order_is_not_shipped() -> None:
     async with environment(app) as env:
         assert await env.run(order, "o-1", 900, 31.0, 1e6) == {"status": "not paid"}
 
 
 @in_asyncio
-async def test_a_light_parcel_asks_nobody() -> None:
+async def test_a_light_parcel_asks_no_question() -> None:
     async with environment(app) as env:
         assert await env.run(ship, "o-1", 30.0) == "Post-o-1"
 
@@ -219,7 +219,7 @@ def test_the_worker_has_all_samples_whatever_else_is_imported() -> None:
     assert started["reply-tomas"] == "answer_customer", "an agent is among them"
 
 
-def test_a_server_that_is_none_is_told_of_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_server_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     for wrong, code in (["http://127.0.0.1:1"], 1), (["nonsense"], 1), (["http://a", "http://b"], 2):
         assert main(wrong) == code
         assert capsys.readouterr().err.count("\n") == 1

@@ -256,7 +256,7 @@ def _again(seen: list[int], max_resumes: int | None) -> Callable[[Data[Any]], An
 
 
 @in_asyncio
-async def test_without_max_resumes_a_chunk_may_ask_again_for_ever() -> None:
+async def test_without_max_resumes_a_chunk_may_ask_without_limit() -> None:
     flow, seen = new_flow(), list[int]()
     flow.chunk(name="again")(_again(seen, None))
     flow.to("again").to(_keeps(flow))

@@ -72,7 +72,7 @@ async def pending(execution: Execution) -> list[str]:
 
 
 @in_asyncio
-async def test_of_two_answers_to_one_interrupt_the_second_is_told_who_was_first() -> None:
+async def test_of_two_answers_to_one_interrupt_the_second_gets_the_winner() -> None:
     async with environment(registered(asking("a"))) as env:
         execution = await started(env, asking("a"))
         await execution.continue_with("a", "first", user_id="ana")
@@ -198,7 +198,7 @@ async def test_an_event_during_a_close_is_accepted_if_the_close_is_refused() -> 
 
 
 @in_asyncio
-async def test_a_close_that_cancels_stays_one_whoever_else_closes() -> None:
+async def test_a_cancelling_close_stays_one_despite_other_closes() -> None:
     gate = asyncio.Event()
     app = registered(gated(gate))
     async with environment(app) as env:
@@ -245,7 +245,7 @@ async def test_items_that_have_not_begun_do_not_begin_after_a_close_that_cancels
 
 
 @in_asyncio
-async def test_signals_that_somebody_sends_by_hand_do_no_harm() -> None:
+async def test_signals_sent_by_hand_do_no_harm() -> None:
     async with environment(registered(asking("a"))) as env:
         execution = await started(env, asking("a"))
         for odd in (
@@ -315,7 +315,7 @@ async def test_what_was_emitted_before_the_close_is_done_before_the_end() -> Non
 
 
 @in_asyncio
-async def test_an_idle_execution_closes_by_itself_never_while_somebody_is_asked() -> None:
+async def test_an_idle_execution_closes_but_never_with_an_open_question() -> None:
     async with environment(registered(asking("a", auto_close_timeout=60.0))) as env:
         execution = await started(env, asking("a"))
         await env.sleep(86_400)
@@ -340,7 +340,7 @@ async def test_without_a_timeout_an_execution_stays_open() -> None:
 
 
 @in_asyncio
-async def test_an_interrupt_that_nobody_answers_in_time_fails_its_chunk_by_name() -> None:
+async def test_an_unanswered_interrupt_fails_its_chunk_by_name() -> None:
     flow = asking("a", timeout_seconds=3600)
     async with environment(registered(flow)) as env:
         execution = await started(env, flow)
@@ -349,7 +349,7 @@ async def test_an_interrupt_that_nobody_answers_in_time_fails_its_chunk_by_name(
 
 
 @in_asyncio
-async def test_a_timeout_answer_stands_where_nobody_answers() -> None:
+async def test_a_timeout_answer_applies_at_the_deadline() -> None:
     flow = asking("a", timeout_seconds=3600, timeout_answer="nobody", auto_close_timeout=0.0)
     async with environment(registered(flow)) as env:
         execution = await started(env, flow)

@@ -158,7 +158,7 @@ async def test_a_condition_that_fails_can_be_retried_with_other_code() -> None:
 
 
 @in_asyncio
-async def test_nobodys_answer_in_time_fails_an_execution_for_good() -> None:
+async def test_a_missed_deadline_fails_an_execution_permanently() -> None:
     flow, app = Flow("f", auto_close_timeout=0.0), Signoff(MemoryStore())
 
     @flow.chunk

@@ -398,7 +398,7 @@ def test_a_graph_comes_back_from_json_and_yaml_as_it_was() -> None:
 
 
 @in_asyncio
-async def test_a_graph_that_somebody_wrote_runs(tmp_path: Path) -> None:
+async def test_a_handwritten_graph_runs(tmp_path: Path) -> None:
     flow = Flow("written", auto_close_timeout=0.0)
     flow.chunk(double)
     flow.chunk(keep)

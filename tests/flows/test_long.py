@@ -226,7 +226,7 @@ async def test_a_chunk_that_would_exceed_the_state_limit_is_held(
 
 
 @in_asyncio
-async def test_a_state_of_constant_size_is_written_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_state_of_constant_size_is_written_without_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "MAX_CARRIED", 200_000)
     app = Signoff(MemoryStore())
     app.register(filling())

@@ -267,7 +267,7 @@ async def test_a_pause_is_not_ignored_anywhere(tmp_path: Path, kind: str) -> Non
 
 @pytest.mark.parametrize("chunk", [a_coroutine_that_is_returned, a_coroutine_of_a_plain_function])
 @in_asyncio
-async def test_a_chunk_that_returns_what_nobody_awaits_fails(chunk: Callable[[Data[Any]], Any]) -> None:
+async def test_a_chunk_that_returns_an_unawaited_pause_fails(chunk: Callable[[Data[Any]], Any]) -> None:
     flow, came = refunding(chunk)
     app = Signoff(MemoryStore())
     app.register(flow)

@@ -174,7 +174,7 @@ async def test_an_attempt_that_made_no_link_leaves_no_former_one_open(scene: Sce
 
 
 @rule
-async def test_a_delivery_that_somebody_has_sent_again_has_one_link_too(scene: Scene) -> None:
+async def test_a_redelivered_message_has_one_link_too(scene: Scene) -> None:
     async with mails() as server, dispatching(scene, mail(server.port)) as dispatcher:
         await ask(scene, assignees=["user:ana"])
         await carry_out(scene, dispatcher)

@@ -61,7 +61,7 @@ async def test_a_channel_that_begins_with_open_questions_announces_each_once(
 
 
 @rule
-async def test_who_may_answer_by_now_is_told_and_not_who_could_once(scene: Scene) -> None:
+async def test_current_assignees_are_notified_and_former_ones_are_not(scene: Scene) -> None:
     await ask(scene, assignees=["user:ana"])
     await delegate(scene.store, "q", Responder("ana"), ["user:bob@example.org"])
     await seal_events(scene.store)
@@ -120,7 +120,7 @@ async def test_events_with_many_recipients_are_written_in_parts_and_sent_once(
 
 @pytest.mark.parametrize("dies_at", [1, 2, 3], ids=["before it begins", "half begun", "at its first events"])
 @rule
-async def test_whoever_dies_while_a_channel_begins_has_others_begin_it(
+async def test_if_a_process_dies_while_a_channel_begins_others_take_over(
     scene: Scene, dies_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ask(scene, "q0")
@@ -192,7 +192,7 @@ async def test_a_half_begun_channel_sends_no_other_old_event_whatever_its_file(
 
 
 @rule
-async def test_an_event_of_another_question_that_once_had_the_id_is_not_told(scene: Scene) -> None:
+async def test_an_event_of_an_earlier_question_with_the_id_is_not_sent(scene: Scene) -> None:
     data = Question.make("Pay 70?").to_json()
     run = await scene.run()
     await scene.pause(run, opens=[question("r", data=data)])

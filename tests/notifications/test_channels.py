@@ -71,7 +71,7 @@ async def test_a_webhook_is_signed_as_standard_webhooks_says() -> None:
 
 
 @in_asyncio
-async def test_a_webhook_is_told_of_no_address_from_which_somebody_acted() -> None:
+async def test_a_webhook_gets_no_address_of_an_actor() -> None:
     scene = new_scene()
     async with web() as server:
         channel = Channel("hook", WebhookSender(server.url, [SECRET]), events=frozenset([AuditKind.RESOLVED]))
@@ -287,7 +287,7 @@ async def test_one_address_gets_one_mail_of_an_event() -> None:
 
 
 @in_asyncio
-async def test_somebody_without_an_address_any_more_is_given_up() -> None:
+async def test_a_recipient_whose_address_was_removed_is_given_up() -> None:
     scene = new_scene()
     sender = MailSender(MailServer("127.0.0.1", 9, "none"), "signoff@example.org")
     async with dispatching(scene, Channel("mail", sender, to=("old@example.org",))) as dispatcher:
@@ -562,7 +562,7 @@ async def test_apprise_sends_to_its_services() -> None:
 
 
 @in_asyncio
-async def test_how_it_was_answered_is_told_where_that_is_asked_for() -> None:
+async def test_the_answer_is_sent_where_configured() -> None:
     scene = new_scene()
     async with mails() as server:
         sender = MailSender(MailServer("127.0.0.1", server.port, "none"), "signoff@example.org")
@@ -578,7 +578,7 @@ async def test_how_it_was_answered_is_told_where_that_is_asked_for() -> None:
     assert "approved by ana: fine" in body.get_content()
 
 
-def test_text_is_shown_without_what_nobody_sees() -> None:
+def test_text_is_shown_without_invisible_characters() -> None:
     assert shown("a\tb\nc\x00\u200b\u202e😀", 100) == "a b\nc\\x00\\u200b\\u202e😀"
     assert shown("a\r\nb\rc", 100) == "a\nb\\rc"
     assert shown("x" * 20, 10) == "x" * 9 + "…"

@@ -183,7 +183,7 @@ async def test_a_password_that_the_server_refuses_is_said_so_and_is_not_kept(
 
 
 @in_asyncio
-async def test_a_server_that_logs_nobody_in_gets_no_mail_from_who_has_to_log_in() -> None:
+async def test_a_server_without_auth_gets_no_mail_if_a_login_is_required() -> None:
     async with mails() as server:
         delivery = await send(new_scene(), server, "none", username="bot", password=PASSWORD)
     assert delivery.state is DeliveryState.PENDING

@@ -346,7 +346,7 @@ async def test_only_the_claimant_is_reminded_of_a_claimed_question(scene: Scene)
 
 
 @rule
-async def test_reminders_and_escalations_are_told_to_those_they_call(scene: Scene) -> None:
+async def test_reminders_and_escalations_are_sent_to_the_people_they_call(scene: Scene) -> None:
     to = {"user:ana": "ana@example.org", "group:heads": "heads@example.org"}
     policy = Policy.make(
         "Pay?", input_type="approval", remind_every=60, escalations=[Escalation(90, ["group:heads"])]
@@ -455,7 +455,7 @@ async def test_each_attempt_is_announced_with_what_came_of_it(scene: Scene) -> N
 
 
 @rule
-async def test_nothing_of_another_namespace_is_told(scene: Scene) -> None:
+async def test_nothing_of_another_namespace_is_sent(scene: Scene) -> None:
     async with web() as server, dispatching(scene, hook(server)) as dispatcher:
         await ask(scene.within("acme"), "secret")
         await carry_out(scene, dispatcher)
@@ -477,7 +477,7 @@ async def test_deliveries_are_forgotten_a_month_after_they_ended(scene: Scene) -
 
 
 @rule
-async def test_nobody_is_notified_of_what_something_elsewhere_answers(scene: Scene) -> None:
+async def test_no_one_is_notified_of_a_callback(scene: Scene) -> None:
     async with web() as server, dispatching(scene, hook(server)) as dispatcher:
         await ask(scene, "paid", "Payment", input_type="external", callback=Terms())
         await ask(scene)

@@ -47,7 +47,7 @@ async def approve_all_like_this(scene: Scene) -> None:
 
 
 @rule
-async def test_nobody_is_called_to_what_a_rule_answers(scene: Scene) -> None:
+async def test_no_one_is_called_to_a_question_that_a_rule_answers(scene: Scene) -> None:
     await approve_all_like_this(scene)
     async with mails() as server, web() as slack:
         channels = mail(server.port), Channel("slack", SlackSender(webhook_url=slack.url))
@@ -89,7 +89,7 @@ async def test_people_are_called_at_once_to_what_no_rule_answers(scene: Scene) -
 
 
 @rule
-async def test_looking_for_a_rule_takes_no_reminder_from_anybody(scene: Scene) -> None:
+async def test_looking_for_a_rule_suppresses_no_reminder(scene: Scene) -> None:
     policy = Policy(assignees=("user:ana", "user:bob"), remind_every=60)
     async with mails() as server, dispatching(scene, mail(server.port)) as dispatcher:
         await ask_to_send(scene, "q", policy=policy)
@@ -102,7 +102,7 @@ async def test_looking_for_a_rule_takes_no_reminder_from_anybody(scene: Scene) -
 
 
 @rule
-async def test_what_a_rule_answers_is_answered_once_whoever_looks(scene: Scene) -> None:
+async def test_a_rules_answer_is_given_once_by_any_process(scene: Scene) -> None:
     await approve_all_like_this(scene)
     async with mails() as server:
         async with (
@@ -119,7 +119,7 @@ async def test_what_a_rule_answers_is_answered_once_whoever_looks(scene: Scene) 
 
 
 @rule
-async def test_a_webhook_is_told_of_the_question_and_that_a_rule_has_answered_it(scene: Scene) -> None:
+async def test_a_webhook_gets_the_question_and_the_rules_answer(scene: Scene) -> None:
     await approve_all_like_this(scene)
     async with web() as server:
         channel = Channel("hook", WebhookSender(server.url, [SECRET]), events=frozenset(AuditKind))

@@ -43,7 +43,7 @@ def test_the_signature_is_that_of_slacks_own_example() -> None:
 
 @pytest.mark.parametrize(("action", "approved"), [("signoff_approve", True), ("signoff_reject", False)])
 @in_asyncio
-async def test_a_click_is_the_answer_of_whoever_clicked(action: str, approved: bool) -> None:
+async def test_a_click_is_the_answer_of_its_user(action: str, approved: bool) -> None:
     async with stage() as on:
         value = await asked(on, assignees=["group:finance"])
         assert (await on.click(value, action)).status_code == 200
@@ -194,7 +194,7 @@ async def test_nothing_but_slack_is_connected_to_for_a_click() -> None:
 
 
 @in_asyncio
-async def test_slack_needs_nobody_whom_the_proxy_names() -> None:
+async def test_slack_needs_no_user_of_the_proxy() -> None:
     async with stage(proxy=TrustedProxy("X-User")) as on:
         value = await asked(on)
         assert (await on.http.get("/v1/deliveries")).status_code == 401

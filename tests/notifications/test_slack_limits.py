@@ -87,7 +87,7 @@ async def test_every_question_keeps_every_limit_and_has_its_link(letter: str) ->
 @pytest.mark.parametrize("letter", LETTERS.values(), ids=repr)
 @pytest.mark.parametrize("closes", [True, False])
 @in_asyncio
-async def test_what_comes_of_a_click_keeps_every_limit(letter: str, closes: bool) -> None:
+async def test_the_reply_to_a_click_keeps_every_limit(letter: str, closes: bool) -> None:
     async with web() as server:
         sender = SlackSender(webhook_url=server.url, answering=Answering("s"))
         await post_reply(sender, ClickReply(server.url, f"Approved by ana: {letter * 20_000}", closes=closes))

@@ -62,7 +62,7 @@ def refunds(app: Signoff) -> Signoff:
 
 
 @in_asyncio
-async def test_a_run_is_told_from_its_claim_to_its_end(tmp_path: Path, events: list[Event]) -> None:
+async def test_a_run_is_reported_from_its_claim_to_its_end(tmp_path: Path, events: list[Event]) -> None:
     app = refunds(new_app(tmp_path))
     async with running(app) as client:
         run = await client.start("refund", SECRET, id="r")
@@ -104,9 +104,7 @@ async def test_a_run_is_told_from_its_claim_to_its_end(tmp_path: Path, events: l
 
 
 @in_asyncio
-async def test_a_refused_answer_is_told_with_the_run_it_was_meant_for(
-    tmp_path: Path, events: list[Event]
-) -> None:
+async def test_a_refused_answer_is_reported_with_its_run(tmp_path: Path, events: list[Event]) -> None:
     app = refunds(new_app(tmp_path))
     async with running(app) as client:
         await client.start("refund", SECRET, id="r")
@@ -164,7 +162,7 @@ async def test_an_answer_stands_when_its_run_cannot_be_read_for_telling_of_it(
 
 
 @in_asyncio
-async def test_attempts_are_told_with_what_came_of_them(tmp_path: Path, events: list[Event]) -> None:
+async def test_attempts_are_reported_with_their_outcomes(tmp_path: Path, events: list[Event]) -> None:
     app = new_app(tmp_path)
     tries: list[int] = []
 
@@ -225,7 +223,7 @@ async def test_a_lost_lease_is_no_stop_in_order(tmp_path: Path, events: list[Eve
 
 
 @in_asyncio
-async def test_deadlines_are_told_with_how_late_they_were(tmp_path: Path, events: list[Event]) -> None:
+async def test_deadlines_are_reported_with_their_delay(tmp_path: Path, events: list[Event]) -> None:
     app = new_app(tmp_path)
 
     @app.workflow
@@ -253,7 +251,7 @@ async def test_deadlines_are_told_with_how_late_they_were(tmp_path: Path, events
 
 
 @in_asyncio
-async def test_a_schedule_is_told_by_whoever_fires_it(events: list[Event]) -> None:
+async def test_a_schedule_is_reported_by_the_process_that_fires_it(events: list[Event]) -> None:
     store = MemoryStore(clock=VirtualClock(1_000_000.0))
     new = NewSchedule(
         "s", "report", "default", '{"args":[],"kwargs":{}}', "* * * * *", "UTC", next_at=999_990.0
@@ -265,7 +263,7 @@ async def test_a_schedule_is_told_by_whoever_fires_it(events: list[Event]) -> No
 
 
 @in_asyncio
-async def test_a_worker_that_died_is_told_with_its_runs(tmp_path: Path, events: list[Event]) -> None:
+async def test_a_dead_worker_is_reported_with_its_runs(tmp_path: Path, events: list[Event]) -> None:
     app = refunds(new_app(tmp_path))
     dead = WorkerInfo("dead", "host", 1, 0.0, "default")
     async with opened(app) as client:
@@ -320,7 +318,7 @@ async def test_a_subscriber_that_raises_harms_no_run_and_is_logged(
     assert all(record.levelno == logging.ERROR and record.exc_info for record in failures)
 
 
-def test_nobody_who_has_left_is_told() -> None:
+def test_an_unsubscribed_listener_gets_no_events() -> None:
     heard: list[Event] = []
     ends: list[Callable[[], None]] = [telemetry.subscribe(heard.append), telemetry.subscribe(heard.append)]
     telemetry.announce(DeadlineServed(None, "timer", 0.0))
@@ -334,7 +332,7 @@ def test_nobody_who_has_left_is_told() -> None:
 
 
 @in_asyncio
-async def test_wherever_a_worker_dies_a_wait_and_an_end_are_told_at_most_once(
+async def test_wherever_a_worker_dies_waits_and_ends_are_reported_once_at_most(
     tmp_path: Path, events: list[Event]
 ) -> None:
     app = new_app(tmp_path)

@@ -181,7 +181,7 @@ async def test_workflow_code_writes_each_line_once_over_crashes_and_replays(
 
 
 @in_asyncio
-async def test_no_generation_is_silent_that_nobody_has_heard(
+async def test_a_generation_whose_lines_are_not_yet_written_is_not_silent(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = new_app(tmp_path)

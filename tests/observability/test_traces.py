@@ -116,9 +116,7 @@ async def test_a_run_is_one_trace_over_a_pause_two_workers_and_a_child(
 
 
 @in_asyncio
-async def test_a_run_that_nobody_traced_has_a_trace_of_its_own(
-    tmp_path: Path, exported: InMemorySpanExporter
-) -> None:
+async def test_an_untraced_run_has_a_trace_of_its_own(tmp_path: Path, exported: InMemorySpanExporter) -> None:
     for folder in ("one", "other"):
         (tmp_path / folder).mkdir()
         app = app_on(new_app(tmp_path / folder).store)

@@ -43,7 +43,7 @@ async def fill(store: Store, count: int = 10, name: str = "e") -> None:
 
 
 @rule
-async def test_a_chain_that_nobody_touched_is_whole(scene: Scene) -> None:
+async def test_an_untouched_chain_is_whole(scene: Scene) -> None:
     assert (await verify(scene.store)).events == 0
     await fill(scene.store, 1100)
     await fill(scene.within("other").store, 3, "o")

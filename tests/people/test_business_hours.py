@@ -138,7 +138,7 @@ def minute_by_minute(
     st.integers(0, 86_400),
     st.integers(1, 90_000),
 )
-def test_it_is_what_somebody_finds_who_looks_at_the_clock_all_the_time(
+def test_it_matches_a_search_minute_by_minute(
     calendar: dict[str, Any], start: str, later: int, seconds: int
 ) -> None:
     at = moment(start, "UTC") + later
@@ -197,7 +197,7 @@ def test_a_country_needs_the_package_and_dates_do_not(monkeypatch: pytest.Monkey
     assert BusinessHours("UTC", holidays=[date(2026, 1, 1)])
 
 
-def test_it_does_not_look_for_working_time_for_ever() -> None:
+def test_the_search_for_working_time_is_bounded() -> None:
     with pytest.raises(InvalidValue, match="ten years"):
         BERLIN.after(0, 1e9)
 

@@ -192,7 +192,7 @@ def test_the_environment_says_the_public_address_where_the_app_does_not(
 
 
 @in_asyncio
-async def test_subscribers_are_told_of_each_answer_and_refusal(tmp_path: Path) -> None:
+async def test_subscribers_get_each_answer_and_refusal(tmp_path: Path) -> None:
     app, told = shop(tmp_path)
     heard: list[AnswerGiven] = []
     stop = events.subscribe(lambda event: heard.append(event) if isinstance(event, AnswerGiven) else None)
@@ -309,7 +309,7 @@ async def test_an_ended_callback_is_gone_and_an_unknown_one_reveals_nothing(
 
 
 @in_asyncio
-async def test_it_is_nobodys_question_but_an_operator_may_answer_it_by_hand(tmp_path: Path) -> None:
+async def test_it_is_assigned_to_no_one_but_an_operator_may_answer_it(tmp_path: Path) -> None:
     app, told = shop(tmp_path)
     async with running(app) as client:
         run = await client.start("order", id="r")

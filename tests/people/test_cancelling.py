@@ -204,7 +204,7 @@ async def test_of_a_concurrent_answer_and_withdrawal_one_wins(scene: Scene) -> N
 
 
 @in_asyncio
-async def test_an_operator_has_others_answer_whoever_was_asked() -> None:
+async def test_an_operator_reassigns_any_question() -> None:
     async with asking(assignees=["user:ana"]) as (env, id):
         await env.client.inbox.claim(id, user_id="ana")
         changed = await env.client.inbox.reassign(id, ["group:desk"], by="olga", reason="ana is ill")

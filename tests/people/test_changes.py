@@ -108,7 +108,7 @@ async def test_serving_tells_when_there_is_something_to_do_next(scene: Scene) ->
 
 
 @rule
-async def test_a_question_that_cannot_be_read_keeps_nobody_from_being_served(scene: Scene) -> None:
+async def test_an_unreadable_question_stops_no_other(scene: Scene) -> None:
     run = await scene.run("broken")
     new = NewPromise(
         "broken.0",
@@ -159,7 +159,7 @@ class Slow:
 
 
 @rule
-async def test_who_claims_while_somebody_answers_has_it(scene: Scene) -> None:
+async def test_a_claim_during_an_answer_wins(scene: Scene) -> None:
     question = await ask(scene)
     slow = Slow(scene.store, lambda: claim(scene.store, question.id, Responder("ana")))
     with pytest.raises(QuestionClaimed):
@@ -171,7 +171,7 @@ async def test_who_claims_while_somebody_answers_has_it(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "policy", [{"needs_mfa": True}, {"escalations": [{"after_seconds": 1, "to": ["user:a"], "by": "fax"}]}]
 )
-async def test_nobody_answers_past_a_rule_that_this_version_does_not_know(
+async def test_no_answer_passes_a_policy_that_this_version_does_not_know(
     scene: Scene, policy: dict[str, Any]
 ) -> None:
     data = Question.make("Deploy?").to_json()
@@ -197,7 +197,7 @@ async def test_progress_of_a_newer_version_is_not_written_over(scene: Scene) -> 
 
 
 @rule
-async def test_many_questions_that_cannot_be_read_keep_nobody_waiting(scene: Scene) -> None:
+async def test_many_unreadable_questions_delay_no_other(scene: Scene) -> None:
     for n in range(150):
         await scene.store.create_promise(
             NewPromise(
@@ -255,7 +255,7 @@ async def test_nothing_is_done_with_what_is_no_question_of_this_namespace(scene:
 
 
 @rule
-async def test_nobody_acts_in_signoffs_own_name(scene: Scene) -> None:
+async def test_no_user_acts_in_signoffs_own_name(scene: Scene) -> None:
     question = await ask(scene)
     with pytest.raises(InvalidValue):
         await answer(scene.store, question.id, True, user_id="signoff:timeout")

@@ -75,7 +75,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 @given(proposal=anything.filter(lambda value: value is not None))
-def test_what_nobody_has_touched_comes_back_as_it_was(proposal: Any) -> None:
+def test_an_untouched_field_comes_back_unchanged(proposal: Any) -> None:
     question = Question.make("Well?", proposal=proposal)
     groups = html_fields_of(question)
     filled = untouched(groups)

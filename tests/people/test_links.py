@@ -171,7 +171,7 @@ async def test_a_link_opens_one_question_of_one_namespace_while_it_is_good(scene
 
 
 @rule
-async def test_an_overdue_question_is_closed_before_anybody_has_served_it(scene: Scene) -> None:
+async def test_an_overdue_question_is_closed_even_before_it_is_served(scene: Scene) -> None:
     await ask(scene, due_at=scene.clock.now() + 100)
     link = await found(scene, await create_link(scene.store, "q", user_id="ana"))
     scene.clock.advance(100)
@@ -206,7 +206,7 @@ async def test_the_trail_names_the_link_of_each_accepted_and_refused_answer(scen
 
 @rule
 @pytest.mark.parametrize("several", [False, True])
-async def test_a_link_is_used_by_nobody_but_its_person(scene: Scene, several: bool) -> None:
+async def test_a_link_is_used_only_by_its_person(scene: Scene, several: bool) -> None:
     policy = Policy.make("Pay?", input_type="approval", quorum=2) if several else None
     await ask(scene, policy=policy)
     link = await create_link(scene.store, "q", user_id="ana")

@@ -68,7 +68,7 @@ def test_other_names_are_other_people(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("unseen", ["\u034f", "\u115f", "\u3164", "\ufe0f", "\u2800", "\u200b", "\U000e0100"])
-def test_a_name_has_no_characters_that_nobody_sees(unseen: str) -> None:
+def test_a_name_has_no_invisible_characters(unseen: str) -> None:
     for name in (f"ana{unseen}", f"a{unseen}na"):
         with pytest.raises(InvalidValue, match="is not a valid user name"):
             check_user("user_id", name)

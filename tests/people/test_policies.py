@@ -69,7 +69,7 @@ async def test_a_user_a_group_or_a_role_is_enough(who: dict[str, Any]) -> None:
 
 
 @in_asyncio
-async def test_whoever_asks_does_not_approve_it_whatever_groups_they_are_in() -> None:
+async def test_a_requester_does_not_approve_whatever_groups_they_are_in() -> None:
     async with asking("user:ana", assignees=["group:finance"], exclude_requester=True) as (env, id):
         for name in ("ana", "user:ana"):
             error = await refused(env, id, user_id=name, groups=["finance"])
@@ -81,7 +81,7 @@ async def test_whoever_asks_does_not_approve_it_whatever_groups_they_are_in() ->
 
 
 @in_asyncio
-async def test_four_eyes_need_somebody_to_tell_apart() -> None:
+async def test_four_eyes_need_a_known_requester() -> None:
     app = Signoff(MemoryStore())
 
     @app.workflow
@@ -94,7 +94,7 @@ async def test_four_eyes_need_somebody_to_tell_apart() -> None:
 
 
 @in_asyncio
-async def test_a_child_run_is_asked_for_by_whoever_asked_for_its_parent() -> None:
+async def test_a_child_runs_requester_is_its_parents() -> None:
     app = Signoff(MemoryStore())
 
     @app.workflow
@@ -118,7 +118,7 @@ async def test_a_child_run_is_asked_for_by_whoever_asked_for_its_parent() -> Non
 
 
 @in_asyncio
-async def test_nobody_answers_in_signoffs_own_name() -> None:
+async def test_no_user_answers_in_signoffs_own_name() -> None:
     async with asking() as (env, id):
         for name in ("signoff:timeout", "", " "):
             assert isinstance(await refused(env, id, user_id=name), InvalidValue)
@@ -193,7 +193,7 @@ def test_what_is_no_quorum_is_refused(quorum: Any) -> None:
 
 
 @in_asyncio
-async def test_who_has_claimed_a_question_answers_it_and_nobody_else() -> None:
+async def test_only_the_claimant_answers_a_claimed_question() -> None:
     async with asking(assignees=["group:finance"]) as (env, id):
         inbox = env.client.inbox
         with pytest.raises(NotAllowed):
@@ -294,7 +294,7 @@ async def test_one_person_is_not_two_by_another_spelling(again: str, alike: str)
 @pytest.mark.parametrize(
     "who", ["", " ", "ana ", "group:finance", "Group:finance", "User:ana", "signoff:x", "a\x00"]
 )
-async def test_a_run_is_started_by_somebody_or_nobody_says_so(who: str) -> None:
+async def test_a_run_has_a_starter_or_none_is_known(who: str) -> None:
     app = Signoff(MemoryStore())
 
     @app.workflow
@@ -332,7 +332,7 @@ async def test_overdue_escalations_count_even_if_no_process_was_running() -> Non
 
 
 @in_asyncio
-async def test_people_are_reminded_again_and_again_until_somebody_answers() -> None:
+async def test_people_are_reminded_until_there_is_an_answer() -> None:
     async with asking(remind_every=HOUR) as (env, id):
         await env.sleep(3.5 * HOUR)
         assert await kinds(env) == [AuditKind.ASKED, *[AuditKind.REMINDED] * 3]
@@ -344,7 +344,7 @@ async def test_people_are_reminded_again_and_again_until_somebody_answers() -> N
 
 
 @in_asyncio
-async def test_others_are_asked_when_nobody_answers() -> None:
+async def test_others_are_asked_if_there_is_no_answer() -> None:
     levels = [Escalation(2 * HOUR, ["user:boss"], replace=True), Escalation(HOUR, ["group:leads"])]
     async with asking(assignees=["user:ana"], escalations=levels) as (env, id):
         await env.client.inbox.claim(id, user_id="ana")
@@ -363,7 +363,7 @@ async def test_others_are_asked_when_nobody_answers() -> None:
 
 
 @in_asyncio
-async def test_escalating_what_anybody_may_answer_excludes_nobody() -> None:
+async def test_escalating_an_open_question_excludes_no_one() -> None:
     async with asking(escalations=[Escalation(HOUR, ["group:leads"])]) as (env, id):
         await env.sleep(HOUR)
         assert (await env.store.get_promise(id)).assignees == ()
@@ -580,7 +580,7 @@ async def test_a_deadline_that_options_move_before_an_escalation_is_refused() ->
 
 
 @in_asyncio
-async def test_nobody_gets_past_four_eyes_or_votes_twice_by_letter_case() -> None:
+async def test_letter_case_does_not_evade_four_eyes_or_votes() -> None:
     async with asking("user:req", exclude_requester=True, quorum=2) as (env, id):
         assert isinstance(await refused(env, id, user_id="Req"), NotAllowed)
         await env.client.answer(id, True, user_id="ana")
@@ -600,7 +600,7 @@ async def test_a_vote_is_not_given_to_who_has_voted() -> None:
 @pytest.mark.parametrize(
     "wrong", [(-1, ["user:a"]), (float("inf"), ["user:a"]), (1, []), (1, ["a"]), (1, "user:a")]
 )
-def test_an_escalation_goes_to_somebody_after_some_time(wrong: Any) -> None:
+def test_an_escalation_has_assignees_and_a_delay(wrong: Any) -> None:
     with pytest.raises(InvalidValue):
         Escalation(*wrong)
 

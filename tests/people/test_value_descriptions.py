@@ -67,7 +67,7 @@ def test_a_link_page_says_the_kinds_of_a_union(answer_type: Any) -> None:
     assert any(hint.startswith(WORDS) for hint in hints(answer_type))
 
 
-def test_kinds_may_be_told_apart_by_numbers() -> None:
+def test_kinds_may_be_distinguished_by_numbers() -> None:
     (hint,) = hints(One | Two)
     assert hint.startswith("One of: version 1 with ok (yes or no); version 2 with parts (list).")
 

@@ -47,7 +47,7 @@ def test_two_at_a_time_are_two_databases() -> None:
             assert connection.execute("SELECT to_regclass('mine')").fetchone() == (None,)
 
 
-def test_a_database_that_somebody_still_uses_is_not_given_to_another_test() -> None:
+def test_a_database_in_use_is_not_given_to_another_test() -> None:
     with fresh_database() as used:
         leaked = psycopg.connect(used)
     with fresh_database() as url:

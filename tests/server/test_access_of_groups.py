@@ -149,7 +149,7 @@ async def test_a_run_starts_own_children_and_joins_none_its_key_cannot_see(new: 
 
 
 @in_asyncio
-async def test_a_key_for_a_namespace_starts_children_for_nobody_else_either() -> None:
+async def test_a_key_for_a_namespace_starts_no_children_of_foreign_runs() -> None:
     store, epoch = await with_runs()
     for new in (child(parent_id="theirs"), child(started_by="user:boss")):
         with pytest.raises(AccessDenied):
@@ -169,7 +169,7 @@ async def test_a_run_starts_children_in_any_group(new: NewRun) -> None:
 
 
 @in_asyncio
-async def test_nobody_with_a_worker_key_starts_a_run_that_another_waits_for() -> None:
+async def test_no_worker_key_starts_a_run_that_another_waits_for() -> None:
     store, _ = await with_runs()
     new = NewRun("evil", "score", "gpu", "{}", parent_id="theirs", parent_n=1)
     for key in (OF_GPU, Access("key", "default")):

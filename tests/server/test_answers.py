@@ -119,7 +119,7 @@ def test_an_answer_is_bound_to_what_was_seen(http: httpx.Client, name: str) -> N
 
 
 @pytest.mark.parametrize("second", [True, False, "banana"], ids=repr)
-def test_a_second_answer_is_told_who_was_first(http: httpx.Client, name: str, second: Any) -> None:
+def test_a_second_answer_gets_the_winners_name(http: httpx.Client, name: str, second: Any) -> None:
     start(http, "ask", name)
     id = asked(http, name)
     assert answer(http, id, True, user_id="ana").status_code == 200

@@ -248,7 +248,7 @@ def test_of_64_that_call_back_at_once_one_is_taken(place: Place) -> None:
     assert place.result(question)["value"]["amount"] in range(32)
 
 
-def test_nothing_else_takes_what_comes_of_elsewhere(place: Place) -> None:
+def test_no_other_route_accepts_foreign_requests(place: Place) -> None:
     question, _ = place.open()
     paths = [f"/v1/questions/{path_of(question)}/answer", "/c", "/cx", "/v1/runs", "/l/x"]
     for path in paths:
@@ -258,7 +258,7 @@ def test_nothing_else_takes_what_comes_of_elsewhere(place: Place) -> None:
     assert wrong_host.status_code == 421
 
 
-def test_an_operator_may_answer_by_hand_and_nobody_else_sees_it_as_theirs(tmp_path: Path) -> None:
+def test_an_operator_may_answer_a_callback_and_others_do_not_see_it(tmp_path: Path) -> None:
     told: dict[str, Any] = {}
     app = new_app(tmp_path, public_url=PUBLIC)
     register(app, told)

@@ -47,14 +47,14 @@ def test_who_sees_a_question_and_may_write_comments_on_it(
         assert (said.status_code, kind(said)) == (403, refusal)
 
 
-def test_nobody_comments_in_the_name_of_others(proxied: Server, name: str) -> None:
+def test_no_user_comments_in_anothers_name(proxied: Server, name: str) -> None:
     path = f"/v1/questions/{path_of(put(proxied, name))}/comments"
     with through(proxied, "ana") as http:
         said = http.post(path, json={"text": "why?", "user_id": "bob"})
     assert (said.status_code, kind(said)) == (403, "AccessDenied")
 
 
-def test_a_comment_is_made_once_for_a_key_and_the_inbox_is_told(http: httpx.Client, name: str) -> None:
+def test_a_comment_is_made_once_for_a_key_and_the_inbox_notified(http: httpx.Client, name: str) -> None:
     start(http, "ask", name)
     id = asked(http, name)
     path, said = f"/v1/questions/{path_of(id)}/comments", {"text": "why?", "user_id": "ana"}
@@ -69,7 +69,7 @@ def test_a_comment_is_made_once_for_a_key_and_the_inbox_is_told(http: httpx.Clie
     assert (other.status_code, kind(other)) == (409, "RequestConflict")
 
 
-def test_somebody_comments(http: httpx.Client, name: str) -> None:
+def test_a_user_comments(http: httpx.Client, name: str) -> None:
     start(http, "ask", name)
     refused = http.post(f"/v1/questions/{path_of(asked(http, name))}/comments", json={"text": "why?"})
     assert (refused.status_code, kind(refused)) == (403, "NotAllowed")

@@ -125,9 +125,7 @@ def test_a_rules_answer_has_the_rule_as_its_origin_not_the_asker(http: httpx.Cli
     assert origins(http, question)["rule_revoked"] == OPEN
 
 
-def test_what_time_brings_comes_from_the_clock_also_while_somebody_asks(
-    http: httpx.Client, name: str
-) -> None:
+def test_timed_events_have_the_timer_as_origin_even_during_a_request(http: httpx.Client, name: str) -> None:
     start(http, "approve", name, kwargs={"assignees": ["user:ana"], "escalate_to": ["user:bob"]})
     question = asked(http, name)
     act(http, question, "answer", 403, user_id="eve", value=True)

@@ -133,7 +133,7 @@ def test_what_stores_and_servers_say_to_each_other_is_not_described() -> None:
     assert not [path for path in LAPTOP["paths"] if path.startswith("/v1/store")]
 
 
-def test_behind_a_proxy_every_route_of_people_says_that_it_needs_somebody() -> None:
+def test_behind_a_proxy_every_route_for_people_needs_a_user() -> None:
     scheme = BEHIND_PROXY["components"]["securitySchemes"]["person"]
     assert scheme["name"] == PROXY.user_header
     for _, path, operation in operations(BEHIND_PROXY):
@@ -150,5 +150,5 @@ def test_on_a_laptop_a_key_may_be_given_and_need_not() -> None:
         assert ("401" in operation["responses"]) == needs  # an invalid key
 
 
-def test_an_error_of_ours_that_nobody_gave_a_status_is_a_500() -> None:
+def test_an_error_of_ours_without_a_status_is_a_500() -> None:
     assert status_of(type("Surprise", (SignoffError,), {})) == 500

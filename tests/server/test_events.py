@@ -81,7 +81,7 @@ def test_a_silent_stream_says_that_it_is_alive(
         assert next(comments)
 
 
-def test_a_reader_that_leaves_disturbs_nobody(http: httpx.Client, name: str) -> None:
+def test_a_reader_that_leaves_disturbs_no_other(http: httpx.Client, name: str) -> None:
     start(http, "ask", name)
     for _ in range(3):
         asked(http, name)  # leaves its stream in the middle

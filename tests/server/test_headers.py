@@ -71,7 +71,7 @@ def test_refusals_forbid_it_too(http: httpx.Client, headers: dict[str, str], sta
     assert set(SAFE_HEADERS) <= set(refused.headers)
 
 
-def test_an_error_that_nobody_expected_forbids_it_too(
+def test_an_unexpected_error_forbids_it_too(
     http: httpx.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -198,7 +198,7 @@ def test_headers_that_are_too_long_are_refused(http: httpx.Client) -> None:
 # Entity tags
 
 
-def test_who_knows_a_document_is_told_that_it_is_the_same(http: httpx.Client, name: str) -> None:
+def test_a_client_with_the_current_document_gets_304(http: httpx.Client, name: str) -> None:
     assert http.post("/v1/promises", json={"id": name}).status_code == 201
     path = f"/v1/promises/{name}"
     tag = http.get(path).headers["etag"]

@@ -117,7 +117,7 @@ async def test_a_call_that_a_repetition_cannot_harm_is_repeated(name: str) -> No
 
 @pytest.mark.parametrize("name", REPEATED)
 @in_asyncio
-async def test_a_call_is_not_repeated_for_ever(name: str) -> None:
+async def test_a_call_is_not_repeated_endlessly(name: str) -> None:
     async with scripted() as (url, seen), backend_of(url) as backend:
         with pytest.raises(StoreUnavailable, match="the connection broke"):
             await REPEATED[name][0](backend)
@@ -145,7 +145,7 @@ async def test_a_server_that_is_not_there_is_named(name: str) -> None:
 
 
 @in_asyncio
-async def test_waiting_and_following_say_at_once_that_nobody_is_there() -> None:
+async def test_waiting_and_following_fail_at_once_without_a_server() -> None:
     async with backend_of(f"http://127.0.0.1:{free_port()}") as backend:
         for call in (backend.wait("r"), anext(backend.follow("r"))):
             with pytest.raises(StoreUnavailable, match="no server answers there"):

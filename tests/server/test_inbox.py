@@ -94,7 +94,7 @@ def ask(http: httpx.Client, id: str, *assignees: str, **policy: Any) -> str:
     return asked(http, id)
 
 
-def test_each_change_of_a_question_is_told_with_the_question_as_it_is(http: httpx.Client, name: str) -> None:
+def test_each_change_of_a_question_is_sent_with_its_current_state(http: httpx.Client, name: str) -> None:
     start(http, "listen", name)  # that it is there is enough
     with listening(http, run_id=f"{name}-2") as inbox:
         question = ask(http, f"{name}-2")
@@ -118,7 +118,7 @@ def test_what_only_the_trail_knows_is_no_change(http: httpx.Client, name: str) -
         assert told(inbox) == ("settled", question)
 
 
-def test_an_inbox_of_assignees_is_told_of_theirs_and_of_anybodys(http: httpx.Client, name: str) -> None:
+def test_an_inbox_of_assignees_gets_theirs_and_open_questions(http: httpx.Client, name: str) -> None:
     with listening(http, assignee=[f"user:{name}", f"group:{name}"]) as inbox:
         ask(http, f"{name}-1", "user:bob")
         theirs = [
@@ -130,9 +130,7 @@ def test_an_inbox_of_assignees_is_told_of_theirs_and_of_anybodys(http: httpx.Cli
             assert told(inbox) == ("asked", question)
 
 
-def test_a_question_that_went_to_others_is_told_to_be_gone_by_its_id_alone(
-    http: httpx.Client, name: str
-) -> None:
+def test_a_reassigned_question_is_announced_as_gone_by_its_id(http: httpx.Client, name: str) -> None:
     with listening(http, assignee=f"user:{name}") as mine, listening(http, assignee="user:bob") as bobs:
         question = ask(http, name, f"user:{name}")
         assert told(mine) == ("asked", question)
@@ -142,7 +140,7 @@ def test_a_question_that_went_to_others_is_told_to_be_gone_by_its_id_alone(
         assert told(bobs) == ("changed", question)
 
 
-def test_a_question_that_was_escalated_away_is_told_to_be_gone(http: httpx.Client, name: str) -> None:
+def test_a_question_escalated_away_is_announced_as_gone(http: httpx.Client, name: str) -> None:
     with listening(http, assignee=f"user:{name}") as mine, listening(http, assignee="user:boss") as bosses:
         question = ask(http, name, f"user:{name}", escalate_to=["user:boss"])
         assert told(mine) == ("asked", question)
@@ -153,7 +151,7 @@ def test_a_question_that_was_escalated_away_is_told_to_be_gone(http: httpx.Clien
 # Behind a proxy
 
 
-def test_a_responder_is_told_of_what_they_are_asked_and_of_nothing_else(proxied: Server, name: str) -> None:
+def test_a_responder_is_notified_of_assigned_questions_only(proxied: Server, name: str) -> None:
     with (
         through(proxied, "boss", roles="operator") as boss,
         through(proxied, "ana", groups=name) as ana,
@@ -171,7 +169,7 @@ def test_a_responder_is_told_of_what_they_are_asked_and_of_nothing_else(proxied:
         assert sorted(told(all_)[1] for _ in range(4)) == sorted([secret, secret, hers, last])
 
 
-def test_a_requester_under_four_eyes_is_not_told(proxied: Server, name: str) -> None:
+def test_a_requester_under_four_eyes_is_not_notified(proxied: Server, name: str) -> None:
     with through(proxied, "boss", roles="operator") as boss, listening(boss, run_id=name) as all_:
         with through(proxied, "req", roles="operator") as requester:
             start(requester, "sign", name, ["user:req", "user:ana"], True)
@@ -185,7 +183,7 @@ def test_a_requester_under_four_eyes_is_not_told(proxied: Server, name: str) -> 
                 assert told(reqs) == ("asked", other)
 
 
-def test_whom_a_question_left_is_told_only_if_it_was_theirs(proxied: Server, name: str) -> None:
+def test_a_former_assignee_is_notified_only_if_it_was_theirs(proxied: Server, name: str) -> None:
     with (
         through(proxied, "boss", roles="operator") as boss,
         through(proxied, "ana") as ana,
@@ -255,13 +253,13 @@ def test_a_stream_goes_on_at_another_server(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("last_id", ["1000000", "9223372036854775807"])
-def test_who_knows_more_than_there_is_is_told_of_a_gap(http: httpx.Client, name: str, last_id: str) -> None:
+def test_a_reader_ahead_of_the_trail_gets_a_gap(http: httpx.Client, name: str, last_id: str) -> None:
     headers = {"last-event-id": last_id}
     with http.stream("GET", PATH, headers=headers, timeout=60) as response:
         assert "event: gap" in [line for line, _ in zip(response.iter_lines(), range(3), strict=False)]
 
 
-def test_who_has_missed_more_than_is_kept_is_told_of_a_gap(
+def test_a_reader_too_far_behind_gets_a_gap(
     http: httpx.Client, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inboxes, "KEPT", 2)
@@ -291,7 +289,7 @@ def test_a_quiet_stream_says_that_it_lives_and_where_it_is(
             assert set(inbox.next_frame()) == {"id"}
 
 
-def test_a_question_that_cannot_be_read_keeps_nobody_from_being_told(tmp_path: Path, name: str) -> None:
+def test_an_unreadable_question_stops_no_notification(tmp_path: Path, name: str) -> None:
     app = app_in(tmp_path)
     with OnThread(lambda: serving(app)) as server, client_of(server) as http, listening(http) as inbox:
         data = json.dumps({"text": "?", "policy": {"lottery": True}})
@@ -305,7 +303,7 @@ def test_a_question_that_cannot_be_read_keeps_nobody_from_being_told(tmp_path: P
         assert shown["unreadable"] == [{"field": "data", "message": "input_type: Field required"}]
 
 
-def test_a_question_that_cannot_be_read_is_told_to_those_alone_who_see_all(tmp_path: Path, name: str) -> None:
+def test_an_unreadable_question_is_sent_only_to_users_who_see_all(tmp_path: Path, name: str) -> None:
     app = app_in(tmp_path)
     with (
         OnThread(lambda: serving(app, proxy=PROXY)) as server,

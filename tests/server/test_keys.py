@@ -148,7 +148,7 @@ def test_a_waiter_whose_key_is_revoked_gets_no_result(here: Keyed, operator: htt
 # Guessing
 
 
-def test_whoever_tries_many_keys_is_held_up_and_those_who_have_one_are_not(here: Keyed) -> None:
+def test_a_client_that_tries_many_keys_is_held_up_but_valid_keys_are_not(here: Keyed) -> None:
     secret, token = here.key()
     fresh, _ = here.key()
     worker, _ = here.worker_key()
@@ -181,7 +181,7 @@ def test_who_tries_worker_keys_is_held_up_too(here: Keyed) -> None:
 # What they do is theirs
 
 
-def test_what_a_service_does_is_done_by_it_and_by_nobody_else(operator: httpx.Client, name: str) -> None:
+def test_a_services_actions_are_recorded_as_its_own(operator: httpx.Client, name: str) -> None:
     assert start(operator, "echo", name)["started_by"] == "service:deploy"
     for other in ("ana", "service:billing", "deploy"):
         refused = operator.post("/v1/runs", json={"workflow": "echo", "started_by": other})
@@ -264,7 +264,7 @@ def test_a_service_says_of_no_service_and_in_no_persons_name_who_answers(here: K
         assert desk.post(f"/v1/questions/{question}/links", json={"user_id": "bob"}).status_code == 201
 
 
-def test_nobody_who_signs_in_is_called_as_a_service_is(tmp_path: Path) -> None:
+def test_no_signed_in_user_is_named_like_a_service(tmp_path: Path) -> None:
     with OnThread(lambda: keyed(tmp_path, proxy=PROXY)) as here:
         for user in ("service:deploy", "Service:deploy"):
             with through(here.server, user, roles="admin") as http:
@@ -296,7 +296,7 @@ def admin(here: Keyed) -> Iterator[httpx.Client]:
         yield http
 
 
-def test_an_admin_makes_keys_and_is_told_each_secret_once(here: Keyed, admin: httpx.Client) -> None:
+def test_an_admin_makes_keys_and_gets_each_secret_once(here: Keyed, admin: httpx.Client) -> None:
     body = {"name": "new", "roles": ["viewer"], "groups": ["a"], "act_as": True, "lifetime_seconds": 60.0}
     answer = admin.post("/v1/keys", json=body)
     assert answer.status_code == 201
@@ -501,7 +501,7 @@ def test_a_stream_goes_on_while_its_reader_may(here: Keyed, operator: httpx.Clie
 # In Python
 
 
-def test_what_python_is_told_of_a_key_that_cannot_be_changed(here: Keyed) -> None:
+def test_python_gets_the_reason_why_a_key_cannot_be_changed(here: Keyed) -> None:
     keys = StoredKeys(here.app.store)
     _, token = here.key()
     here.revoke(token)

@@ -162,7 +162,7 @@ def test_the_page_runs_and_fetches_nothing_and_cannot_be_cached_or_framed(place:
     assert unknown.headers["referrer-policy"] == "no-referrer"
 
 
-def test_the_secret_is_told_once_and_kept_nowhere(place: Place) -> None:
+def test_the_secret_is_returned_once_and_stored_nowhere(place: Place) -> None:
     question = place.ask()
     link = place.link(question)
     secret = link["path"].rpartition("/")[2]
@@ -422,7 +422,7 @@ def test_a_vote_by_a_link_counts_once(place: Place) -> None:
     assert place.result(question) == {"approved": True, "by": "bob", "votes": 2}
 
 
-def test_nobody_says_of_an_answer_that_it_came_by_a_link_or_from_slack(place: Place) -> None:
+def test_no_caller_may_state_a_request_id_of_links_or_slack(place: Place) -> None:
     question = place.ask("approve", quorum=[2, 3])
     link = place.link(question)
     path = f"/v1/questions/{path_of(question)}"
@@ -567,7 +567,7 @@ def test_what_stands_behind_an_address_in_a_sentence_is_no_part_of_it(place: Pla
     assert place.question(question)["state"] == "resolved"
 
 
-def test_a_decision_is_no_skip_unless_somebody_says_so(place: Place) -> None:
+def test_a_decision_is_not_a_skip_unless_it_says_so(place: Place) -> None:
     question = place.ask("put", "Well?", skippable=True)
     path = place.link(question)["path"]
     assert place.send(path, decision="1", skip="").status_code == 200
@@ -905,7 +905,7 @@ def test_a_page_is_reached_by_the_servers_public_name(place: Place) -> None:
         assert place.http.get(link["path"], headers={"host": host}).status_code == status
 
 
-def test_behind_a_proxy_a_link_needs_nobody_signed_in_and_says_who_made_it(tmp_path: Path) -> None:
+def test_a_link_behind_a_proxy_needs_no_sign_in_and_names_its_maker(tmp_path: Path) -> None:
     app = app_in(tmp_path)
     with (
         OnThread(lambda: serving(app, proxy=PROXY)) as served,

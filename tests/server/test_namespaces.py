@@ -244,7 +244,7 @@ def test_no_list_has_what_is_in_another_namespace(two: Two, path: str, query: di
     assert "confidential" not in answer.text
 
 
-def test_whoever_is_in_it_sees_it(two: Two) -> None:
+def test_users_of_a_namespace_see_it(two: Two) -> None:
     secret, _ = two.here.key("owner", Role.ADMIN, namespace=two.theirs)
     with two.here.http(secret) as http:
         for path in LISTS:

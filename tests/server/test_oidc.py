@@ -52,7 +52,7 @@ def browser(here: World) -> Iterator[Browser]:
 # Signing in
 
 
-def test_somebody_signs_in_and_is_who_the_provider_says(here: World, browser: Browser) -> None:
+def test_a_person_signs_in_as_the_provider_says(here: World, browser: Browser) -> None:
     here.provider.claims |= {"groups": ["finance", "hr"], "roles": ["operator"]}
     asked = browser.get("/v1/runs?state=failed&workflow=a%26b")
     assert asked.status_code == 303
@@ -144,7 +144,7 @@ def test_another_site_neither_writes_with_the_cookie_nor_signs_out(
     assert browser.send("POST", "/v1/runs", {"workflow": "echo"}, origin=PUBLIC).status_code == 201
 
 
-def test_programs_are_told_401_and_pages_are_sent_to_sign_in(browser: Browser) -> None:
+def test_programs_get_401_and_pages_are_redirected_to_sign_in(browser: Browser) -> None:
     for accept in ("*/*", "application/json"):
         refused = browser.send("GET", "/v1/runs", accept=accept)
         assert (refused.status_code, kind(refused)) == (401, "NotAuthenticated")
@@ -249,7 +249,7 @@ def assert_refused(browser: Browser, answer: Any, reason: str, status: int = 403
     ],
     ids=str,
 )
-def test_an_id_token_that_is_not_for_us_or_names_nobody_signs_nobody_in(
+def test_an_id_token_for_another_client_or_without_a_name_is_refused(
     here: World, browser: Browser, claims: dict[str, Any], reason: str
 ) -> None:
     here.provider.claims |= claims
@@ -302,9 +302,7 @@ def _other_claims(token: str) -> str:
 @pytest.mark.parametrize(
     "rewrite", [_unsigned, _keyed, _other_claims, lambda token: token[:-8], lambda _: "a.b.c", lambda _: ""]
 )
-def test_an_id_token_that_nobody_has_signed_signs_nobody_in(
-    here: World, browser: Browser, rewrite: Any
-) -> None:
+def test_an_unsigned_id_token_is_refused(here: World, browser: Browser, rewrite: Any) -> None:
     here.provider.rewrite = rewrite
     refused(browser, "ID token is not valid")
 
@@ -373,7 +371,7 @@ def test_a_key_that_the_provider_withdraws_counts_for_an_hour_at_most(here: Worl
 # Whose answer it is
 
 
-def test_an_answer_to_somebody_elses_attempt_signs_nobody_in(here: World, browser: Browser) -> None:
+def test_an_answer_to_another_browsers_attempt_is_refused(here: World, browser: Browser) -> None:
     with here.browser() as other:
         theirs = other.to_provider()
     assert_refused(browser, browser.get(theirs), "has not started")
@@ -384,7 +382,7 @@ def test_an_answer_to_somebody_elses_attempt_signs_nobody_in(here: World, browse
 @pytest.mark.parametrize(
     "query", ["", "?code=x", "?state=x&code=x", "?state=&code=x", "?error=access_denied"]
 )
-def test_a_callback_that_nobody_has_asked_for_signs_nobody_in(browser: Browser, query: str) -> None:
+def test_an_unrequested_callback_is_refused(browser: Browser, query: str) -> None:
     assert_refused(browser, browser.get(f"/login/callback{query}"), "not started")
     browser.to_provider()
     assert_refused(browser, browser.get(f"/login/callback{query}"), "another attempt")
@@ -429,7 +427,7 @@ def test_a_provider_that_always_says_who_answers_is_held_to_it(here: World, brow
     refused(browser, "another provider")
 
 
-def test_somebody_who_does_not_want_to_is_told_so(here: World, browser: Browser) -> None:
+def test_a_person_who_declines_gets_a_message(here: World, browser: Browser) -> None:
     here.provider.answered = {"error": "access_denied", "code": ""}
     refused(browser, "access_denied")
 
@@ -479,9 +477,7 @@ def test_concurrent_sign_ins_share_one_attempt_while_the_provider_is_away(tmp_pa
     ],
     ids=str,
 )
-def test_a_provider_that_does_not_say_where_its_doors_are_signs_nobody_in(
-    tmp_path: Path, about: dict[str, Any]
-) -> None:
+def test_a_provider_without_endpoints_signs_no_one_in(tmp_path: Path, about: dict[str, Any]) -> None:
     with OnThread(lambda: world(tmp_path)) as here, here.browser() as browser:
         here.provider.about = about
         answer = browser.send("GET", "/login")
@@ -492,7 +488,7 @@ def test_a_provider_that_does_not_say_where_its_doors_are_signs_nobody_in(
 # How long
 
 
-def test_somebody_stays_signed_in_for_half_a_day(here: World, browser: Browser) -> None:
+def test_a_login_lasts_for_half_a_day(here: World, browser: Browser) -> None:
     browser.sign_in()
     here.clock.advance(12 * 3600 - 1)
     assert browser.send("GET", "/v1/me").status_code == 200
@@ -511,12 +507,12 @@ def test_who_does_nothing_for_long_is_signed_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("secret", ["", "sgs_", "sgs_" + "A" * 43, "x" * 3000, "sgs_'; DROP TABLE tokens"])
-def test_a_secret_that_nobody_was_given_opens_nothing(browser: Browser, secret: str) -> None:
+def test_an_unknown_secret_opens_nothing(browser: Browser, secret: str) -> None:
     browser.cookies[SESSION] = secret
     assert kind(browser.send("GET", "/v1/me")) == "NotAuthenticated"
 
 
-def test_who_is_signed_in_at_another_namespace_is_nobody_here(
+def test_a_login_of_another_namespace_does_not_count_here(
     here: World, browser: Browser, tmp_path: Path
 ) -> None:
     browser.sign_in()
@@ -561,7 +557,7 @@ def test_who_is_signed_in_at_another_namespace_is_nobody_here(
     ],
     ids=str,
 )
-def test_claims_say_who_somebody_is(
+def test_claims_identify_the_person(
     tmp_path: Path, options: dict[str, Any], claims: dict[str, Any], expected: Any
 ) -> None:
     with OnThread(lambda: world(tmp_path, **options)) as here, here.browser() as browser:

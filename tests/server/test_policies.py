@@ -53,7 +53,7 @@ def question(http: httpx.Client, id: str) -> dict[str, Any]:
     ],
     ids=repr,
 )
-def test_who_is_not_asked_changes_nothing_and_is_told_why(
+def test_a_non_assignee_changes_nothing_and_gets_the_reason(
     http: httpx.Client, name: str, verb: str, body: dict[str, Any], status: int, problem: str
 ) -> None:
     id = open_question(http, name, assignees=["group:finance"], exclude_requester=True)
@@ -92,7 +92,7 @@ def test_votes_are_counted_until_enough_agree(http: httpx.Client, name: str) -> 
 
 
 @pytest.mark.parametrize("to", [[], ["bob"], ["team:x"], ["user:req"], "user:bob", [1]], ids=repr)
-def test_a_question_is_delegated_to_somebody_who_may_answer(http: httpx.Client, name: str, to: Any) -> None:
+def test_a_question_is_delegated_to_a_valid_assignee(http: httpx.Client, name: str, to: Any) -> None:
     id = open_question(http, name, exclude_requester=True)
     before = question(http, id)
     refused = do(http, "delegate", id, user_id="ana", to=to)
@@ -168,7 +168,7 @@ def test_an_answer_to_a_run_that_is_gone_changes_nothing(http: httpx.Client, nam
     )
 
 
-def test_a_question_is_withdrawn_once_and_its_workflow_is_told(http: httpx.Client, name: str) -> None:
+def test_a_question_is_withdrawn_once_and_its_workflow_notified(http: httpx.Client, name: str) -> None:
     id = open_question(http, name, assignees=["user:ana"])
     done = http.post(
         f"/v1/questions/{id}/cancel", json={"by": "olga", "reason": "a mistake", "request_id": name}

@@ -114,7 +114,7 @@ def test_a_store_that_is_away_is_503_with_retry_after(
         assert http.get("/health").status_code == 200
 
 
-def test_an_error_nobody_expected_tells_the_caller_nothing_of_the_inside(
+def test_an_unexpected_error_reveals_no_internals(
     http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -134,7 +134,7 @@ def test_an_error_nobody_expected_tells_the_caller_nothing_of_the_inside(
     ("path", "methods"),
     [("/v1/runs", "GET, POST"), ("/v1/runs/x", "GET"), ("/v1/runs/x/retry", "POST"), ("/health", "GET")],
 )
-def test_a_method_that_is_not_there_is_told_all_that_are(http: httpx.Client, path: str, methods: str) -> None:
+def test_an_unknown_method_gets_the_list_of_methods(http: httpx.Client, path: str, methods: str) -> None:
     for method in ("DELETE", "PUT", "TRACE", "OPTIONS"):
         refused = http.request(method, path)
         assert (refused.status_code, refused.headers["allow"]) == (405, methods)

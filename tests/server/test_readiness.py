@@ -50,7 +50,7 @@ async def asking(store: PostgresStore | SqliteStore) -> AsyncIterator[httpx.Asyn
 
 
 @in_asyncio
-async def test_a_database_that_stands_still_is_told_of_soon_and_however_many_ask() -> None:
+async def test_a_stalled_database_is_reported_soon_to_any_number_of_callers() -> None:
     with PostgresServer(settings=FAST) as database:
         async with asking(PostgresStore(database.url())) as http:
             await _until_ready(http)
@@ -73,7 +73,7 @@ async def _until_ready(http: httpx.AsyncClient) -> None:
 
 
 @in_asyncio
-async def test_a_database_that_is_gone_and_comes_back_is_told_of() -> None:
+async def test_a_database_that_goes_away_and_returns_is_reported() -> None:
     with PostgresServer(settings=FAST) as database:
         async with asking(PostgresStore(database.url())) as http:
             database.stop()
@@ -326,7 +326,7 @@ async def test_a_look_leaves_nothing_behind_in_any_store(tmp_path: Path, place: 
 
 
 @in_asyncio
-async def test_deadlines_that_do_not_fire_are_told_of(
+async def test_deadlines_that_do_not_fire_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that hangs, or a store that fails at it, holds up all that time brings."""

@@ -245,7 +245,7 @@ def test_the_streams_of_runs_and_of_the_inbox_show_nothing_hidden(place: Place) 
     assert "[redacted" in told
 
 
-def test_what_a_step_says_live_is_told_to_nobody_where_something_is_hidden(place: Place) -> None:
+def test_no_live_text_is_sent_where_payloads_are_hidden(place: Place) -> None:
     run = f"run-{uuid.uuid4()}"
     start(place.http, "mutter", run)
     assert isinstance(place.app.store, SqliteStore)
@@ -500,7 +500,7 @@ def test_a_links_page_shows_placeholders_and_returns_the_original_values(place: 
     place.finish(id)
 
 
-def test_who_may_not_answer_is_told_so_whatever_placeholders_they_send(place: Place) -> None:
+def test_a_non_assignee_is_refused_whatever_placeholders_they_send(place: Place) -> None:
     id = place.ask()
     place.http.post(f"/v1/questions/{path_of(id)}/delegate", json={"user_id": "ana", "to": ["user:bob"]})
     edited = {**place.question(id)["data"]["proposal"], "to": "[redacted]"}

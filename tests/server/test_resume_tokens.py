@@ -151,9 +151,7 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("verb", ["check", "answer"])
-def test_who_is_not_asked_gets_nowhere_with_somebody_elses_token(
-    proxied: Server, name: str, verb: str
-) -> None:
+def test_another_persons_token_is_useless_to_a_non_assignee(proxied: Server, name: str, verb: str) -> None:
     with (
         through(proxied, "op", roles="operator") as op,
         through(proxied, "eve", roles="responder") as eve,

@@ -102,7 +102,7 @@ def test_no_role_opens_nothing(server: Server, method: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), sorted(DOCUMENTED))
-def test_nobody_in_particular_gets_nowhere(server: Server, method: str, path: str) -> None:
+def test_an_unauthenticated_caller_gets_nothing(server: Server, method: str, path: str) -> None:
     with through(server) as http:
         answer = http.request(method, path)
     assert (answer.status_code, kind(answer)) == (401, "NotAuthenticated")
@@ -127,7 +127,7 @@ def test_a_refusal_for_a_missing_role_is_recorded_with_its_question(
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/metrics"])
-def test_probes_need_nobody(server: Server, path: str) -> None:
+def test_probes_need_no_caller(server: Server, path: str) -> None:
     with through(server) as http:
         assert http.get(path).status_code == 200
 
@@ -156,7 +156,7 @@ def test_another_method_of_an_open_route_is_no_question_of_rights(server: Server
 
 
 @in_asyncio
-async def test_a_route_that_somebody_forgot_to_put_into_the_table_is_refused(tmp_path: Path) -> None:
+async def test_a_route_missing_from_the_table_is_refused(tmp_path: Path) -> None:
     api = create_server_app(SqliteStore(tmp_path / "signoff.db"), proxy=PROXY)
     api.add_api_route("/v1/secret", lambda: "secret")
     headers = {"X-Forwarded-User": "ana", "X-Forwarded-Roles": "admin"}

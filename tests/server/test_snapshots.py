@@ -82,7 +82,7 @@ async def test_what_is_no_snapshot_is_refused_by_its_place(server: Server, name:
     ],
 )
 @in_asyncio
-async def test_a_snapshot_with_a_question_that_nobody_could_read_is_refused(
+async def test_a_snapshot_with_an_unreadable_question_is_refused(
     server: Server, elsewhere: Server, name: str, data: object, path: str
 ) -> None:
     """It was changed by hand, with a digest of its own: the route of snapshots takes no more than other doors."""
@@ -167,7 +167,7 @@ def test_a_body_in_which_something_is_there_twice_is_refused(http: httpx.Client)
 
 
 @in_asyncio
-async def test_a_client_is_told_that_a_snapshot_is_too_long(
+async def test_a_client_gets_an_error_for_a_too_long_snapshot(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("signoff.server.http.request_bodies.SNAPSHOT_LIMIT", 1_000)

@@ -160,7 +160,7 @@ def test_without_a_proxy_its_headers_mean_nothing(tmp_path: Path, name: str) -> 
     ],
     ids=lambda value: repr(value)[:60],
 )
-def test_headers_that_name_nobody_for_sure_are_refused(
+def test_headers_without_a_certain_name_are_refused(
     server: Server, headers: list[tuple[str, bytes]], reason: str
 ) -> None:
     raw = [(name.encode(), value) for name, value in headers]
@@ -273,7 +273,7 @@ BY = [
 
 
 @pytest.mark.parametrize(("path", "body", "field"), BY)
-def test_nobody_acts_in_anothers_name(
+def test_no_user_acts_in_anothers_name(
     boss: httpx.Client, name: str, path: str, body: dict[str, Any], field: str
 ) -> None:
     start(boss, "listen", name)
@@ -520,7 +520,7 @@ def test_two_origins_are_refused_if_one_is_anothers(server: Server) -> None:
 # Around
 
 
-def test_nobodys_body_is_not_read(server: Server) -> None:
+def test_the_body_of_an_unauthenticated_request_is_not_read(server: Server) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as raw:
         raw.sendall(
             b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

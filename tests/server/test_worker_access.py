@@ -454,7 +454,7 @@ async def test_a_key_for_some_groups_reads_a_runs_trail_not_that_of_a_former_id(
 
 @pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "x-real-ip"])
 @in_asyncio
-async def test_without_any_keys_nobody_works_not_even_this_machine(tmp_path: Path, header: str) -> None:
+async def test_without_any_keys_no_worker_is_accepted_even_locally(tmp_path: Path, header: str) -> None:
     async with serving(tmp_path, WorkerKeys()) as (server, _):
         with pytest.raises(AccessDenied, match=r"SIGNOFF_WORKER_KEY=\$\(signoff keys create --worker\)"):
             async with opened(server, None, "acme"):

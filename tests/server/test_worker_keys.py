@@ -87,7 +87,7 @@ async def test_a_services_key_is_no_workers(here: Keyed) -> None:
 
 
 @in_asyncio
-async def test_a_worker_that_listens_with_a_key_that_is_revoked_is_told_no_more(here: Keyed) -> None:
+async def test_a_listening_worker_whose_key_is_revoked_gets_no_more(here: Keyed) -> None:
     secret, token = await asyncio.to_thread(here.worker_key)
     async with (
         httpx.AsyncClient(base_url=here.server.url, trust_env=False, verify=False, timeout=60) as http,
@@ -202,7 +202,7 @@ async def test_clients_take_a_key_or_that_of_the_environment(
         await starter(key="sgk_other")
 
 
-def test_the_blocking_client_takes_a_key_and_says_it_to_nobody(here: Keyed) -> None:
+def test_the_blocking_client_takes_a_key_and_reveals_it_nowhere(here: Keyed) -> None:
     secret, _ = here.key("deploy", Role.OPERATOR)
     with Client(here.server.url, key=secret) as client:
         assert client.start("echo", 1).result() == 1

@@ -50,7 +50,7 @@ def test_a_payload_that_is_no_json_is_null_whatever_its_size(size: int, text: st
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_question_that_nobody_can_read_says_why_whatever_its_size(size: int) -> None:
+def test_an_unreadable_question_says_why_whatever_its_size(size: int) -> None:
     asked = question(json.dumps({"text": 1, "metadata": {"x": "x" * size}}), None)
     said = json.loads(written_json(asked))
     assert [each["field"] for each in said["unreadable"]] == ["data"]

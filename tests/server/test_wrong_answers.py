@@ -470,7 +470,7 @@ def test_whatever_is_asked_is_shown_as_text(http: httpx.Client, name: str, case:
     assert question(http, id) == before
 
 
-def test_who_was_first_is_told_as_text(http: httpx.Client, name: str) -> None:
+def test_the_winners_name_is_returned_as_text(http: httpx.Client, name: str) -> None:
     id = put(http, "approval", name)
     path = link(http, id)["path"]
     assert answered(http, id, True, user_id=NAME).status_code == 200

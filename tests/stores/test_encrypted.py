@@ -239,14 +239,14 @@ async def say_it_everywhere(store: Store) -> None:
 
 
 @in_asyncio
-async def test_nothing_that_anybody_said_is_in_an_sqlite_file(tmp_path: Path) -> None:
+async def test_no_payload_is_in_an_sqlite_file(tmp_path: Path) -> None:
     await say_it_everywhere(with_keys(SqliteStore(tmp_path / "signoff.db"), OLD))
     for file in tmp_path.iterdir():
         assert WORD.encode() not in file.read_bytes(), file
 
 
 @in_asyncio
-async def test_nothing_that_anybody_said_is_in_a_postgres_database() -> None:
+async def test_no_payload_is_in_a_postgres_database() -> None:
     with fresh_database() as url:
         await say_it_everywhere(with_keys(PostgresStore(url), OLD))
         with psycopg.connect(url) as db:

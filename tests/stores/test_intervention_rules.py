@@ -349,7 +349,7 @@ async def unclaimed(scene: Scene, waits: str) -> None:
 
 @rule
 @pytest.mark.parametrize("waits", ["ready", "paused", "paused group", "full group"])
-async def test_a_begun_run_that_nobody_claims_ends_after_its_grace(scene: Scene, waits: str) -> None:
+async def test_a_begun_run_without_a_worker_ends_after_its_grace(scene: Scene, waits: str) -> None:
     """There may never be a worker for it: its parent would wait permanently."""
     await unclaimed(scene, waits)
     scene.clock.advance(10)

@@ -103,7 +103,7 @@ async def test_a_start_in_the_past_is_a_start_now(scene: Scene) -> None:
 
 
 @rule
-async def test_a_delayed_run_is_not_started_early_by_what_comes_for_it(scene: Scene) -> None:
+async def test_a_delayed_run_is_not_started_early_by_its_input(scene: Scene) -> None:
     await scene.start(start_at=1_000_060.0, deadline_at=1_000_090.0)
     assert await scene.store.signal("r", "go", "1")
     assert await scene.claim() == []
@@ -282,7 +282,7 @@ FREEING: dict[str, Callable[[Scene], Awaitable[object]]] = {
 
 @rule
 @pytest.mark.parametrize("how", FREEING)
-async def test_workers_are_told_when_a_slot_of_a_limited_group_is_free(scene: Scene, how: str) -> None:
+async def test_workers_are_notified_of_a_free_slot_of_a_limited_group(scene: Scene, how: str) -> None:
     await scene.run()
     heard = await listen(scene)
     await scene.store.limit_group(GROUP, max_running=1)
@@ -309,7 +309,7 @@ async def test_a_lost_lease_frees_a_slot(scene: Scene) -> None:
 
 
 @rule
-async def test_workers_are_told_when_a_group_is_resumed(scene: Scene) -> None:
+async def test_workers_are_notified_of_a_resumed_group(scene: Scene) -> None:
     await scene.start()
     heard, elsewhere = await listen(scene), await listen(scene.within("acme"))
     await scene.store.pause_group(GROUP)
@@ -374,7 +374,7 @@ async def test_a_claim_held_back_by_the_rate_reports_when_the_next_start_is_due(
 
 
 @rule
-async def test_a_held_back_claim_is_told_to_those_who_wait_for_deadlines(scene: Scene) -> None:
+async def test_a_held_back_claim_notifies_waiters_for_deadlines(scene: Scene) -> None:
     await scene.store.limit_group(GROUP, starts_per=Rate(1, 60.0))
     for name in ("a", "b"):
         await scene.start(name)
@@ -537,7 +537,7 @@ async def test_racing_workers_never_run_more_than_a_key_allows(scene: Scene) -> 
 
 @rule
 @pytest.mark.parametrize("how", [how for how in FREEING if how != "raised limit"])
-async def test_workers_are_told_when_a_slot_of_a_key_is_free(scene: Scene, how: str) -> None:
+async def test_workers_are_notified_of_a_free_slot_of_a_key(scene: Scene, how: str) -> None:
     heard = await listen(scene)
     await scene.run(concurrency_key="k", concurrency_limit=1)
     await scene.start("waits", concurrency_key="k", concurrency_limit=1, priority=1)

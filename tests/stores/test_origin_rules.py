@@ -97,7 +97,7 @@ async def test_who_revokes_a_rule_is_kept_with_where_they_did(scene: Scene) -> N
 
 
 @rule
-async def test_what_nobody_answered_in_time_is_closed_by_the_clock(scene: Scene) -> None:
+async def test_an_unanswered_question_is_closed_by_the_timer(scene: Scene) -> None:
     for run_id in ("late", "r"):
         await ask(scene, run_id, due_at=scene.clock.now() + 5)
     scene.clock.advance(5)

@@ -81,7 +81,7 @@ async def test_a_delivery_whose_id_is_taken_is_left_as_it_is(scene: Scene) -> No
 
 
 @rule
-async def test_what_is_claimed_is_nobody_elses_until_its_lease_runs_out(scene: Scene) -> None:
+async def test_a_claimed_delivery_is_exclusive_until_its_lease_expires(scene: Scene) -> None:
     await made(scene, NEW)
     [first] = await claimed(scene)
     assert await claimed(scene) == []
@@ -107,7 +107,7 @@ async def test_of_many_that_claim_each_gets_others(scene: Scene) -> None:
 
 
 @rule
-async def test_a_recipient_is_told_of_a_question_in_order(scene: Scene) -> None:
+async def test_a_recipient_gets_a_questions_messages_in_order(scene: Scene) -> None:
     await made(scene, NEW)
     await made(scene, replace(NEW, id="d2", kind=AuditKind.REMINDED))
     await made(scene, replace(NEW, id="d3", kind=AuditKind.RESOLVED))

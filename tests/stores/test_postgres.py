@@ -523,7 +523,7 @@ async def test_votes_and_the_ends_of_their_runs_never_deadlock(database: str) ->
 
 
 @in_asyncio
-async def test_other_processes_are_told_what_changed(database: str) -> None:
+async def test_other_processes_are_notified_of_changes(database: str) -> None:
     async with opened(database) as one, opened(database) as two:
         heard: list[Change] = []
         two.listen(heard.append)
@@ -549,7 +549,7 @@ async def test_other_processes_are_told_what_changed(database: str) -> None:
 
 
 @in_asyncio
-async def test_more_than_fits_a_notification_is_told_as_anything(database: str) -> None:
+async def test_more_than_fits_a_notification_is_announced_as_any_change(database: str) -> None:
     async with opened(database) as one, opened(database) as two:
         heard: list[Change] = []
         two.listen(heard.append)
@@ -772,7 +772,7 @@ async def test_runs_continue_through_a_pooler_in_transaction_mode(
 
 @needs_pgbouncer
 @in_asyncio
-async def test_a_pooler_that_nobody_spoke_of_is_noticed(server: PostgresServer) -> None:
+async def test_an_undeclared_pooler_is_detected(server: PostgresServer) -> None:
     """It gives each transaction another connection, which knows nothing of what was prepared."""
     with PgBouncer(server.url(), pool_size=2) as bouncer:
         stores = [PostgresStore(bouncer.url()) for _ in range(3)]
@@ -846,7 +846,7 @@ def test_a_wrong_address_is_refused_with_a_reason(address: str) -> None:
 
 
 @in_asyncio
-async def test_text_that_postgres_cannot_keep_is_refused_and_harms_nobody(tmp_path: Path) -> None:
+async def test_text_that_postgres_cannot_keep_is_refused_alone(tmp_path: Path) -> None:
     async with postgres_scene(tmp_path) as scene:
         await scene.start()
         results = await asyncio.gather(

@@ -139,7 +139,7 @@ async def test_rights_hold_for_the_tables_of_later_migrations_too(
 
 
 @in_asyncio
-async def test_a_role_that_may_not_migrate_is_told_who_has_to(
+async def test_a_role_that_may_not_migrate_gets_the_remedy(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripts, before = schema.migrations(), schema.known_version()
@@ -163,7 +163,7 @@ async def test_a_role_that_may_not_migrate_is_told_who_has_to(
 
 
 @in_asyncio
-async def test_a_role_without_rights_is_told_where_they_are_listed(database: str) -> None:
+async def test_a_role_without_rights_is_referred_to_their_list(database: str) -> None:
     migrated(database)
     denied = pytest.raises(StoreUnavailable, match=r"permission denied.*docs/postgres\.md")
     with fresh_role(database) as (_, url), denied:

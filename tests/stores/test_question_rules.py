@@ -68,7 +68,7 @@ async def asked_by(scene: Scene, *, limit: int = 100, **which: Any) -> list[str]
 
 
 @rule
-async def test_an_event_that_nobody_could_read_back_is_refused(scene: Scene) -> None:
+async def test_an_unreadable_event_is_refused(scene: Scene) -> None:
     asked = await ask(scene)
     for field, change in BAD_EVENTS:
         bad = replace(voted("bad"), **change)
@@ -89,7 +89,7 @@ async def test_an_event_keeps_what_was_decided_however_large_the_answer_is(scene
 
 
 @rule
-async def test_what_the_store_records_itself_nobody_else_records(scene: Scene) -> None:
+async def test_only_the_store_records_its_own_events(scene: Scene) -> None:
     asked = await ask(scene)
     own = [AuditKind.ASKED, *(AuditKind(state.value) for state in PromiseState if state != "pending")]
     for kind in (*own, AuditKind("unheard-of")):
@@ -226,7 +226,7 @@ async def test_an_amendment_that_is_sent_again_is_done_once(scene: Scene) -> Non
 
 
 @rule
-async def test_an_amendment_that_is_sent_again_is_known_whoever_amended_since(scene: Scene) -> None:
+async def test_a_repeated_amendment_is_recognized_after_other_amendments(scene: Scene) -> None:
     asked = await ask(scene)
     mine, theirs = amendment(asked, progress="1"), amendment(asked, version=1, progress="2")
     assert (await scene.store.amend("r.0", mine, token="mine"))[1]
@@ -238,7 +238,7 @@ async def test_an_amendment_that_is_sent_again_is_known_whoever_amended_since(sc
 
 
 @rule
-async def test_a_deleted_question_leaves_its_id_as_if_nobody_had_ever_amended_it(scene: Scene) -> None:
+async def test_a_deleted_question_leaves_its_id_without_amendments(scene: Scene) -> None:
     run = await scene.run()
     await scene.append(run, opens=[question("r")])
     first = Amendment(0, "1", (), None)
@@ -327,7 +327,7 @@ async def test_a_settled_question_is_never_due(scene: Scene) -> None:
 
 @rule
 @pytest.mark.parametrize("only", [{"act_at": 1_000_000.0}, {"assignees": ("user:ana",)}])
-async def test_nobody_is_asked_for_a_plain_promise(scene: Scene, only: dict[str, Any]) -> None:
+async def test_a_plain_promise_is_in_no_inbox(scene: Scene, only: dict[str, Any]) -> None:
     run = await scene.run()
     [field] = only
     with pytest.raises(InvalidValue, match=f"^{field}: "):
@@ -343,7 +343,7 @@ async def test_nobody_is_asked_for_a_plain_promise(scene: Scene, only: dict[str,
 
 
 @rule
-async def test_an_inbox_has_what_one_of_its_names_or_anybody_may_answer(scene: Scene) -> None:
+async def test_an_inbox_has_questions_for_its_names_and_for_any_user(scene: Scene) -> None:
     await ask(scene, "a", assignees=("user:ana",))
     await ask(scene, "b", assignees=("group:finance", "user:ana", "user:ana"))
     await ask(scene, "c")
@@ -575,7 +575,7 @@ async def test_an_event_recorded_twice_is_there_once(scene: Scene) -> None:
 
 
 @rule
-async def test_an_event_of_another_namespace_takes_nobodys_id(scene: Scene) -> None:
+async def test_an_event_of_another_namespace_takes_no_id_here(scene: Scene) -> None:
     other = scene.within("other")
     await other.store.record([voted("e")])
     assert await other.store.seal([Seal(0, "e", "theirs")])

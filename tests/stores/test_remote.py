@@ -145,7 +145,7 @@ class SlowStore(SqliteStore):
 
 
 @in_asyncio
-async def test_a_slow_operation_holds_back_nobody_elses_reply(tmp_path: Path) -> None:
+async def test_a_slow_operation_delays_no_other_reply(tmp_path: Path) -> None:
     async with line(tmp_path, make=SlowStore) as (store, made):
         await asyncio.gather(store.create_run(new_run("slow")), store.create_run(new_run("quick")))
         SlowStore.go.clear()
@@ -235,7 +235,7 @@ def test_loops_on_many_threads_share_a_store(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_an_error_of_the_server_itself_is_told_and_not_repeated(
+async def test_an_error_of_the_server_itself_is_raised_and_not_repeated(
     tmp_path: Path,
 ) -> None:
     class Broken(SqliteStore):
@@ -494,7 +494,7 @@ async def test_closing_finishes_what_was_begun(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
+async def test_a_forked_child_gets_an_error_to_open_its_own(tmp_path: Path) -> None:
     async with line(tmp_path) as (store, _):
         connection = store._server.connection
         store._server.forked()
@@ -507,7 +507,7 @@ async def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
 
 
 @in_asyncio
-async def test_listeners_miss_nothing_through_a_cut_and_are_told_of_a_restart(tmp_path: Path) -> None:
+async def test_listeners_miss_nothing_through_a_cut_and_learn_of_a_restart(tmp_path: Path) -> None:
     heard: list[Change] = []
 
     def told_of(run_id: str) -> bool:

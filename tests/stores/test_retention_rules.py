@@ -118,7 +118,7 @@ async def test_a_child_is_kept_while_its_parent_is_there_and_goes_after_it(scene
 
 
 @rule
-async def test_a_run_that_had_joined_a_deleted_one_has_been_told(scene: Scene) -> None:
+async def test_a_run_that_joined_a_deleted_one_was_notified(scene: Scene) -> None:
     target = await scene.run("target")
     await scene.append(target, opens=[NewPromise("shared", run_id="target", n=0)])
     waiter = await scene.run("waiter")

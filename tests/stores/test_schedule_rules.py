@@ -137,7 +137,7 @@ async def test_a_paused_schedule_fires_nothing_until_it_is_resumed(scene: Scene)
 
 
 @rule
-async def test_those_who_wait_for_deadlines_are_told_of_new_times(scene: Scene) -> None:
+async def test_waiters_for_deadlines_are_notified_of_new_times(scene: Scene) -> None:
     heard: list[Change] = []
     scene.store.listen(heard.append)
 

@@ -65,7 +65,7 @@ async def test_the_end_of_a_run_gives_the_turn_to_the_next(scene: Scene, outcome
 
 
 @rule
-async def test_workers_are_told_of_the_next_turn(scene: Scene) -> None:
+async def test_workers_are_notified_of_the_next_turn(scene: Scene) -> None:
     await start(scene, "a", "b")
     [claim] = await scene.claim()
     heard: list[Change] = []
@@ -104,7 +104,7 @@ async def test_a_cancelled_run_that_has_begun_keeps_the_turn_until_it_ends(scene
 
 
 @rule
-async def test_what_comes_for_a_waiting_run_is_kept_and_does_not_start_it(scene: Scene) -> None:
+async def test_input_for_a_waiting_run_is_kept_and_does_not_start_it(scene: Scene) -> None:
     await start(scene, "a", "b")
     await scene.store.signal("b", "hello", "1")
     assert (await scene.store.get_run("b")).awaits_turn

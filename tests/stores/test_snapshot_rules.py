@@ -252,7 +252,7 @@ async def test_a_child_that_lives_there_refuses_the_whole_snapshot(scene: Scene)
 
 
 @rule
-async def test_a_promise_of_nobody_that_it_waits_for_comes_along(scene: Scene) -> None:
+async def test_an_awaited_promise_without_a_run_is_in_the_snapshot(scene: Scene) -> None:
     await scene.store.create_promise(NewPromise("shared", PromiseKind.PROMISE, data="1"))
     run = await scene.run()
     assert await scene.pause(run, opens=[promise("r", 4, id="shared")])

@@ -374,7 +374,7 @@ def test_loops_on_many_threads_share_a_store(tmp_path: Path) -> None:
     assert len(listed.items) == 400
 
 
-def test_a_loop_that_closes_early_harms_nobody(tmp_path: Path) -> None:
+def test_a_loop_that_closes_early_harms_no_other(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "x.db", inline_below_seconds=0)
     asyncio.run(store.open())
 
@@ -715,7 +715,7 @@ def test_a_check_for_other_commits_is_repeated_silently_on_a_locked_file(
     assert [message for message in caplog.messages if "signoff.db" in message] == []
 
 
-def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
+def test_a_forked_child_gets_an_error_to_open_its_own(tmp_path: Path) -> None:
     *child, parent = outcome("fork_while_open", tmp_path / "x.db")
     assert len(child) == 3
     assert all("StoreUnavailable" in line and "forked" in line for line in child)

@@ -88,7 +88,7 @@ async def test_an_id_taken_by_something_else_is_a_conflict(scene: Scene, other: 
 
 
 @rule
-async def test_a_run_keeps_the_trace_of_whoever_started_it_first(scene: Scene) -> None:
+async def test_a_run_keeps_the_trace_of_its_first_start(scene: Scene) -> None:
     new = NewRun("r", WORKFLOW, GROUP, "{}", traceparent=TRACE)
     run, _ = await scene.store.create_run(new)
     assert run.traceparent == TRACE
@@ -425,7 +425,7 @@ async def test_a_pause_that_came_too_late_is_refused_again_when_it_is_repeated(s
 
 @rule
 @pytest.mark.parametrize("outcome", [SUCCESS, FAILURE, KEPT_FAILURE])
-async def test_an_end_that_is_repeated_is_told_once(scene: Scene, outcome: Outcome) -> None:
+async def test_a_repeated_end_is_announced_once(scene: Scene, outcome: Outcome) -> None:
     parent = await scene.run("parent")
     await scene.pause(parent, starts=[NewRun("r", WORKFLOW, GROUP, "{}", "parent", 0)])
     [claim] = await scene.claim()
@@ -727,7 +727,7 @@ async def test_a_late_answer_never_wins(scene: Scene) -> None:
 
 
 @rule
-async def test_every_run_that_waits_for_a_promise_is_told(scene: Scene) -> None:
+async def test_every_run_that_waits_for_a_promise_is_notified(scene: Scene) -> None:
     await scene.store.create_promise(NewPromise("go"))
     names = ["a", "b", "c"]
     for name in names:
@@ -811,7 +811,7 @@ async def test_closing_a_promise_tells_those_who_joined_it(scene: Scene) -> None
 
 
 @rule
-async def test_the_end_of_a_run_is_told_to_its_parent_at_once(scene: Scene) -> None:
+async def test_the_end_of_a_run_notifies_its_parent_at_once(scene: Scene) -> None:
     parent = await scene.run("parent")
     child = NewRun("child", WORKFLOW, GROUP, "{}", "parent", 3)
     assert await scene.pause(parent, entry(0), starts=[child])
@@ -827,7 +827,7 @@ async def test_the_end_of_a_run_is_told_to_its_parent_at_once(scene: Scene) -> N
 
 
 @rule
-async def test_a_failure_is_told_with_its_error(scene: Scene) -> None:
+async def test_a_failure_is_delivered_with_its_error(scene: Scene) -> None:
     parent = await scene.run("parent")
     assert await scene.pause(parent, starts=[NewRun("child", WORKFLOW, GROUP, "{}", "parent", 0)])
     [claim] = await scene.claim()
@@ -878,7 +878,7 @@ async def test_a_child_id_of_something_else_leaves_a_conflict_for_the_call(scene
 
 
 @rule
-async def test_a_detached_run_tells_nobody(scene: Scene) -> None:
+async def test_a_detached_run_notifies_no_parent(scene: Scene) -> None:
     run = await scene.run()
     await scene.append(run, starts=[NewRun("free", "other", GROUP, "{}")])
     [claim] = await scene.claim(workflows=["other"])
@@ -905,7 +905,7 @@ async def test_the_end_of_a_run_cancels_its_open_promises_but_not_its_children(s
 
 
 @rule
-async def test_a_run_that_has_ended_is_told_nothing(scene: Scene) -> None:
+async def test_an_ended_run_gets_no_messages(scene: Scene) -> None:
     await scene.store.create_promise(NewPromise("go"))
     run = await scene.run()
     child = NewRun("child", "other", GROUP, "{}", "r", 1)
@@ -920,7 +920,7 @@ async def test_a_run_that_has_ended_is_told_nothing(scene: Scene) -> None:
 
 
 @rule
-async def test_a_retryable_failure_keeps_everything_and_tells_nobody(scene: Scene) -> None:
+async def test_a_retryable_failure_keeps_everything_and_notifies_no_waiter(scene: Scene) -> None:
     parent = await scene.run("parent")
     assert await scene.pause(parent, starts=[NewRun("r", WORKFLOW, GROUP, "{}", "parent", 0)])
     [claim] = await scene.claim()
@@ -1107,7 +1107,7 @@ async def test_a_timer_wakes_its_run_without_a_message(scene: Scene) -> None:
 
 
 @rule
-async def test_the_deadline_of_a_run_is_told_once(scene: Scene) -> None:
+async def test_the_deadline_of_a_run_is_delivered_once(scene: Scene) -> None:
     await scene.paused("paused", deadline_at=1_000_010.0)
     await scene.run("running", deadline_at=1_000_010.0)
     ended = await scene.run("ended", deadline_at=1_000_010.0)
@@ -1219,7 +1219,7 @@ async def test_runs_are_listed_newest_first_page_by_page(scene: Scene) -> None:
 
 
 @rule
-async def test_of_many_runs_those_that_have_ended_are_told(scene: Scene) -> None:
+async def test_of_many_runs_the_ended_ones_are_returned(scene: Scene) -> None:
     for id in ("paused", "running", "done", "broken", "cancelled", "not asked for"):
         await scene.start(id)
     await scene.store.cancel("cancelled")
@@ -1306,7 +1306,7 @@ async def test_a_page_that_is_none_is_refused(scene: Scene) -> None:
 
 
 @rule
-async def test_listeners_are_told_of_commits_and_clock_jumps(scene: Scene) -> None:
+async def test_listeners_are_notified_of_commits_and_clock_jumps(scene: Scene) -> None:
     heard: list[Change] = []
     elsewhere: list[Change] = []
     stop = await scene.listen(heard)
@@ -1335,7 +1335,7 @@ async def test_listeners_are_told_of_commits_and_clock_jumps(scene: Scene) -> No
 
 
 @rule
-async def test_a_listener_that_fails_harms_nobody(scene: Scene) -> None:
+async def test_a_failing_listener_harms_no_other(scene: Scene) -> None:
     def fail(_: Change) -> None:
         raise RuntimeError("no")
 

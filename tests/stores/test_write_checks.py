@@ -13,7 +13,7 @@ from tests.support import in_asyncio
 
 
 @in_asyncio
-async def test_many_who_ask_share_a_check_and_are_told_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_callers_share_a_check_and_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_checks, "SOON_SECONDS", 0.01)
     trouble: list[str] = []
     may_end = asyncio.Event()

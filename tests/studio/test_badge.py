@@ -88,7 +88,7 @@ def test_a_new_question_is_announced_once_in_all_tabs_and_opens_on_click(
         answer(http, id)
 
 
-def test_nothing_is_told_before_it_was_switched_on(page: Page, http: httpx.Client, name: str) -> None:
+def test_no_notification_is_shown_before_it_is_enabled(page: Page, http: httpx.Client, name: str) -> None:
     page.context.add_init_script(NOTICES)
     page.goto("/inbox")
     expect(page.get_by_role("switch", name="Notify me: off")).not_to_be_checked()

@@ -103,7 +103,7 @@ def test_what_cannot_be_decided_together_is_said_with_why_and_stays_open(
         assert http.get(f"/v1/questions/{path_of(id)}").json()["state"] == "pending"
 
 
-def test_who_was_first_at_some_of_them_is_told(inbox: Page, http: httpx.Client, name: str) -> None:
+def test_a_bulk_decision_names_the_winners_of_lost_races(inbox: Page, http: httpx.Client, name: str) -> None:
     ids = put(http, name, 3)
     expect(link(inbox, f"{name}-2?")).to_be_visible()
     inbox.keyboard.press("*")

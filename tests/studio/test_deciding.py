@@ -100,7 +100,7 @@ def test_a_question_is_claimed_and_released_by_a_key(page: Page, http: httpx.Cli
     expect(page.get_by_role("listitem").filter(has_text="released it")).to_be_visible()
 
 
-def test_what_somebody_else_has_claimed_is_theirs_and_what_was_typed_stays(
+def test_a_question_claimed_by_another_is_theirs_and_input_stays(
     page: Page, http: httpx.Client, name: str
 ) -> None:
     id = put(http, name)

@@ -82,7 +82,7 @@ def test_numbers_are_shown_as_they_are_and_none_is_rounded_by_an_edit(
     assert result(page, http, name)["proposal"] == {"id": 12345678901234567890}
 
 
-def test_an_edit_that_the_schema_does_not_allow_is_told_of_at_once(
+def test_an_edit_that_the_schema_forbids_is_reported_at_once(
     page: Page, http: httpx.Client, name: str
 ) -> None:
     id = put(http, name, proposal={"amount": 5, "code": "MAY"}, proposal_type=ORDER)
@@ -165,7 +165,7 @@ def test_several_options_are_chosen_by_keyboard(page: Page, http: httpx.Client, 
     assert (sorted(got["value"]), got["others"]) == (["blue", "green", "red"], ["green"])
 
 
-def test_a_form_is_filled_by_keyboard_and_told_at_once_what_is_wrong(
+def test_a_form_is_filled_by_keyboard_and_reports_errors_at_once(
     page: Page, http: httpx.Client, name: str
 ) -> None:
     id = put(http, name, input_type="form", answer_type=ORDER)

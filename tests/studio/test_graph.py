@@ -54,7 +54,7 @@ def answer(http: httpx.Client, id: str, value: Any) -> None:
     http.post(f"/v1/questions/{path_of(id)}/answer", json={"value": value}).raise_for_status()
 
 
-def test_the_branch_that_was_taken_is_told_from_the_other(page: Page, http: httpx.Client, name: str) -> None:
+def test_the_taken_branch_is_distinguished(page: Page, http: httpx.Client, name: str) -> None:
     start(http, "order", name, SMALL)
     ended(http, name)
     listed = chunks(page, name, "order")

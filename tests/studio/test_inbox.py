@@ -73,9 +73,7 @@ def test_a_decision_that_is_taken_back_is_never_sent(inbox: Page, http: httpx.Cl
     assert {each["kind"] for each in trail} == {"asked", "viewed"}
 
 
-def test_who_was_first_is_told_and_what_was_typed_is_there_after_a_reload(
-    inbox: Page, http: httpx.Client, name: str
-) -> None:
+def test_the_winner_is_named_and_input_survives_a_reload(inbox: Page, http: httpx.Client, name: str) -> None:
     id = put(http, name)
     opened(inbox, name)
     inbox.get_by_label("Note").fill("half a thought")
@@ -88,7 +86,7 @@ def test_who_was_first_is_told_and_what_was_typed_is_there_after_a_reload(
     expect(inbox.get_by_role("button", name="Approve")).to_be_hidden()
 
 
-def test_of_two_who_decide_at_once_the_second_is_told_who_was_first(
+def test_of_two_deciding_at_once_the_second_sees_the_winner(
     inbox: Page, http: httpx.Client, name: str
 ) -> None:
     id = put(http, name)

@@ -39,7 +39,7 @@ def see(tabs: list[Page], http: httpx.Client, name: str) -> None:
         expect(tab.get_by_role("link", name=f"Pay {name}?")).to_be_visible()
 
 
-def test_seven_tabs_are_told_by_one_stream(page: Page, http: httpx.Client, name: str) -> None:
+def test_seven_tabs_are_served_by_one_stream(page: Page, http: httpx.Client, name: str) -> None:
     asked_for = streams(page)
     tabs = opened(page, "/inbox?view=all")
     see(tabs, http, name)

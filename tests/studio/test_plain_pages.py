@@ -242,9 +242,7 @@ def test_a_schedule_is_edited_in_place_and_keeps_what_is_not_edited(
     assert (kept["arguments"], kept["is_paused"]) == ({"args": [1], "kwargs": {"more": 2}}, False)
 
 
-def test_an_edit_does_not_undo_what_somebody_else_has_changed_meanwhile(
-    window: Windows, http: httpx.Client, name: str
-) -> None:
+def test_an_edit_does_not_undo_another_persons_change(window: Windows, http: httpx.Client, name: str) -> None:
     made = {"id": name, "workflow": "echo", "cron": "0 3 * * *"}
     http.post("/v1/schedules", json=made).raise_for_status()
     page = window("/schedules")
@@ -424,7 +422,7 @@ def test_a_failing_item_is_shown_to_operators_until_it_is_repaired(browser: Brow
             page.context.close()
 
 
-def test_a_rule_is_revoked_by_whoever_made_it_with_a_reason(
+def test_a_rule_is_revoked_by_its_maker_with_a_reason(
     window: Windows, http: httpx.Client, rooms: Server, name: str
 ) -> None:
     start(http, "mail", name, f"{name}@example.org")

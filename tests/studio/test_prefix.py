@@ -67,7 +67,7 @@ def test_each_page_is_whole_and_its_links_lead_below_the_prefix(page: Page, host
         assert [link for link in links if not link.startswith(f"{host.url}/")] == [], name
 
 
-def test_what_happens_is_told_there_and_what_is_decided_arrives(page: Page, host: Host) -> None:
+def test_events_are_shown_and_decisions_arrive_under_a_prefix(page: Page, host: Host) -> None:
     page.goto(f"{host.url}/")
     expect(page).to_have_url(f"{host.url}/inbox")
     page.get_by_role("link", name="Runs").click()

@@ -194,7 +194,7 @@ def test_runs_are_started_from_the_page_of_runs(form: Page, http: httpx.Client) 
     expect(form.get_by_role("heading", name="Start ship")).to_be_visible()
 
 
-def test_what_nobody_has_announced_is_started_as_json(page: Page, http: httpx.Client, name: str) -> None:
+def test_an_unannounced_workflow_is_started_as_json(page: Page, http: httpx.Client, name: str) -> None:
     page.goto(f"/start/{name}")
     expect(page.get_by_text("No worker has announced")).to_be_visible()
     page.get_by_label("Arguments").fill('{"args": [1]}')

@@ -81,7 +81,7 @@ async def test_weeks_pass_at_once_and_in_order() -> None:
 
 
 @in_asyncio
-async def test_a_deadline_passes_when_nobody_answers_in_time() -> None:
+async def test_a_deadline_passes_without_an_answer() -> None:
     for after in (4 * WEEK, None):
         async with environment(new_app(Bank())) as env:
             start = env.now()
@@ -94,7 +94,7 @@ async def test_a_deadline_passes_when_nobody_answers_in_time() -> None:
 
 
 @in_asyncio
-async def test_who_is_too_late_is_told_so() -> None:
+async def test_a_late_answer_is_refused_with_the_reason() -> None:
     async with environment(new_app(Bank())) as env:
         env.people.answer("*", approved=True, after=4 * WEEK)
         await env.run("checkout", 7)

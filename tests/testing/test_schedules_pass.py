@@ -56,7 +56,7 @@ async def test_each_time_that_passes_fires_once(catch_up: str) -> None:
 
 
 @in_asyncio
-async def test_schedules_alone_do_not_make_a_stuck_run_wait_for_ever() -> None:
+async def test_schedules_alone_do_not_keep_a_stuck_run_waiting() -> None:
     async with environment(new_app([])) as env:
         await env.client.schedules.put("s", "tick", cron="* * * * *")
         with pytest.raises(NothingHappens):
