@@ -10,7 +10,6 @@ from pydantic_core import to_json
 
 from signoff.errors import NotFound
 from signoff.records import Entry, NewAuditEvent, Promise, Run, RunState
-from signoff.records.origins import text_of
 from signoff.stores.contract.snapshots import (
     Joined,
     Saved,
@@ -29,6 +28,7 @@ from signoff.stores.shared.rows import (
     MESSAGE_COLUMNS,
     PROMISE_COLUMNS,
     RUN_COLUMNS,
+    of_promise,
     to_entry,
     to_message,
 )
@@ -229,11 +229,7 @@ class _Loading:
 
     def _add_promises(self, run_id: str, promises: Sequence[Promise]) -> None:
         for promise in promises:
-            values = [
-                getattr(promise, field) for field in Promise.__dataclass_fields__ if field != "left_out"
-            ]
-            values[0], values[2], values[3] = self._namespace, promise.kind.value, promise.state.value
-            values[14], values[18] = list(promise.assignees), text_of(promise.origin)
+            values = of_promise(self._namespace, promise, list(promise.assignees))
             if self._db.execute(ADD_PROMISE, (promise.id, *values)).fetchone() is None:
                 raise taken_promise(run_id, promise.id)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import LiteralString, cast
 
 from signoff.records import WorkflowInfo
 from signoff.records.paging import Page, WorkflowFilter, page_place, place_of
 from signoff.stores.postgres.reads import Connection, checked
 from signoff.stores.shared.listed_payloads import Listing, cut, size_in_postgres, within_page
-from signoff.stores.shared.rows import WORKFLOW_COLUMNS, to_workflow
+from signoff.stores.shared.rows import ANNOUNCED, WORKFLOW_COLUMNS, to_workflow
 
 # In a fixed order, so that workers that start at the same time do not deadlock.
 ANNOUNCE = f"""
@@ -48,8 +49,7 @@ DELETE FROM signoff.workflows WHERE (name, namespace, group_name, version) IN (
 
 def announce(db: Connection, namespace: str, workflows: Sequence[WorkflowInfo], now: float | None) -> None:
     """Register workflows, or replace their entries."""
-    columns = ("group", "name", "version", "is_current", "description", "parameters")
-    values = ([getattr(each, column) for each in workflows] for column in columns)
+    values = ([getattr(each, field) for each in workflows] for field in ANNOUNCED)
     db.execute(ANNOUNCE, (namespace, now, *values))
 
 
@@ -57,16 +57,8 @@ def list_workflows(
     db: Connection, namespace: str, which: WorkflowFilter, after: str | None, limit: int
 ) -> Page[WorkflowInfo]:
     """Return a page of workflows, sorted by name, group and version."""
-    name_before, group_before, version_before = page_place(after)
-    values = {
-        "namespace": namespace,
-        "name_before": name_before,
-        "group_before": group_before,
-        "version_before": version_before,
-        "name": which.name,
-        "group": which.group,
-        "limit": checked(limit) + 1,
-    }
+    before = dict(zip(("name_before", "group_before", "version_before"), page_place(after), strict=True))
+    values = {**before, **asdict(which), "namespace": namespace, "limit": checked(limit) + 1}
     rows, more = cut(db.execute(cast("LiteralString", LIST), values).fetchall(), limit)
     found = tuple(LISTING.read(row, to_workflow) for row in rows)
     last = found[-1] if more and found else None

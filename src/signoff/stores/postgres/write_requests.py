@@ -11,7 +11,6 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from signoff.codec import encode_error
 from signoff.errors import (
-    AlreadySettled,
     IdConflict,
     InvalidState,
     InvalidValue,
@@ -36,7 +35,7 @@ from signoff.stores.postgres.rows import (
     run_of,
     run_of_values,
 )
-from signoff.stores.shared.equality import NO_SESSION, OTHER_SESSION, same_json
+from signoff.stores.shared.equality import NO_SESSION, OTHER_SESSION, same_json, settled_before
 from signoff.stores.shared.group_commit import Operation
 from signoff.stores.shared.readable_rows import readable
 from signoff.stores.shared.touched_runs import TouchedRuns
@@ -414,11 +413,7 @@ def settle(
         if reply["settled"] or promise.state is PromiseState.PENDING:
             return promise, reply["settled"] is True
         was_asked_before = "woken" not in reply and promise.request_id == settlement.request_id
-        if settlement.request_id is not None and was_asked_before:
-            if promise.state is settlement.state and same_json(promise.value, settlement.value):
-                return promise, False
-            raise RequestConflict(settlement.request_id, promise_id)
-        raise AlreadySettled(promise_id, promise.state.value, promise.settled_by, promise.settled_at)
+        return settled_before(promise, settlement, is_repeated=was_asked_before)
 
     body = {
         "op": "settle",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from signoff.errors import IdConflict
-from signoff.records import NewPromise, NewRun, NewToken, PromiseKind, Run
+from signoff.errors import AlreadySettled, IdConflict, RequestConflict
+from signoff.records import NewPromise, NewRun, NewToken, Promise, PromiseKind, Run, Settlement
 
 OTHER_SESSION = "it is a run of another session"
 NO_SESSION = "it is a run of no session"
@@ -24,6 +24,20 @@ def same_json(one: str | None, other: str | None) -> bool:
 def canonical(text: str) -> str:
     """Return the canonical text of a JSON value."""
     return json.dumps(json.loads(text), sort_keys=True)
+
+
+def settled_before(promise: Promise, settlement: Settlement, *, is_repeated: bool) -> tuple[Promise, bool]:
+    """Return the result of a call that settles a settled promise, if it repeats the request with which that happened.
+
+    Raises:
+        RequestConflict: The request had another value.
+        AlreadySettled: It was another request.
+    """
+    if settlement.request_id is None or not is_repeated:
+        raise AlreadySettled(promise.id, promise.state.value, promise.settled_by, promise.settled_at)
+    if promise.state is not settlement.state or not same_json(promise.value, settlement.value):
+        raise RequestConflict(settlement.request_id, promise.id)
+    return promise, False
 
 
 def may_join(new: NewPromise, found: PromiseKind) -> bool:

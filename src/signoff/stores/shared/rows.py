@@ -19,6 +19,7 @@ from signoff.records import (
     MessageKind,
     NewSchedule,
     NewToken,
+    Promise,
     Rule,
     Schedule,
     Session,
@@ -28,7 +29,7 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.records.deliveries import Delivery, DeliveryState
-from signoff.records.origins import from_text
+from signoff.records.origins import from_text, text_of
 
 RUN_COLUMNS: Final = """namespace, id, workflow, group_name, arguments, state, created_at, parent_id, parent_n,
     deadline_at, ended_at, result, error, retryable, epoch, wakes, wake_at, worker_id, lease_until,
@@ -65,6 +66,8 @@ TOKEN_COLUMNS: Final = """namespace, id, kind, hash, subject, created_at, questi
     expires_at, revoked_at, used_at"""
 
 WORKFLOW_COLUMNS: Final = "group_name, name, version, is_current, description, parameters, namespace, seen_at"
+ANNOUNCED: Final = ("group", "name", "version", "is_current", "description", "parameters")
+"""The fields of a workflow that its worker announces, in the order of their columns."""
 
 # Journals can be long, and calling an enum takes as long as everything else.
 _ENTRY_KINDS = {kind.value: kind for kind in EntryKind}
@@ -95,6 +98,14 @@ def to_message(row: Row) -> Message:
 def to_worker(row: Row) -> WorkerInfo:
     """Return the worker in ``WORKER_COLUMNS`` and its number of leased runs."""
     return WorkerInfo(*row)
+
+
+def of_promise(namespace: str, promise: Promise, assignees: object) -> list[Any]:
+    """Return the ``PROMISE_COLUMNS`` of a promise in another namespace, with the stored form of its assignees."""
+    values = [getattr(promise, field) for field in Promise.__dataclass_fields__ if field != "left_out"]
+    values[0], values[2], values[3] = namespace, promise.kind.value, promise.state.value
+    values[14], values[18] = assignees, text_of(promise.origin)
+    return values
 
 
 def to_delivery(row: Row) -> Delivery:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from signoff.errors import NotFound
 from signoff.records.deliveries import Delivery, DeliveryState, NewDelivery, Report
@@ -128,19 +129,8 @@ def expand(
             raise row_unchanged()
         return False
     for new in deliveries:
-        values = {
-            "namespace": namespace,
-            "id": new.id,
-            "channel": channel,
-            "recipient": new.recipient,
-            "event_id": new.event_id,
-            "seq": new.seq,
-            "kind": new.kind.value,
-            "question_id": new.question_id,
-            "run_id": new.run_id,
-            "now": tx.now,
-        }
-        tx.db.execute(CREATE, values)
+        values = {**asdict(new), "kind": new.kind.value, "namespace": namespace, "channel": channel}
+        tx.db.execute(CREATE, {**values, "now": tx.now})
     return True
 
 

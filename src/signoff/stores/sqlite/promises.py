@@ -8,13 +8,13 @@ from functools import lru_cache
 from typing import Any
 
 from signoff.codec import encode_error
-from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, RequestConflict
+from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound
 from signoff.records import MessageKind, NewPromise, Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.origins import TIMER, text_of
 from signoff.records.paging import LOOKED_THROUGH, Page, PromiseFilter, page_number, searched_page
 from signoff.stores.contract.tokens import callback_token
 from signoff.stores.contract.validation import check_promise
-from signoff.stores.shared.equality import may_join, refusal_of, same_json
+from signoff.stores.shared.equality import may_join, refusal_of, settled_before
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
 from signoff.stores.shared.rows import PROMISE_COLUMNS
 from signoff.stores.sqlite import messages, tokens
@@ -394,11 +394,7 @@ def _not_settled(
     _, settle_token = _tokens(tx, namespace, promise_id)
     if token is not None and token == settle_token:
         return promise, True
-    if settlement.request_id is not None and promise.request_id == settlement.request_id:
-        if promise.state is settlement.state and same_json(promise.value, settlement.value):
-            return promise, False
-        raise RequestConflict(settlement.request_id, promise_id)
-    raise AlreadySettled(promise_id, promise.state.value, promise.settled_by, promise.settled_at)
+    return settled_before(promise, settlement, is_repeated=promise.request_id == settlement.request_id)
 
 
 def notify_all(tx: Transaction, promise: Promise) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+from dataclasses import asdict
 from typing import Any
 
-from signoff.records import Amendment, NewAuditEvent, NewRule, Rule
+from signoff.records import Amendment, NewAuditEvent, Rule
 from signoff.records.paging import Page, RuleFilter, page_number
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
 from signoff.stores.shared.rows import RULE_COLUMNS, found, to_rule
@@ -16,12 +17,12 @@ from signoff.stores.sqlite.transaction import Transaction
 
 IN_FORCE = "revoked_at IS NULL AND expires_at > :now AND (max_uses IS NULL OR uses < max_uses)"
 
-MAKE = """
-INSERT INTO rules (
-    namespace, id, created_at, by, tool, arguments, expires_at, question_id, run_id, groups, roles, max_uses,
-    session_id
+MAKE = f"""
+INSERT INTO rules ({RULE_COLUMNS})
+VALUES (
+    :namespace, :id, :now, :by, :tool, :arguments, :question_id, :expires_at, :run_id, :groups, :roles, :max_uses, 0,
+    NULL, NULL, :session_id
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 USE = "UPDATE rules SET uses = uses + 1 WHERE namespace = ? AND id = ?"
@@ -66,7 +67,10 @@ def allow(tx: Transaction, namespace: str, amendment: Amendment) -> bool:
 def note(tx: Transaction, namespace: str, amendment: Amendment) -> None:
     """Create and use the rules of an applied amendment."""
     if amendment.rule is not None:
-        tx.db.execute(MAKE, _values(namespace, amendment.rule, tx.now))
+        new = amendment.rule
+        values = {**asdict(new), "groups": json.dumps(new.groups), "roles": json.dumps(new.roles)}
+        expires_at = math.inf if new.expires_at is None else new.expires_at
+        tx.db.execute(MAKE, {**values, "expires_at": expires_at, "namespace": namespace, "now": tx.now})
     if amendment.by_rule is not None:
         tx.db.execute(USE, (namespace, amendment.by_rule))
 
@@ -105,21 +109,3 @@ def revoke_rule(tx: Transaction, namespace: str, rule_id: str, event: NewAuditEv
         return get_rule(tx.db, namespace, rule_id)
     audit.record(tx, namespace, [event])
     return to_rule(row)
-
-
-def _values(namespace: str, new: NewRule, now: float) -> tuple[Any, ...]:
-    return (
-        namespace,
-        new.id,
-        now,
-        new.by,
-        new.tool,
-        new.arguments,
-        math.inf if new.expires_at is None else new.expires_at,
-        new.question_id,
-        new.run_id,
-        json.dumps(new.groups),
-        json.dumps(new.roles),
-        new.max_uses,
-        new.session_id,
-    )

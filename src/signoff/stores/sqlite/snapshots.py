@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections import deque
-from typing import Any
 
 from signoff.errors import NotFound
 from signoff.records import NewAuditEvent, Promise, Run
-from signoff.records.origins import text_of
 from signoff.stores.contract.snapshots import (
     Joined,
     Saved,
@@ -20,7 +18,7 @@ from signoff.stores.contract.snapshots import (
     taken_run,
     taken_session,
 )
-from signoff.stores.shared.rows import MESSAGE_COLUMNS, PROMISE_COLUMNS, RUN_WIDTH, to_message
+from signoff.stores.shared.rows import MESSAGE_COLUMNS, PROMISE_COLUMNS, RUN_WIDTH, of_promise, to_message
 from signoff.stores.sqlite import audit, journal, sessions
 from signoff.stores.sqlite import transitions as states
 from signoff.stores.sqlite.rows import READ_RUN_COLUMNS, assignees_text, to_promise, to_run
@@ -144,29 +142,6 @@ def _shared_promise(db: sqlite3.Connection, namespace: str, promise_id: str) -> 
 
 
 def _add_promise(tx: Transaction, namespace: str, run_id: str, promise: Promise) -> None:
-    if tx.db.execute(ADD_PROMISE, _promise_row(namespace, promise)).rowcount == 0:
+    values = of_promise(namespace, promise, assignees_text(promise.assignees))
+    if tx.db.execute(ADD_PROMISE, values).rowcount == 0:
         raise taken_promise(run_id, promise.id)
-
-
-def _promise_row(namespace: str, promise: Promise) -> tuple[Any, ...]:
-    return (
-        namespace,
-        promise.id,
-        promise.kind.value,
-        promise.state.value,
-        promise.created_at,
-        promise.run_id,
-        promise.n,
-        promise.due_at,
-        promise.data,
-        promise.value,
-        promise.settled_at,
-        promise.settled_by,
-        promise.note,
-        promise.request_id,
-        assignees_text(promise.assignees),
-        promise.act_at,
-        promise.version,
-        promise.progress,
-        text_of(promise.origin),
-    )

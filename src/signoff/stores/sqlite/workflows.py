@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from signoff.records import WorkflowInfo
 from signoff.records.paging import Page, WorkflowFilter, page_place, place_of
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
-from signoff.stores.shared.rows import WORKFLOW_COLUMNS, to_workflow
+from signoff.stores.shared.rows import ANNOUNCED, WORKFLOW_COLUMNS, to_workflow
 from signoff.stores.sqlite.transaction import Transaction
 
 ANNOUNCE = f"INSERT OR REPLACE INTO workflows ({WORKFLOW_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -32,19 +33,7 @@ DELETE FROM workflows WHERE rowid IN (
 
 def announce(tx: Transaction, namespace: str, workflows: Sequence[WorkflowInfo]) -> None:
     """Register workflows, or replace their entries."""
-    rows = [
-        (
-            each.group,
-            each.name,
-            each.version,
-            each.is_current,
-            each.description,
-            each.parameters,
-            namespace,
-            tx.now,
-        )
-        for each in workflows
-    ]
+    rows = [(*(getattr(each, field) for field in ANNOUNCED), namespace, tx.now) for each in workflows]
     tx.db.executemany(ANNOUNCE, rows)
 
 
@@ -52,16 +41,8 @@ def list_workflows(
     db: sqlite3.Connection, namespace: str, which: WorkflowFilter, after: str | None, limit: int
 ) -> Page[WorkflowInfo]:
     """Return a page of workflows, sorted by name, group and version."""
-    name_before, group_before, version_before = page_place(after)
-    values = {
-        "namespace": namespace,
-        "name_before": name_before,
-        "group_before": group_before,
-        "version_before": version_before,
-        "name": which.name,
-        "group": which.group,
-        "limit": limit + 1,
-    }
+    before = dict(zip(("name_before", "group_before", "version_before"), page_place(after), strict=True))
+    values = {**before, **asdict(which), "namespace": namespace, "limit": limit + 1}
     rows, more = read_page(db.execute(LIST, values), limit, LISTING.bytes_of)
     found = tuple(LISTING.read(row, to_workflow) for row in rows)
     last = found[-1] if more and found else None

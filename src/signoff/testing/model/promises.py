@@ -20,7 +20,7 @@ from signoff.records.origins import TIMER
 from signoff.records.question_text import unpacked
 from signoff.stores.contract.tokens import callback_token
 from signoff.stores.contract.validation import check_promise
-from signoff.stores.shared.equality import may_join, refusal_of, same_json
+from signoff.stores.shared.equality import may_join, refusal_of, settled_before
 from signoff.testing.model.audit import Audit
 from signoff.testing.model.messages import Messages
 from signoff.testing.model.rules import Rules
@@ -76,11 +76,8 @@ class Promises:
             return settled, True
         if self._state.is_known(namespace, "settle", promise_id, token):
             return promise, True
-        if settlement.request_id is not None and promise.request_id == settlement.request_id:
-            if promise.state is settlement.state and same_json(promise.value, settlement.value):
-                return promise, False
-            raise RequestConflict(settlement.request_id, promise_id)
-        raise AlreadySettled(promise_id, promise.state.value, promise.settled_by, promise.settled_at)
+        is_repeated = promise.request_id == settlement.request_id
+        return settled_before(promise, settlement, is_repeated=is_repeated)
 
     def amend(
         self, namespace: str, question_id: str, amendment: Amendment, token: str | None = None
