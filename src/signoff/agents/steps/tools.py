@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypedDict, cast
+from typing import Any, Final, Literal, cast
 
 from pydantic_ai.tools import ToolDefinition
 
@@ -22,15 +22,6 @@ KEY: Final = "signoff"
 
 _WRITES = ("write", "external", "stateful")
 _ALL: tuple[str, ...] = ("none", "read", *_WRITES)
-
-
-class ToolOptions(TypedDict, total=False):
-    """The options that ``tool_options`` returns."""
-
-    side_effects: SideEffects
-    effect: Effect
-    retry: RetryPolicy
-    timeout: float
 
 
 def tool_options(

@@ -60,13 +60,6 @@ async def find_problems(schema: Mapping[str, Any], value: Any) -> list[tuple[str
     return await _pool.run(problems_apart, schema, value) if found is None else found
 
 
-async def find_schema_problem(schema: Mapping[str, Any]) -> str | None:
-    """Return what ``validation.schema_problem`` returns. The event loop continues meanwhile."""
-    if is_light(schema):
-        return schema_problem(schema)
-    return await _pool.run(schema_problem_apart, schema)
-
-
 def problems_apart(schema: Mapping[str, Any], value: Any) -> list[tuple[str, str]]:
     """Return the problems of a value, found in the other process. Blocks the calling thread."""
     try:
