@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from signoff.stores.sqlite import schema, store
+from signoff.stores.sqlite import database_file, schema
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def copied_files(folder: Path) -> Iterator[None]:
         return schema.prepare(path, location, busy_seconds=busy_seconds)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(store, "prepare", prepare)
+        patched.setattr(database_file, "prepare", prepare)
         yield
 
 

@@ -224,7 +224,7 @@ async def test_a_file_made_read_only_takes_no_writes_and_is_read(
 async def test_a_network_file_system_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("signoff.stores.sqlite.store.network_file_system", lambda path: "nfs4")
+    monkeypatch.setattr("signoff.stores.sqlite.database_file.network_file_system", lambda path: "nfs4")
     async with store_at(tmp_path):
         pass
     assert any("nfs4" in message and "Postgres" in message for message in caplog.messages)
