@@ -85,32 +85,22 @@ class Scrape:
     def _of_timers(self) -> Sequence[Metric]:
         if self._timers_alive is None:
             return ()
-        alive = GaugeMetricFamily("signoff_timers_alive", "Whether deadlines fire in this server.")
-        alive.add_metric((), float(self._timers_alive()))
-        return (alive,)
+        alive = float(self._timers_alive())
+        return (GaugeMetricFamily("signoff_timers_alive", "Whether deadlines fire in this server.", alive),)
 
     def _of_anchors(self) -> Sequence[Metric]:
         if self._anchoring is None:
             return ()
-        failing = GaugeMetricFamily(
-            "signoff_audit_anchor_failing_seconds",
-            "For how long this server could not keep checkpoints of audit trails in an anchor; 0: it can.",
-            labels=("anchor",),
-        )
-        for anchor in self._anchoring.anchors:
-            failing.add_metric((anchor.name,), self._anchoring.late_seconds(anchor))
-        return (failing,)
+        late = {anchor.name: self._anchoring.late_seconds(anchor) for anchor in self._anchoring.anchors}
+        help = "For how long this server could not keep checkpoints of audit trails in an anchor; 0: it can."
+        return (_gauges("signoff_audit_anchor_failing_seconds", help, "anchor", late),)
 
     def _of_callers(self) -> Sequence[Metric]:
         if self._held is None:
             return ()
         held = self._held()
-        streams = GaugeMetricFamily(
-            "signoff_open_streams", "Streams and waiting requests that are open.", labels=("kind",)
-        )
-        for kind, number in held.streams.items():
-            streams.add_metric((kind,), number)
-        return streams, GaugeMetricFamily(
+        help = "Streams and waiting requests that are open."
+        return _gauges("signoff_open_streams", help, "kind", held.streams), GaugeMetricFamily(
             "signoff_kept_reply_bytes",
             "Replies to remote stores that are kept for repetitions.",
             held.reply_bytes,
@@ -162,27 +152,28 @@ class _Both(Collector):
         yield from self._more
 
 
+def _gauges(name: str, help: str, label: str, values: Mapping[str, float]) -> Metric:
+    """Return a metric with one label and its values."""
+    found = GaugeMetricFamily(name, help, labels=(label,))
+    for each, value in values.items():
+        found.add_metric((each,), value)
+    return found
+
+
 def _of_threads() -> Metric:
     """Return metrics of the threads for plain steps of this process's workers."""
-    found = GaugeMetricFamily(
-        "signoff_step_threads",
-        "Threads of this process's workers for plain steps: all, busy, and how many steps wait for one.",
-        labels=("state",),
-    )
     pools = threads.at_work()
-    found.add_metric(("all",), sum(pool.count for pool in pools))
-    found.add_metric(("busy",), sum(pool.busy for pool in pools))
-    found.add_metric(("waiting",), sum(pool.waiting for pool in pools))
-    return found
+    counts = {
+        "all": sum(pool.count for pool in pools),
+        "busy": sum(pool.busy for pool in pools),
+        "waiting": sum(pool.waiting for pool in pools),
+    }
+    help = "Threads of this process's workers for plain steps: all, busy, and how many steps wait for one."
+    return _gauges("signoff_step_threads", help, "state", counts)
 
 
 def of_jobs() -> Sequence[Metric]:
     """Return metrics of the periodic jobs of this process: items set aside, and calls that do not return."""
-    items = GaugeMetricFamily(
-        "signoff_set_aside_items",
-        "Items of periodic jobs that failed and are tried again, such as a schedule or a question.",
-        labels=("job",),
-    )
     failures = CounterMetricFamily(
         "signoff_set_aside_failures", "How often items of periodic jobs have failed.", labels=("job",)
     )
@@ -190,16 +181,12 @@ def of_jobs() -> Sequence[Metric]:
     for job in failed_items.running_jobs():
         held[job.noun] += len(job)
         failed[job.noun] += job.failures
-    for noun in sorted(held):
-        items.add_metric((noun,), held[noun])
+    for noun in sorted(failed):
         failures.add_metric((noun,), failed[noun])
-    running = GaugeMetricFamily(
-        "signoff_periodic_job_running_seconds",
-        "How long the current call of a periodic job has taken; 0 between calls.",
-        labels=("job",),
-    )
-    for name, seconds in running_seconds().items():
-        running.add_metric((name,), seconds)
+    help = "Items of periodic jobs that failed and are tried again, such as a schedule or a question."
+    items = _gauges("signoff_set_aside_items", help, "job", dict(sorted(held.items())))
+    help = "How long the current call of a periodic job has taken; 0 between calls."
+    running = _gauges("signoff_periodic_job_running_seconds", help, "job", running_seconds())
     return items, failures, running
 
 
@@ -217,15 +204,12 @@ def _of_files(store: Store) -> Sequence[Metric]:
     database = unwrapped(store)
     if not isinstance(database, SqliteStore):
         return ()
-    found = GaugeMetricFamily(
-        "signoff_store_file_bytes",
-        "Sizes of an SQLite store's files: the database, and its write-ahead log.",
-        labels=("file",),
-    )
+    sizes: dict[str, float] = {}
     for name, end in (("database", ""), ("log", "-wal")):
         with contextlib.suppress(OSError):
-            found.add_metric((name,), os.path.getsize(f"{database.path}{end}"))
-    return (found,)
+            sizes[name] = os.path.getsize(f"{database.path}{end}")
+    help = "Sizes of an SQLite store's files: the database, and its write-ahead log."
+    return (_gauges("signoff_store_file_bytes", help, "file", sizes),)
 
 
 def _up(is_up: bool) -> Metric:
