@@ -17,7 +17,7 @@ from signoff.people.questions.answers import answer
 from signoff.people.questions.question import Question
 from signoff.people.schemas import validation_process
 from signoff.people.schemas.promise_returns import data_of
-from signoff.people.schemas.validation import is_light, problems
+from signoff.people.schemas.validation import problems, problems_if_light
 from signoff.people.schemas.validation_process import find_problems, schema_problem_apart
 from signoff.records import NewPromise, PromiseKind, PromiseState, Settlement
 from signoff.server.store_api.worker_settlements import check_settlement
@@ -103,7 +103,7 @@ async def test_every_door_refuses_what_takes_too_long_and_the_loop_continues(
 async def test_costly_answers_get_the_same_problems_as_ordinary_ones() -> None:
     schema = {"items": {"type": "integer"}}
     wrong = [*range(20_000), "x"]
-    assert not is_light(schema, wrong)
+    assert problems_if_light(schema, wrong) is None
     assert await find_problems(schema, wrong) == problems(schema, wrong)
     assert await find_problems(schema, wrong[:-1]) == []
     assert schema_problem_apart(doubling(14, "anyOf")) is None
@@ -120,8 +120,9 @@ def test_ordinary_answers_are_checked_where_they_are() -> None:
         "required": names,
         "additionalProperties": False,
     }
-    assert is_light(form, dict.fromkeys(names, "some words"))
-    assert is_light({"type": "object", "properties": {"approved": {"type": "boolean"}}}, {"approved": True})
+    assert problems_if_light(form, dict.fromkeys(names, "some words")) == []
+    approval = {"type": "object", "properties": {"approved": {"type": "boolean"}}}
+    assert problems_if_light(approval, {"approved": True}) == []
 
 
 @in_asyncio
