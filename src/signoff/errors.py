@@ -262,9 +262,9 @@ class ResumeRefused(SignoffError):
     """The resume token does not allow these answers. Nothing was changed.
 
     Attributes:
-        reason: ``unknown``, ``used``, ``expired``, ``foreign`` (it belongs to another session), ``several`` (it covers
-            several questions, so each answer needs a question id), ``question`` (it does not cover these questions) or
-            ``missing`` (every open question that it covers needs an answer, and these have none).
+        reason: ``unknown``, ``used``, ``expired``, ``foreign``, ``several``, ``question`` or ``missing``. A foreign
+            token belongs to another session. ``several``: it covers several questions, so each answer needs an id.
+            ``question``: it does not cover these questions. ``missing``: some of its open questions have no answer.
         questions: The ids of the questions concerned, if any.
         by: The user who used the token, if known.
     """

@@ -1,4 +1,4 @@
-"""Starting, watching and answering runs from outside, in async code. ``blocking`` has the same for other code."""
+"""Starts, watches and answers runs from outside, in async code. ``blocking`` has the same for other code."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Functions(Protocol):
 
 
 class App(Protocol):
-    """What a client needs of a ``Signoff`` app."""
+    """The parts of a ``Signoff`` app that a client needs."""
 
     store: Store
     group: str
@@ -88,7 +88,7 @@ class Backend(
     ResumptionBackend,
     Protocol,
 ):
-    """What a client talks to: a store in this process, or a server."""
+    """The back end of a client: a store in this process, or a server."""
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
@@ -147,9 +147,9 @@ class AsyncClient:
     Args:
         target: A ``Signoff`` app (its store is used directly), or the URL of a ``signoff server``.
         group: The group that runs are started in; by default the app's, or ``default``.
-        key: For a server, an API key; by default what the environment variable ``SIGNOFF_KEY`` says.
-        origin: For an app, from where what is done comes, as the audit trail has it: a program with users of its own
-            may say their addresses. By default from this program. A server sees that itself.
+        key: For a server, an API key; by default that of the environment variable ``SIGNOFF_KEY``.
+        origin: For an app, the origin of all actions in the audit trail: a program with users of its own may state
+            their addresses. By default this program. A server determines the origin itself.
 
     Example::
 
@@ -196,7 +196,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of connections. An app's store stays open."""
+        """Close connections. An app's store stays open."""
         await self.backend.close()
 
     async def start(
@@ -222,9 +222,9 @@ class AsyncClient:
             id: A chosen id. Starting twice with one id starts once.
             group: The group whose workers run it.
             timeout_seconds: The run's own deadline, counted from its start.
-            priority: Of the runs that are ready, workers take those of the highest priority first.
-            start_at: When to start it, with a time zone; at once if that is past.
-            delay_seconds: After how long to start it, instead of ``start_at``.
+            priority: Workers take ready runs of the highest priority first.
+            start_at: The start time, with a time zone; a past time means at once.
+            delay_seconds: Seconds until it starts, instead of ``start_at``.
             started_by: The user who starts it, such as ``user:ana``, who cannot answer its questions with four eyes.
             session_id: The session it belongs to, such as a conversation: it waits until the session's runs that were
                 started before it have ended.
@@ -337,7 +337,7 @@ class AsyncClient:
     async def retry(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> None:
         """Retry a failed run from the point of failure, or resume a suspended one.
 
-        A run that failed retryably was kept whole. A run that failed for good keeps its journal up to the call that
+        A run that failed retryably was kept whole. A run that failed permanently keeps its journal up to the call that
         failed; callers that waited for it keep its failure.
 
         Args:
@@ -552,7 +552,7 @@ class AsyncHandle:
             TimeoutError: It did not end in time.
             RunCancelled: It was cancelled.
             CircularWait: The caller is a step of this run, or of a run that this one waits for.
-            Exception: What the workflow raised, if its class is imported here; else ``RunFailed``.
+            Exception: The workflow's error, if its class is imported here; else ``RunFailed``.
         """
         async with asyncio.timeout(timeout):
             run = await end_of(self._backend, self.id)
@@ -570,9 +570,9 @@ class AsyncHandle:
         """Iterate over the journal from ``after`` on, live, until the run ends.
 
         Args:
-            after: The ``seq`` of the last entry that is known.
-            live: Whether what running steps say (``StepInfo.live``) comes in between, as ``LiveText``: first what
-                there is of it so far, then the rest.
+            after: The ``seq`` of the last known entry.
+            live: Whether to include the live output of running steps (``StepInfo.live``) as ``LiveText``: first the
+                output so far, then the rest.
         """
         return (self._backend.follow_live if live else self._backend.follow)(self.id, after=after)
 
@@ -603,13 +603,15 @@ def signal_text(name: str, value: Any) -> str:
 
 
 def result_of(run: Run, returns: Any = Any) -> Any:
-    """Return the result of a run that has ended, or raise what it ended with.
+    """Return the result of a run that has ended, or raise its error.
 
     Raises:
-        InvalidValue: The run is of a list, which has left that out.
+        InvalidValue: The run comes from a list, without its result.
     """
     if run.left_out:
-        raise InvalidValue("run", f"run {run.id!r} is of a list, without large payloads; read it by its id")
+        raise InvalidValue(
+            "run", f"run {run.id!r} comes from a list, without large payloads; read it by its id"
+        )
     if run.state is RunState.SUCCEEDED:
         return codec.decode(run.result or "null", returns)
     record = json.loads(run.error or "{}")

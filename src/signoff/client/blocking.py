@@ -54,9 +54,9 @@ class Client:
     Args:
         target: A ``Signoff`` app (its store is used directly), or the URL of a ``signoff server``.
         group: The group that runs are started in; by default the app's, or ``default``.
-        key: For a server, an API key; by default what the environment variable ``SIGNOFF_KEY`` says.
-        origin: For an app, from where what is done comes, as the audit trail has it: a program with users of its own
-            may say their addresses. By default from this program. A server sees that itself.
+        key: For a server, an API key; by default that of the environment variable ``SIGNOFF_KEY``.
+        origin: For an app, the origin of all actions in the audit trail: a program with users of its own may state
+            their addresses. By default this program. A server determines the origin itself.
 
     Example::
 
@@ -131,9 +131,9 @@ class Client:
             id: A chosen id. Starting twice with one id starts once.
             group: The group whose workers run it.
             timeout_seconds: The run's own deadline, counted from its start.
-            priority: Of the runs that are ready, workers take those of the highest priority first.
-            start_at: When to start it, with a time zone; at once if that is past.
-            delay_seconds: After how long to start it, instead of ``start_at``.
+            priority: Workers take ready runs of the highest priority first.
+            start_at: The start time, with a time zone; a past time means at once.
+            delay_seconds: Seconds until it starts, instead of ``start_at``.
             started_by: The user who starts it, such as ``user:ana``, who cannot answer its questions with four eyes.
             session_id: The session it belongs to, such as a conversation: it waits until the session's runs that were
                 started before it have ended.
@@ -237,7 +237,7 @@ class Client:
     def retry(self, run_id: str, *, reason: str | None = None, by: str | None = None) -> None:
         """Retry a failed run from the point of failure, or resume a suspended one.
 
-        A run that failed retryably was kept whole. A run that failed for good keeps its journal up to the call that
+        A run that failed retryably was kept whole. A run that failed permanently keeps its journal up to the call that
         failed; callers that waited for it keep its failure.
 
         Args:
@@ -460,7 +460,7 @@ class Handle:
             TimeoutError: It did not end in time.
             RunCancelled: It was cancelled.
             CircularWait: The caller is a step of this run, or of a run that this one waits for.
-            Exception: What the workflow raised, if its class is imported here; else ``RunFailed``.
+            Exception: The workflow's error, if its class is imported here; else ``RunFailed``.
         """
         return self._background.call(self._async.result(timeout), "result")
 
@@ -476,9 +476,9 @@ class Handle:
         """Iterate over the journal from ``after`` on, live, until the run ends.
 
         Args:
-            after: The ``seq`` of the last entry that is known.
-            live: Whether what running steps say (``StepInfo.live``) comes in between, as ``LiveText``: first what
-                there is of it so far, then the rest.
+            after: The ``seq`` of the last known entry.
+            live: Whether to include the live output of running steps (``StepInfo.live``) as ``LiveText``: first the
+                output so far, then the rest.
         """
         return self._background.iterate(
             self._async.events(after, live=True) if live else self._async.events(after), "events"
