@@ -65,7 +65,7 @@ class Running:
         )
 
     def check_ungated(self, tool: ToolsetTool[Any], name: str) -> None:
-        """Check that nobody decides about the calls of another tool that runs within this call.
+        """Check that calls of another tool that runs within this call need no decision.
 
         Raises:
             OutsideWorkflow: People or a policy decide about them.
