@@ -35,13 +35,7 @@ from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResu
 from pydantic_ai.toolsets import AbstractToolset, DynamicToolset
 
 from signoff.agents.approvals.approval_gate import ASSIGNEES, Gate
-from signoff.agents.approvals.approval_policy import (
-    Policy,
-    check_has_no_policy,
-    check_policy,
-    may_ask,
-    names_in,
-)
+from signoff.agents.approvals.approval_policy import Policy, check_has_no_policy, check_policy, names_in
 from signoff.agents.approvals.approval_predicates import asking_on_failure
 from signoff.agents.approvals.approved_toolset import AsApproved, Running, running_call
 from signoff.agents.approvals.call_state import GIVEN_MODEL, held, hold, let_go
@@ -54,6 +48,7 @@ from signoff.agents.steps.dynamic_toolsets import facts_of, witness
 from signoff.agents.steps.live_model_text import speaking
 from signoff.agents.steps.plain_tools import in_step_threads
 from signoff.agents.steps.step_backend import RETRY, Config, StepBackend, config_of
+from signoff.agents.steps.tool_usage import with_own_usage
 from signoff.agents.steps.tools import KEY, Calling, asked_here, calling, check_may_run
 from signoff.agents.steps.truncated_responses import WholeAnswers
 from signoff.agents.steps.unawaited_tools import check_awaits
@@ -253,9 +248,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     @contextmanager
     def _durable_run_context_scope(self, ctx: RunContext[AgentDepsT]) -> Generator[RunContext[AgentDepsT]]:
         own = _own.get(None)
-        with super()._durable_run_context_scope(
-            ctx if own is None else replace(ctx, deps=own.deps)
-        ) as guarded:
+        ctx = with_own_usage(ctx if own is None else replace(ctx, deps=own.deps))
+        with super()._durable_run_context_scope(ctx) as guarded:
             yield guarded
 
     # In workflow code
@@ -451,8 +445,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
     ) -> Any:
         """Ask the people who must agree, then run the tool."""
         if not self.in_durable_context:
-            if may_ask(self.approvals, call.tool_name):
-                check_has_no_policy(self.approvals, self.name)
+            check_has_no_policy(self.approvals, self.name, call.tool_name)
             if not ctx.tool_call_approved:
                 check_may_run(tool_def)
             return await handler(args)

@@ -325,13 +325,18 @@ def may_ask(policy: Policy | None, tool: str) -> bool:
     return callable(policy) or tool in cast("Collection[str]", policy)
 
 
-def check_has_no_policy(policy: Policy | None, agent: str) -> None:
+def check_has_no_policy(policy: Policy | None, agent: str, tool: str | None = None) -> None:
     """Check that an agent has no policy where it cannot ask people: its tools would run without approval.
+
+    Args:
+        policy: The agent's policy.
+        agent: The agent's name.
+        tool: The called tool; None: the agent is about to run.
 
     Raises:
         OutsideWorkflow: It has one. The step then fails, even if its code catches the error.
     """
-    if not policy:
+    if not policy or (tool is not None and not may_ask(policy, tool)):
         return
     attempt = current_attempt.get(None)
     here = "outside of any workflow" if attempt is None else f"inside step {attempt[0].name!r}"

@@ -26,6 +26,7 @@ from signoff.agents.approvals.tool_changes import (
 from signoff.agents.pausing.pause import is_answered
 from signoff.agents.steps.in_workflow import is_inline
 from signoff.agents.steps.step_backend import outcome_of
+from signoff.agents.steps.tool_usage import counted
 from signoff.agents.steps.tools import step_options_of
 from signoff.agents.steps.turn_record import note_work
 from signoff.workflow.current_context import current_context
@@ -197,7 +198,7 @@ class _ToolStub(AbstractToolset[Any]):
             payload = await step
         finally:
             note_work(step.attempt_times)
-        return self._durable.recorded(outcome_of(payload))
+        return self._durable.recorded(outcome_of(counted(payload, ctx.usage)))
 
     def _step_name(self, tool: str) -> str:
         return f"{self._durable.name}.{self._known.step_name or tool}"

@@ -33,12 +33,14 @@ from pydantic_ai.exceptions import (
 from pydantic_ai.messages import ModelRequest, UserPromptPart
 from pydantic_ai.tools import RunContext
 from pydantic_ai.toolsets import ToolsetTool
+from pydantic_ai.usage import RunUsage
 
 from signoff.agents.approvals.tool_arguments import sent_in
 from signoff.agents.approvals.tool_changes import check_changed
 from signoff.agents.pausing.pause import check_left, check_not_left, run_tool, without_pauses
 from signoff.agents.steps.deps import Copy, given_here
 from signoff.agents.steps.in_workflow import is_inline
+from signoff.agents.steps.tool_usage import counted, measured
 from signoff.agents.steps.tools import KEY, outcome_operators, step_options_of
 from signoff.agents.steps.turn_record import note_work
 from signoff.codec import digest
@@ -162,12 +164,14 @@ class StepBackend(CallableOperationBackend[Config]):
         copy = (lambda: None) if given is None else given.as_now()
         context = current_context()
         is_call = isinstance(operation_id, ToolsetCallToolId)
+        called = _context_in(cache_key)
+        used = RunUsage() if called is None else called.usage
         if is_call:
             check_not_left(context, name)
 
         async def run() -> object:
             if is_call:
-                return await run_tool(name, body)
+                return await measured(used, lambda: run_tool(name, body))
             with without_pauses(name):
                 return await body()
 
@@ -188,7 +192,7 @@ class StepBackend(CallableOperationBackend[Config]):
             raise _as_raised(error) from error
         finally:
             note_work(call.attempt_times)
-        return outcome_of(payload) if is_call else payload
+        return outcome_of(counted(payload, used)) if is_call else payload
 
 
 def _compared(operation_id: DurableOperationId, about: tuple[object, ...]) -> object:
@@ -198,12 +202,16 @@ def _compared(operation_id: DurableOperationId, about: tuple[object, ...]) -> ob
     text, since instructions and tools may change while a run waits.
     """
     if isinstance(operation_id, ToolsetCallToolId):
-        contexts = [cast("RunContext[Any]", each) for each in about if isinstance(each, RunContext)]
-        return sent_in(contexts[0]) if contexts else None
+        called = _context_in(about)
+        return None if called is None else sent_in(called)
     if isinstance(operation_id, ModelRequestId):
         histories = [cast("list[object]", each) for each in about if isinstance(each, list)]
         return _said_last(histories[0]) if histories else None
     return None
+
+
+def _context_in(about: tuple[object, ...]) -> RunContext[Any] | None:
+    return next((cast("RunContext[Any]", each) for each in about if isinstance(each, RunContext)), None)
 
 
 def _said_last(messages: Sequence[object]) -> str | None:

@@ -1,0 +1,58 @@
+"""The usage that a tool's code adds, such as ``agent.run(usage=ctx.usage)``: journaled with the result of its step."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from pydantic import TypeAdapter
+from pydantic_ai import RunContext
+from pydantic_ai.tools import AgentDepsT
+from pydantic_ai.usage import RunUsage
+
+KEY: Final = "signoff_usage"
+"""The key of the added usage in a step's outcome."""
+
+_USAGE: Final = TypeAdapter(RunUsage)
+
+_own: ContextVar[RunUsage | None] = ContextVar("signoff_tool_usage", default=None)
+
+
+def with_own_usage(ctx: RunContext[AgentDepsT]) -> RunContext[AgentDepsT]:
+    """Return the context of an attempt at a tool call, with the attempt's own usage."""
+    own = _own.get()
+    return ctx if own is None else replace(ctx, usage=own)
+
+
+async def measured(used: RunUsage, run: Callable[[], Awaitable[object]]) -> object:
+    """Run an attempt at a tool call with a copy of the run's usage, since a replay does not run it again.
+
+    Args:
+        used: The run's usage.
+        run: Runs the attempt.
+
+    Returns:
+        Its outcome, with the usage that it has added.
+    """
+    own, before = deepcopy(used), deepcopy(used)
+    token = _own.set(own)
+    try:
+        outcome = await run()
+    finally:
+        _own.reset(token)
+    added = own - before
+    if not isinstance(outcome, dict) or not added.has_values():
+        return cast("object", outcome)
+    return {**cast("dict[str, Any]", outcome), KEY: _USAGE.dump_python(added, mode="json")}
+
+
+def counted(outcome: object, used: RunUsage) -> object:
+    """Add the usage in a recorded outcome to the run's usage, and return the outcome without it."""
+    if not isinstance(outcome, dict) or KEY not in outcome:
+        return cast("object", outcome)
+    kept = dict(cast("dict[str, Any]", outcome))
+    used.incr(_USAGE.validate_python(kept.pop(KEY)))
+    return kept
