@@ -106,3 +106,32 @@ async def test_a_limit_counts_it_after_a_crash() -> None:
         env.people.answer("*", True)
         with pytest.raises(UsageLimitExceeded):
             await env.run(run)
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+@in_asyncio
+async def test_messages_and_metadata_are_those_of_the_run(crashes: bool) -> None:
+    def work(ctx: RunContext[Any]) -> str:
+        ctx.messages.clear()
+        assert ctx.metadata is not None
+        ctx.metadata["added"] = True
+        return "done"
+
+    agent = Agent(
+        Script(calls(("work", {})), calls(("pay", {})), says("done")).model,
+        name="desk",
+        tools=[Tool(work), Tool(lambda: "paid", name="pay", requires_approval=True)],
+        capabilities=[Durable()],
+    )
+    app = Signoff(MemoryStore())
+
+    @app.workflow
+    async def run(ctx: Context) -> list[Any]:
+        result = await agent.run("go", metadata={"kept": 1})
+        return [len(result.all_messages()), result.metadata]
+
+    async with environment(app) as env:
+        if crashes:
+            env.crash(at=after_step("desk.pay:changed"))
+        env.people.answer("*", True)
+        assert await env.run(run) == [6, {"kept": 1}]

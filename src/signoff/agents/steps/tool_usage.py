@@ -1,4 +1,4 @@
-"""The usage that a tool's code adds, such as ``agent.run(usage=ctx.usage)``: journaled with the result of its step."""
+"""An attempt at a tool call has its own usage, metadata and messages. The usage it adds is journaled with its result."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pydantic_ai import RunContext
 from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.usage import RunUsage
 
+from signoff.engine.run.value_copies import copied
+
 KEY: Final = "signoff_usage"
 """The key of the added usage in a step's outcome."""
 
@@ -22,9 +24,14 @@ _own: ContextVar[RunUsage | None] = ContextVar("signoff_tool_usage", default=Non
 
 
 def with_own_usage(ctx: RunContext[AgentDepsT]) -> RunContext[AgentDepsT]:
-    """Return the context of an attempt at a tool call, with the attempt's own usage."""
+    """Return the context of an attempt at a tool call, with the attempt's own usage, metadata and list of messages.
+
+    A replay does not run the tool again, so its changes to them must not be visible to workflow code.
+    """
     own = _own.get()
-    return ctx if own is None else replace(ctx, usage=own)
+    if own is None:
+        return ctx
+    return replace(ctx, usage=own, messages=list(ctx.messages), metadata=copied(ctx.metadata, {}))
 
 
 async def measured(used: RunUsage, run: Callable[[], Awaitable[object]]) -> object:
