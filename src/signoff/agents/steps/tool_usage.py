@@ -1,4 +1,4 @@
-"""An attempt at a tool call has its own usage, metadata and messages. The usage it adds is journaled with its result."""
+"""Own usage, metadata and messages of an attempt at a tool call. Usage that it adds is journaled with its result."""
 
 from __future__ import annotations
 
