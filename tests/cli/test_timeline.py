@@ -8,7 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from signoff import Context, RetryPolicy, Signoff
-from signoff.cli.timeline import Item, Timeline
+from signoff.cli.timeline import Item, Items
+from signoff.client.async_client import AsyncClient
+from signoff.records.timeline import TimelineChange
 from signoff.testing import VirtualClock
 from tests.support import doomed_worker, in_asyncio, journal, new_app, opened, pauses, until
 
@@ -60,9 +62,17 @@ async def test_concurrent_retried_and_repeated_steps_show_their_own_durations(
             clock.advance(3)
             may_end["last"].set()
             await run.result(60)
-        items = {item.name: item for item in Timeline(0.0).read(await journal(app, "r")).items}
+        items = {item.name: item for item in await _items(client)}
     took = {name: _seconds(items[name]) for name in ("at once", "short", "long", "retried", "last")}
     assert took == {"at once": 0, "short": 20, "long": 40, "retried": 107, "last": 3}
+
+
+async def _items(client: AsyncClient) -> Items:
+    items = Items()
+    async for change in client.backend.timeline("r"):
+        if isinstance(change, TimelineChange):
+            items.take(change)
+    return items
 
 
 async def _written(app: Signoff, name: str) -> bool:

@@ -352,6 +352,16 @@ def test_a_journal_that_is_read_on_calls_no_answered_question_by_its_text(place:
     assert [each["name"] for each in whole if each.get("n") == int(n)] == ["Pay to [redacted]?"] * 2
 
 
+def test_a_timeline_shows_what_the_journal_shows(place: Place) -> None:
+    id = place.ask()
+    open_stream = place.http.get(f"/v1/runs/{id.rpartition('.')[0]}/timeline").text
+    place.answer(id, True)
+    place.finish(id)
+    stream = place.http.get(f"/v1/runs/{id.rpartition('.')[0]}/timeline").text
+    assert leaks(open_stream + stream) == []
+    assert "Pay to [redacted]?" in stream
+
+
 # Approving and editing what is hidden
 
 

@@ -14,7 +14,16 @@ from signoff.testing.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
-SHOWN_OTHERWISE = {"open", "close", "shown", "read_journal", "follow", "follow_live", "list_questions"}
+SHOWN_OTHERWISE = {
+    "open",
+    "close",
+    "shown",
+    "read_journal",
+    "follow",
+    "follow_live",
+    "timeline",
+    "list_questions",
+}
 """``list_questions`` is made of ``list_promises``; ``RedactedBackend`` overrides the readers of journals."""
 
 

@@ -56,6 +56,7 @@ from signoff.records.paging import (
 )
 from signoff.records.pruned import Pruned
 from signoff.records.responders import Responder, check_names
+from signoff.records.timeline import TimelineChange, TimelineMark
 from signoff.runtime import forks
 from signoff.service.snapshots import Snapshot
 from signoff.stores.contract.validation import check_limits
@@ -85,6 +86,7 @@ R = TypeVar(
     Session,
     Token,
 )
+S = TypeVar("S", Entry, TimelineChange)
 T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0
@@ -193,27 +195,42 @@ class HttpBackend:
 
     async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
         """Yield journal entries from ``after`` on, live, until the run has ended."""
-        async with aclosing(self._follow(run_id, after, {})) as events:
+        async with aclosing(self._follow(run_id, "events", Entry, after, {})) as events:
             async for event in events:
                 if isinstance(event, Entry):
                     yield event
 
     async def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText, None]:
         """Yield entries as ``follow`` does, with the live text of running steps, anew at each connection."""
-        async with aclosing(self._follow(run_id, after, {"live": "true"})) as events:
+        async with aclosing(self._follow(run_id, "events", Entry, after, {"live": "true"})) as events:
             async for event in events:
+                if not isinstance(event, TimelineMark):
+                    yield event
+
+    async def timeline(
+        self, run_id: str, *, after: int = -1, follow: bool = False, live: bool = False
+    ) -> AsyncGenerator[TimelineChange | TimelineMark | LiveText, None]:
+        """Yield the changes of a run's timeline that journal entries from ``after`` on make, then ``CURRENT``."""
+        query = {"follow": str(follow).lower(), "live": str(live).lower()}
+        is_current = False
+        async with aclosing(self._follow(run_id, "timeline", TimelineChange, after, query)) as events:
+            async for event in events:
+                if event is TimelineMark.CURRENT:
+                    if is_current:  # anew at each connection
+                        continue
+                    is_current = True
                 yield event
 
     async def _follow(
-        self, run_id: str, after: int, query: dict[str, str]
-    ) -> AsyncGenerator[Entry | LiveText, None]:
+        self, run_id: str, stream: str, kind: type[S], after: int, query: dict[str, str]
+    ) -> AsyncGenerator[S | LiveText | TimelineMark, None]:
         await self.get_run(run_id)
         broken = 0
         ended = False
         while True:
             try:
                 async with self._stream(
-                    _path("runs", run_id, "events"), {"last-event-id": str(after)}, query
+                    _path("runs", run_id, stream), {"last-event-id": str(after)}, query
                 ) as chunks:
                     async for event in read_events(chunks):
                         if event.name == "end":
@@ -224,9 +241,12 @@ class HttpBackend:
                         if event.name == "live":
                             yield from_wire(LiveText, from_json(event.data))
                             continue
-                        entry = from_wire(Entry, from_json(event.data))
-                        after = entry.seq
-                        yield entry
+                        if event.name == TimelineMark.CURRENT.value:
+                            yield TimelineMark.CURRENT
+                            continue
+                        item = from_wire(kind, from_json(event.data))
+                        after = item.seq
+                        yield item
             except httpx.TransportError as error:
                 if broken == len(PATIENT) and not ended:
                     raise self._unreachable(error) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -16,6 +16,7 @@ from signoff.people.questions.search import QuestionSearch
 from signoff.records import CallKind, Entry, EntryKind, LiveText, Promise
 from signoff.records.paging import Page
 from signoff.records.responders import Responder
+from signoff.records.timeline import TimelineMark
 from signoff.redaction.hiding_thread import beside
 from signoff.redaction.paths import PLACEHOLDER
 from signoff.redaction.records import Redaction
@@ -53,13 +54,20 @@ class RedactedBackend(LocalBackend):
         shown = await self._journal(run_id)
         return [await shown.entry(entry) for entry in entries]
 
-    async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
+    async def _events(
+        self, run_id: str, after: int, *, live: bool = False
+    ) -> AsyncGenerator[Entry | LiveText | TimelineMark, None]:
+        """Leave live text out: which parts of it to redact is unknown."""
         shown = await self._journal(run_id)
-        async for entry in super().follow(run_id, after=after):
-            if entry.seq > shown.known_to:
-                shown = await self._journal(run_id, shown)
-            yield await shown.entry(entry)
-            del entry  # it may be large, and the next one may take long
+        async with aclosing(super()._events(run_id, after)) as events:
+            async for event in events:
+                if not isinstance(event, Entry):
+                    yield event
+                    continue
+                if event.seq > shown.known_to:
+                    shown = await self._journal(run_id, shown)
+                yield await shown.entry(event)
+                del event  # it may be large, and the next one may take long
 
     async def _journal(self, run_id: str, former: _Journal | None = None) -> _Journal:
         """Return the redacted view of a run's journal, up to its current end."""
@@ -71,12 +79,6 @@ class RedactedBackend(LocalBackend):
         known = self.redactor.redaction.remembered.get(self._store.namespace, run_id)
         asked = {} if former is None else former.asked
         return _Journal(self.redactor.redaction, workflow, secrets, -1 if known is None else known.seq, asked)
-
-    async def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText, None]:
-        """Yield journal entries only. Live text is left out: which parts of it to redact is unknown."""
-        async for entry in self.follow(run_id, after=after):
-            yield entry
-            del entry
 
     async def answer(self, question_id: str, value: Any, **said: Any) -> Promise:
         """Answer a question that was shown redacted: each placeholder in the answer stands for the original value."""

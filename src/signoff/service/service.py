@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -66,11 +66,14 @@ from signoff.records.pruned import Pruned
 from signoff.records.request_ids import check_free, check_length
 from signoff.records.responders import Responder
 from signoff.records.start_options import check_delay, check_timeout, seconds_of
+from signoff.records.timeline import TimelineChange, TimelineMark
 from signoff.service import interventions
 from signoff.service.change_watcher import Watching
 from signoff.service.checked_operation import operation
 from signoff.service.follow_limit import LARGE_PAGE_BYTES, FollowRoom
 from signoff.service.snapshots import Snapshot, load, save
+from signoff.service.timeline import Timeline
+from signoff.service.timeline_reader import TimelineReader
 from signoff.stores.contract.store import Store
 from signoff.stores.shared.listed_payloads import bytes_of, may_be_cut
 from signoff.stores.wrappers.encrypted import showing
@@ -161,19 +164,44 @@ class LocalBackend:
 
     async def follow(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry, None]:
         """Yield journal entries from ``after`` on, live, until the run has ended."""
-        is_large = False
-        with self._watching.watch().watching(run_id) as wait_for_change:
-            while True:
-                is_final = await self._has_ended(run_id)
-                async with self._page(run_id, after, after_large=is_large) as (entries, is_cut, is_large):
-                    while entries:
-                        after = entries[0].seq
-                        yield entries.popleft()
-                if is_cut:
-                    continue
-                if is_final:
-                    return
-                await wait_for_change()
+        async with aclosing(self._events(run_id, after)) as events:
+            async for event in events:
+                if isinstance(event, Entry):
+                    yield event
+                del event  # it may be large, and the next one may take long
+
+    async def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText, None]:
+        """Yield journal entries as ``follow`` does, and the live text of running steps, from its start."""
+        async with aclosing(self._events(run_id, after, live=True)) as events:
+            async for event in events:
+                if not isinstance(event, TimelineMark):
+                    yield event
+                del event
+
+    async def timeline(
+        self, run_id: str, *, after: int = -1, follow: bool = False, live: bool = False
+    ) -> AsyncGenerator[TimelineChange | TimelineMark | LiveText, None]:
+        """Yield the changes of a run's timeline that journal entries from ``after`` on make, then ``CURRENT``.
+
+        Args:
+            run_id: The run.
+            after: The seq of the last entry whose changes are known.
+            follow: Whether to continue until the run has ended.
+            live: Whether to yield the live text of running steps, too.
+
+        Raises:
+            NotFound: The run does not exist.
+        """
+        check_text("run_id", run_id)
+        async with self._reading():
+            created_at = (await showing(self._store).get_run(run_id)).created_at
+        reader = TimelineReader(run_id, Timeline(created_at), self, self._reading)
+        async with aclosing(self._events(run_id, -1, live=live)) as events:
+            changes = reader.read(events, after=after, follow=follow)
+            async with aclosing(changes):
+                async for change in changes:
+                    yield change
+                    del change
 
     async def _has_ended(self, run_id: str) -> bool:
         """Return whether a run has ended. Raises NotFound."""
@@ -211,8 +239,10 @@ class LocalBackend:
     def _reading(self) -> AbstractAsyncContextManager[object]:
         return nullcontext() if self._room is None else self._room.reads
 
-    async def follow_live(self, run_id: str, *, after: int = -1) -> AsyncGenerator[Entry | LiveText, None]:
-        """Yield journal entries as ``follow`` does, and the live text of running steps, from its start."""
+    async def _events(
+        self, run_id: str, after: int, *, live: bool = False
+    ) -> AsyncGenerator[Entry | LiveText | TimelineMark, None]:
+        """Yield journal entries and live text until the run has ended, and ``CURRENT`` each time there are no more."""
         epoch, heard, is_large, is_behind = 0, -1, False, True
         with self._watching.watch().watching(run_id) as wait_for_change:
             while True:
@@ -220,9 +250,9 @@ class LocalBackend:
                 # Read live text before the journal, so that no piece precedes the entries that led to it. While more
                 # entries follow, do not read it at all: the pieces would stay in memory.
                 pieces = (
-                    ()
-                    if is_behind
-                    else await showing(self._store).read_live(run_id, epoch=epoch, after=heard)
+                    await showing(self._store).read_live(run_id, epoch=epoch, after=heard)
+                    if live and not is_behind
+                    else ()
                 )
                 async with self._page(run_id, after, after_large=is_large) as (entries, is_cut, is_large):
                     going_on = [
@@ -232,12 +262,13 @@ class LocalBackend:
                         after = entries[0].seq
                         yield entries.popleft()
                 was_behind, is_behind = is_behind, is_cut
-                if was_behind or is_behind:
+                if is_behind or (live and was_behind):
                     continue
                 if pieces:
                     epoch, heard = pieces[-1].epoch, pieces[-1].seq
                 for piece in going_on:
                     yield piece
+                yield TimelineMark.CURRENT
                 if is_final:
                     return
                 await wait_for_change()

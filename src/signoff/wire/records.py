@@ -73,6 +73,7 @@ from signoff.records import (
 from signoff.records.deliveries import Delivery, DeliveryState
 from signoff.records.failed_items import SetAsideItem
 from signoff.records.origins import facts_of, origin_of
+from signoff.records.timeline import TimelineChange
 
 Record = (
     Run
@@ -89,6 +90,7 @@ Record = (
     | Session
     | LiveText
     | SetAsideItem
+    | TimelineChange
 )
 R = TypeVar(
     "R",
@@ -106,6 +108,7 @@ R = TypeVar(
     Session,
     LiveText,
     SetAsideItem,
+    TimelineChange,
 )
 
 JSON_FIELDS: Mapping[type, frozenset[str]] = {
@@ -123,6 +126,7 @@ JSON_FIELDS: Mapping[type, frozenset[str]] = {
     Session: frozenset(),
     LiveText: frozenset(),
     SetAsideItem: frozenset(),
+    TimelineChange: frozenset({"opened", "value", "error"}),
 }
 
 _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
@@ -140,6 +144,7 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Token: {"kind": TokenKind},
     Session: {},
     LiveText: {},
+    TimelineChange: {"origin": origin_of},
 }
 
 UNREADABLE = "unreadable"

@@ -35,13 +35,6 @@ export function parseRecord<T extends object>(text: string, payloads: readonly (
   return withExact(JSON.parse(text) as T, parseExact(text) as T, payloads);
 }
 
-/** Parse a page of records of the API, with their payloads exact. */
-export function parseRecords<T extends object>(text: string, payloads: readonly (keyof T)[]): T[] {
-  const { items } = JSON.parse(text) as { items: T[] };
-  const exact = parseExact(text) as { items: T[] };
-  return items.map((record, place) => withExact(record, exact.items[place] ?? record, payloads));
-}
-
 function withExact<T extends object>(record: T, exact: T, payloads: readonly (keyof T)[]): T {
   for (const name of payloads) if (name in record) record[name] = exact[name];
   return record;

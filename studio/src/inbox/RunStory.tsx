@@ -2,8 +2,7 @@
 
 import { useState } from "react";
 import { Timeline } from "../runs/Timeline";
-import { timelineOf } from "../runs/timeline";
-import { useJournal } from "../runs/useJournal";
+import { useTimeline } from "../runs/useTimeline";
 
 export function RunStory({ runId }: { runId: string }) {
   const [isOpen, setOpen] = useState(false);
@@ -16,6 +15,6 @@ export function RunStory({ runId }: { runId: string }) {
 }
 
 function Story({ runId }: { runId: string }) {
-  const { entries, isLive } = useJournal(runId);
-  return <Timeline items={timelineOf(entries, entries[0]?.at ?? 0)} isLive={isLive} />;
+  const { items, isLive } = useTimeline(runId);
+  return <Timeline items={items} isLive={isLive} />;
 }

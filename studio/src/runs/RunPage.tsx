@@ -1,9 +1,7 @@
 /** One run: its input, its timeline and its result; live while it is active. */
 
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { useEffect } from "react";
-import { api, given } from "../api/client";
 import { FlowGraph } from "../graph/FlowGraph";
 import { graphOf } from "../graph/graph";
 import { Guarded } from "../shell/Guarded";
@@ -13,15 +11,13 @@ import { Failure } from "./Failure";
 import { RunActions } from "./RunActions";
 import { RunFacts } from "./RunFacts";
 import type { Voice } from "./live";
-import { argumentsOf, hasEnded, type Run, useRun } from "./run";
+import { argumentsOf, type Run, useRun } from "./run";
 import { Talk } from "./Talk";
 import { Timeline } from "./Timeline";
 import { talkOf } from "./talk";
-import { type Entry, isPromised, type Item, settle, timelineOf } from "./timeline";
-import { useJournal } from "./useJournal";
+import type { Item } from "./timeline";
+import { useTimeline } from "./useTimeline";
 import "./runs.css";
-
-const LOOK_AGAIN_MILLISECONDS = 5_000;
 
 export function RunPage() {
   const { id } = useParams({ strict: false }) as { id: string };
@@ -30,7 +26,7 @@ export function RunPage() {
 
 function RunOf({ id }: { id: string }) {
   const found = useRun(id);
-  const { entries, voices, isLive } = useJournal(id);
+  const { items, voices, isLive } = useTimeline(id);
   const { refetch } = found;
   const isThere = found.data !== undefined;
   useEffect(() => {
@@ -44,20 +40,19 @@ function RunOf({ id }: { id: string }) {
   if (found.data === undefined) return null;
   return (
     <Guarded name={`Run ${id}`}>
-      <Details run={found.data} entries={entries} voices={voices} isLive={isLive} />
+      <Details run={found.data} items={items} voices={voices} isLive={isLive} />
     </Guarded>
   );
 }
 
 interface Looks {
   run: Run;
-  entries: readonly Entry[];
+  items: readonly Item[];
   voices: readonly Voice[];
   isLive: boolean;
 }
 
-function Details({ run, entries, voices, isLive }: Looks) {
-  const items = useSettled(run, timelineOf(entries, run.created_at));
+function Details({ run, items, voices, isLive }: Looks) {
   const awaited = items.filter(({ kind, state }) => kind === "signal" && state === "open");
   const hasChildren = items.some(({ kind }) => kind === "child");
   const lines = talkOf(items, voices);
@@ -134,21 +129,4 @@ function Details({ run, entries, voices, isLive }: Looks) {
       )}
     </article>
   );
-}
-
-/**
- * The journal has what the run has received. Origins are looked up, as are promises that were settled
- * and not yet received, while the run waits.
- */
-function useSettled(run: Run, items: Item[]): Item[] {
-  const isWaiting = !hasEnded(run) && items.some(({ state, id }) => state === "open" && id !== undefined);
-  const settled = items.filter((item) => isPromised(item) && item.endedAt !== undefined).length;
-  const promises = useQuery({
-    queryKey: ["promises", run.id, settled],
-    queryFn: () => given(api.GET("/v1/promises", { params: { query: { run_id: run.id, limit: 1000 } } })),
-    enabled: isWaiting || settled > 0,
-    placeholderData: keepPreviousData,
-    refetchInterval: isWaiting ? LOOK_AGAIN_MILLISECONDS : false,
-  });
-  return promises.data !== undefined ? settle(items, promises.data.items) : items;
 }

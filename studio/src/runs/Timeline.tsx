@@ -205,7 +205,7 @@ function Value({ item }: { item: Item }) {
   );
 }
 
-function Attempts({ attempts }: { attempts: FailedAttempt[] }) {
+function Attempts({ attempts }: { attempts: readonly FailedAttempt[] }) {
   return (
     <details>
       <summary>

@@ -1,6 +1,6 @@
 /** The live output of running steps, which is not in the journal. */
 
-import type { Entry } from "./timeline";
+import type { Change } from "./timeline";
 
 /** A piece, as the server sends it. */
 export interface Piece {
@@ -20,8 +20,6 @@ export interface Voice {
 
 export const NOBODY: readonly Voice[] = [];
 
-const ENDS = new Set(["completed", "attempt_failed"]);
-
 /** Add output. At position 0 an attempt starts over. The beginning of very long output is dropped. */
 export function hear(voices: readonly Voice[], { n, name, position, kind, text }: Piece): readonly Voice[] {
   const known = position === 0 ? undefined : voices.find((voice) => voice.n === n);
@@ -31,6 +29,11 @@ export function hear(voices: readonly Voice[], { n, name, position, kind, text }
 }
 
 /** Discard the output of an attempt that has ended. */
-export function fallSilent(voices: readonly Voice[], { kind, n }: Entry): readonly Voice[] {
-  return ENDS.has(kind) ? voices.filter((voice) => voice.n !== n) : voices;
+export function fallSilent(
+  voices: readonly Voice[],
+  n: number | undefined,
+  { ended_at, attempt }: Change,
+): readonly Voice[] {
+  const hasEnded = ended_at !== undefined || attempt !== undefined;
+  return hasEnded ? voices.filter((voice) => voice.n !== n) : voices;
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
+from contextlib import aclosing
 from dataclasses import fields
 from typing import Any, cast
 
@@ -14,13 +15,13 @@ from signoff.cli.exit_codes import run_error
 from signoff.cli.formatting import ago, brief, duration, moment, one_line, read
 from signoff.cli.output import Output
 from signoff.cli.target import on_client
-from signoff.cli.timeline import Item, Timeline
+from signoff.cli.timeline import Item, Items
 from signoff.cli.timeline_text import lines_of
 from signoff.client.async_client import AsyncClient
 from signoff.codec.strict_json import read_object
-from signoff.records import Origin, Promise, Run, RunState
+from signoff.records import Origin, Run, RunState
 from signoff.records.origins import facts_of
-from signoff.records.paging import PromiseFilter
+from signoff.records.timeline import TimelineChange, TimelineMark
 from signoff.wire.records import to_wire
 
 
@@ -34,20 +35,23 @@ async def show(client: AsyncClient, out: Output, run_id: str, follow: bool) -> N
         await _follow_as_json(client, out, run_id)
         return
     run = await client.backend.get_run(run_id)
-    entries = await client.backend.read_journal(run_id)
-    timeline = Timeline(run.created_at).read(entries)
-    timeline.settle(await _promises(client, run_id))
+    items = Items()
+    is_current = False
+    async with aclosing(client.backend.timeline(run_id, follow=follow)) as changes:
+        async for change in changes:
+            if change is TimelineMark.CURRENT:
+                is_current = True
+                if not out.as_json:
+                    _print_head(out, run)
+                    _print_items(out, run, items)
+            elif isinstance(change, TimelineChange):
+                item, is_news = items.take(change)
+                if is_current and is_news and item.state != "abandoned":
+                    _print_items(out, run, [item])
     if out.as_json:
-        out.object({"run": to_wire(run), "timeline": [_item(item) for item in timeline.items]})
+        out.object({"run": to_wire(run), "timeline": [_item(item) for item in items]})
         return
-    _print_head(out, run)
-    _print_items(out, run, timeline.items)
     if follow and not run.state.is_final:
-        async for entry in client.backend.follow(run_id, after=entries[-1].seq if entries else -1):
-            item = timeline.add(entry)
-            if item.is_promised and item.id is not None and not item.is_open:
-                timeline.settle([await client.backend.get_promise(item.id)])
-            _print_items(out, run, [item])
         run = await client.backend.get_run(run_id)
     _print_end(out, run)
 
@@ -56,17 +60,6 @@ async def _follow_as_json(client: AsyncClient, out: Output, run_id: str) -> None
     async for entry in client.backend.follow(run_id):
         out.object(to_wire(entry))
     out.object(to_wire(await client.backend.get_run(run_id)))
-
-
-async def _promises(client: AsyncClient, run_id: str) -> list[Promise]:
-    found: list[Promise] = []
-    after: str | None = None
-    while True:
-        page = await client.backend.list_promises(PromiseFilter(run_id=run_id), after=after, limit=1000)
-        found += [await client.backend.get_promise(each.id) if each.left_out else each for each in page.items]
-        after = page.next
-        if after is None:
-            return found
 
 
 def _item(item: Item) -> dict[str, Any]:

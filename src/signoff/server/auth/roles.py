@@ -55,6 +55,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("GET", "/v1/runs/{run_id}/result"): _READ,
     ("GET", "/v1/runs/{run_id}/journal"): _READ,
     ("GET", "/v1/runs/{run_id}/events"): _READ,
+    ("GET", "/v1/runs/{run_id}/timeline"): _READ,
     ("POST", "/v1/runs/{run_id}/cancel"): _WORK,
     ("POST", "/v1/runs/{run_id}/terminate"): _WORK,
     ("POST", "/v1/runs/{run_id}/suspend"): _WORK,

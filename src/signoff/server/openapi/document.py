@@ -21,12 +21,13 @@ from signoff.errors import (
     StoreUnavailable,
     TooManyRequests,
 )
+from signoff.records.timeline import TimelineChange
 from signoff.server.auth.authenticators import Authenticators
 from signoff.server.auth.trusted_proxy import TrustedProxy
 from signoff.server.http.problems import plain_body
 from signoff.server.openapi.declared_responses import PROBLEM, add_problem
 from signoff.server.openapi.examples import PATH_EXAMPLES, PROBLEMS
-from signoff.server.openapi.record_schemas import Plain, problem_of
+from signoff.server.openapi.record_schemas import Plain, problem_of, shape_of
 
 TAGS: Final = [
     {"name": "runs", "description": "Workflow executions, and their journals"},
@@ -96,7 +97,7 @@ class DescribedAPI(FastAPI):
             components: dict[str, Any] = described["components"]
             for fastapis in ("HTTPValidationError", "ValidationError"):
                 components["schemas"].pop(fastapis, None)
-            components["schemas"].update(_problem_schemas())
+            components["schemas"].update(_further_schemas())
             components["securitySchemes"] = self._schemes
         assert self.openapi_schema is not None
         return self.openapi_schema
@@ -152,8 +153,9 @@ def _add_plain(replies: dict[str, Any], status: str, detail: str) -> None:
     }
 
 
-def _problem_schemas() -> dict[str, Any]:
-    shapes: list[Any] = [Plain, *map(problem_of, PROBLEMS)]
+def _further_schemas() -> dict[str, Any]:
+    """Return the schemas of problems, and of records that only event streams carry."""
+    shapes: list[Any] = [Plain, *map(problem_of, PROBLEMS), shape_of(TimelineChange)]
     mode: JsonSchemaMode = "serialization"
     _, schema = TypeAdapter.json_schemas(
         [(shape, mode, TypeAdapter(shape)) for shape in shapes], ref_template="#/components/schemas/{model}"

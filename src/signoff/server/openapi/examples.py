@@ -66,6 +66,7 @@ from signoff.records import (
 )
 from signoff.records.deliveries import Delivery, DeliveryState
 from signoff.records.failed_items import SetAsideItem
+from signoff.records.timeline import TimelineChange
 from signoff.wire.records import Record
 
 RUN_ID: Final = "refund-o-1"
@@ -168,6 +169,18 @@ RECORDS: Final[Mapping[type[Record], Record]] = {
         name="Refund o-1?",
         value=json.dumps(_ASKED),
         details=json.dumps({"id": QUESTION_ID, "due_at": _AT + 86401}),
+    ),
+    TimelineChange: TimelineChange(
+        seq=1,
+        row=1,
+        state="open",
+        at=_AT + 1,
+        kind=CallKind.QUESTION,
+        name="Refund o-1?",
+        n=1,
+        id=QUESTION_ID,
+        due_at=_AT + 86401,
+        opened=json.dumps(_ASKED),
     ),
     AuditEvent: EVENT,
     Group: Group("default", max_running=20, starts_per=Rate(10, 60.0), ready=3, running=20, paused=400),

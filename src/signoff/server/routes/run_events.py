@@ -1,4 +1,4 @@
-"""A run's journal as server-sent events."""
+"""A run's journal and its timeline as server-sent events."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 
 from signoff.errors import NotFound
 from signoff.records import Entry, LiveText
+from signoff.records.timeline import TimelineChange, TimelineMark
 from signoff.server.feeds.commit_feed import PING_SECONDS, UNBUFFERED
 from signoff.server.http.path_ids import Id
 from signoff.server.http.request_bodies import ExactRoute
@@ -21,7 +22,7 @@ from signoff.server.http.responses import Seq
 from signoff.server.openapi.declared_responses import gives_text
 from signoff.server.openapi.examples import RECORDS
 from signoff.server.services import CallerOf, Services, ServicesOf
-from signoff.wire.records import to_wire, to_wire_json
+from signoff.wire.records import Record, to_wire, to_wire_json
 
 PART_BYTES: Final = 64 * 1024
 
@@ -31,7 +32,9 @@ _END: Final = format_sse_event(event="end", data_str="{}")
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=ExactRoute)
 
-_EXAMPLE = f"id: 1\ndata: {to_json(to_wire(RECORDS[Entry])).decode()}\n\nevent: end\ndata: {{}}\n\n"
+
+def _example(kind: type[Record]) -> str:
+    return f"id: 1\ndata: {to_json(to_wire(RECORDS[kind])).decode()}\n\nevent: end\ndata: {{}}\n\n"
 
 
 async def _known_run(run_id: Id, services: ServicesOf, caller: CallerOf) -> str:
@@ -45,7 +48,7 @@ async def _known_run(run_id: Id, services: ServicesOf, caller: CallerOf) -> str:
 @router.get(
     "/{run_id}/events",
     response_class=StreamingResponse,
-    responses=gives_text(["text/event-stream"], _EXAMPLE, NotFound),
+    responses=gives_text(["text/event-stream"], _example(Entry), NotFound),
 )
 async def follow_journal(
     run_id: Annotated[str, Depends(_known_run)],
@@ -69,7 +72,40 @@ async def follow_journal(
     return StreamingResponse(_parts(services, events), media_type="text/event-stream", headers=_HEADERS)
 
 
-async def _parts(services: Services, events: AsyncGenerator[Entry | LiveText]) -> AsyncGenerator[bytes]:
+@router.get(
+    "/{run_id}/timeline",
+    response_class=StreamingResponse,
+    responses=gives_text(["text/event-stream"], _example(TimelineChange), NotFound),
+)
+async def read_timeline(
+    run_id: Annotated[str, Depends(_known_run)],
+    services: ServicesOf,
+    caller: CallerOf,
+    after: Seq = -1,
+    follow: bool = False,
+    live: bool = False,
+    last_event_id: Annotated[Seq | None, Header()] = None,
+) -> Response:
+    """Read a run's timeline: a row for each call of the run, and for each event of the run itself, such as its end.
+
+    Each event is a `TimelineChange` of a row. The first change of a row describes it; each later one replaces what may
+    change, and adds at most one failed attempt. The event's id is the seq of a journal entry; send it as
+    ``Last-Event-ID`` or ``after`` to get only the changes that later entries made.
+
+    An event ``current`` follows when the rows are up to date, then ``end``. With ``follow``, changes are sent as they
+    happen, until the run has ended. With ``live``, an event ``live`` is sent for each piece of steps' live text.
+    """
+    begin = after if last_event_id is None else last_event_id
+    backend = services.backend.sharing(services.streams.room(caller))
+    events = backend.timeline(run_id, after=begin, follow=follow, live=live)
+    events = services.streams.counted("journal", caller, events)
+    return StreamingResponse(_parts(services, events), media_type="text/event-stream", headers=_HEADERS)
+
+
+_Event = Entry | TimelineChange | LiveText | TimelineMark
+
+
+async def _parts(services: Services, events: AsyncGenerator[_Event]) -> AsyncGenerator[bytes]:
     """Yield the encoded events in parts, until the run ends or the server stops.
 
     The next event is read when the client has received nearly all of the previous one. Events are sent in small parts,
@@ -109,10 +145,12 @@ async def _end(future: asyncio.Future[Any]) -> None:
     await asyncio.gather(future, return_exceptions=True)
 
 
-async def _next(events: AsyncGenerator[Entry | LiveText]) -> bytes | None:
+async def _next(events: AsyncGenerator[_Event]) -> bytes | None:
     event = await anext(events, None)
     if event is None:
         return None
+    if isinstance(event, TimelineMark):
+        return format_sse_event(event=event.value, data_str="{}")
     data = to_wire_json(event).decode()
     if isinstance(event, LiveText):
         return format_sse_event(event="live", data_str=data)
