@@ -23,6 +23,7 @@ from signoff.records import (
 )
 from signoff.records.deliveries import Delivery
 from signoff.records.failed_items import SetAsideItem
+from signoff.records.timeline import TimelineChange
 from signoff.server.http.problems import STATUS, status_of
 from signoff.server.openapi.document import TAGS
 from signoff.server.openapi.examples import PROBLEMS, RECORDS
@@ -122,6 +123,7 @@ def test_every_record_has_an_example_that_is_read_back() -> None:
         Rule,
         Session,
         SetAsideItem,
+        TimelineChange,
     )
     assert set(kinds) == set(RECORDS)
     for kind in kinds:
