@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import html
+import json
 import subprocess
 import sys
 import threading
+import unicodedata
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import httpx
 import pytest
 
 from signoff.redaction.hidden_values import PLACEHOLDER, Hidden, shared
+from signoff.redaction.kept_texts import BEGIN
 from signoff.server import Server
 from signoff.stores.sqlite.store import SqliteStore
 from tests.support import in_asyncio
@@ -50,12 +56,49 @@ def test_spellings_of_long_hidden_texts_are_not_kept() -> None:
 LONG: Final = 200_000
 
 TEXTS: Final = {
-    "in another letter case": ("Ab" * LONG + "1", "aB" * 2 * LONG + "1", "aB" * LONG + PLACEHOLDER),
+    "in another letter case": ("Ab" * LONG + "1", "aB" * 2 * LONG + "1", PLACEHOLDER),
     "in groups": ("DE12" * 50, "x " + "de12 " * 50 + "x", f"x {PLACEHOLDER} x"),
     "a letter of two small ones": ("\u0130" + "AB1" * 50, "x \u0130" + "ab1" * 50, f"x {PLACEHOLDER}"),
     "beginnings": ("a" * 32 + "b" * LONG, ("a" * 32 + "c") * 10_000, f"{PLACEHOLDER}c" * 10_000),
     "ends": ("b" * LONG + "a" * 32, ("c" + "a" * 32) * 10_000, f"c{PLACEHOLDER}" * 10_000),
 }
+
+UNIQUE: Final = " ".join(f"line {number}: 'é'\n" for number in range(20_000))
+
+WRITTEN: Final = {
+    "as it is": UNIQUE,
+    "in JSON": json.dumps(UNIQUE),
+    "in JSON within JSON": json.dumps(json.dumps({"x": UNIQUE})),
+    "in repr": repr(UNIQUE),
+    "in a URL": quote(UNIQUE),
+    "in HTML": html.escape(UNIQUE),
+    "in base64": base64.b64encode(b"+" + UNIQUE.encode()).decode(),
+    "decomposed": unicodedata.normalize("NFD", UNIQUE),
+    "in capitals": UNIQUE.upper(),
+    "in other spaces": UNIQUE.replace(" ", "\t "),
+    "without its end": UNIQUE[:-5_000],
+    "without its beginning": UNIQUE[5_000:],
+}
+
+
+@pytest.mark.parametrize("how", WRITTEN)
+def test_nothing_of_a_long_hidden_text_shows_however_it_is_written(how: str) -> None:
+    shown = Hidden([UNIQUE]).masked(f"It is {WRITTEN[how]} or so.")
+    assert PLACEHOLDER in shown
+    assert len(shown) < 100
+
+
+def test_what_is_beside_a_long_hidden_text_shows() -> None:
+    shown = Hidden([UNIQUE]).masked(f"It is {UNIQUE}, and {UNIQUE} or so.")
+    assert shown == f"It is {PLACEHOLDER}, and {PLACEHOLDER} or so."
+
+
+@pytest.mark.parametrize("text", ["w", "é" * 1_000], ids=["short", "of many spellings"])
+def test_too_many_hidden_texts_hide_every_text(text: str) -> None:
+    hidden = Hidden()
+    hidden.note([f"{text} {number}" for number in range(60_000)])
+    assert hidden.masked("a word") == PLACEHOLDER
+    assert sum(map(len, hidden.secrets)) < 100
 
 
 @pytest.mark.parametrize("kind", TEXTS)
@@ -86,7 +129,7 @@ async def test_the_loop_goes_on_while_a_long_text_is_hidden(
     masked = Hidden.masked
 
     def waiting(self: Hidden, text: str) -> str:
-        if any(len(secret) > LONG // 2 for secret in self.secrets) and all(went_on):
+        if any(secret.startswith(BEGIN) for secret in self.secrets) and all(went_on):
             turned = threading.Event()
             loop.call_soon_threadsafe(turned.set)
             went_on.append(turned.wait(LONGEST_WAIT_SECONDS))

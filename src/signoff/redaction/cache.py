@@ -6,8 +6,10 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
+from signoff.redaction.kept_texts import bytes_of
+
 MOST_RUNS: Final = 2_000
-MOST_CHARACTERS: Final = 8_000_000
+MOST_BYTES: Final = 8 * 1024 * 1024
 """Bound of the whole cache. Evicted runs are read again."""
 
 
@@ -21,7 +23,7 @@ class Known:
         parent_id: The run that started it.
         session_id: Its session.
         secrets: Its hidden texts.
-        children: The runs that it has started.
+        children: Runs that it has started, as many as are searched.
         seq: The last journal entry that was read.
         is_over: Whether its journal is complete.
     """
@@ -54,11 +56,11 @@ class Remembered:
     def put(self, namespace: str, run_id: str, known: Known) -> None:
         """Cache the facts of a run, and evict others if the cache is too large."""
         key = (namespace, run_id)
-        size = sum(map(len, known.secrets)) + sum(map(len, known.children))
+        size = bytes_of(known.secrets) + bytes_of(known.children)
         self._size += size - self._sizes.get(key, 0)
         self._sizes[key] = size
         self._runs[key] = known
         self._runs.move_to_end(key)
-        while len(self._runs) > 1 and (len(self._runs) > MOST_RUNS or self._size > MOST_CHARACTERS):
+        while len(self._runs) > 1 and (len(self._runs) > MOST_RUNS or self._size > MOST_BYTES):
             oldest, _ = self._runs.popitem(last=False)
             self._size -= self._sizes.pop(oldest)

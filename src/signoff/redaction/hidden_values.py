@@ -15,6 +15,16 @@ from urllib.parse import quote, quote_plus
 
 from pydantic_core import from_json
 
+from signoff.redaction.kept_texts import (
+    BEGIN,
+    END,
+    EVERY,
+    LENGTH_OF_END,
+    KeptTexts,
+    bytes_of,
+    without_mark,
+)
+
 PLACEHOLDER: Final = "[redacted]"
 """Replaces a hidden value."""
 
@@ -37,10 +47,13 @@ SHORTEST_CUT_PIECE: Final = 6
 """The same beside dots that mark a cut, as in ``'eyJhbGciOi...0THsR8U'`` of a pydantic message."""
 
 LONGEST_REMEMBERED: Final = 8 * 1024
-"""Up to this many characters of hidden texts, their spellings are cached; beyond it only the last set is.
+"""The spellings of hidden texts that take up to this many bytes are cached; of larger sets only those of the last are.
 
 All spellings of a text take about twenty times its memory.
 """
+
+MOST_SPELT_BYTES: Final = 16 * 1024 * 1024
+"""Maximum memory of all spellings of hidden texts. If they take more, every text is hidden."""
 
 LONGEST_PATTERN: Final = 100
 """Longer hidden texts are found without a regular expression."""
@@ -60,13 +73,13 @@ class Hidden:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self.count = 0
-        self._secrets = set(secrets)
+        self._secrets = KeptTexts(secrets)
         self._own: set[str] = set()  # its placeholders, which are not searched
 
     @property
     def secrets(self) -> frozenset[str]:
-        """All hidden texts."""
-        return frozenset(self._secrets)
+        """All hidden texts; see ``KeptTexts``."""
+        return self._secrets.frozen
 
     def note(self, value: Any, where: Pointer | None = None) -> str:
         """Add a hidden value, and return its placeholder.
@@ -76,7 +89,7 @@ class Hidden:
             where: Its place in an editable part of a question; None elsewhere.
         """
         self.count += 1
-        self._secrets.update(
+        self._secrets.add(
             text
             for text in _texts_in(value)
             if len(text) >= SHORTEST_TEXT
@@ -92,27 +105,28 @@ class Hidden:
 
     def is_in(self, text: str) -> bool:
         """Whether a text contains a hidden text, in any spelling."""
-        spellings = _spellings(self.secrets)
-        if any(spelling in text for spelling in spellings) or _without_pieces(text, spellings) != text:
-            return True
-        return next(_rewritten(text, self.secrets), None) is not None
+        return self._without_hidden(text) != text
 
     def masked(self, text: str) -> str:
         """Return a text without hidden texts."""
         if text in self._own:
             return text
-        spellings = _spellings(self.secrets)
-        masked = text
+        masked = self._without_hidden(text)
+        self.count += masked != text
+        return masked
+
+    def _without_hidden(self, text: str) -> str:
+        secrets = self.secrets
+        spellings = _spellings(secrets)
+        if spellings is None:
+            return PLACEHOLDER
+        masked = _without_long(text, secrets)
         for spelling in spellings:
             if spelling in masked:
-                self.count += 1
                 masked = masked.replace(spelling, PLACEHOLDER)
-        for written, is_spread in _rewritten(masked, self.secrets):
-            self.count += 1
+        for written, is_spread in _rewritten(masked, secrets):
             masked = _without(masked, written, is_spread)
-        whole = _without_pieces(masked, spellings)
-        self.count += whole != masked
-        return whole
+        return _without_pieces(masked, spellings)
 
     def masked_in(self, value: Any) -> Any:
         """Return plain data without hidden texts in strings, keys and numbers; the same object if there are none."""
@@ -142,35 +156,46 @@ def _are_same_objects(before: Iterable[tuple[str, Any]], after: Iterable[tuple[s
     )
 
 
-def _spellings(secrets: frozenset[str]) -> tuple[str, ...]:
-    """Return the spellings of texts within other texts, the longest first."""
+def _spellings(secrets: frozenset[str]) -> tuple[str, ...] | None:
+    """Return the spellings of texts within other texts, the longest first. None: there are too many."""
     return (_spelt if _is_short(secrets) else _spelt_long)(secrets)
 
 
 def _is_short(secrets: frozenset[str]) -> bool:
-    return sum(map(len, secrets)) <= LONGEST_REMEMBERED
+    return bytes_of(secrets) <= LONGEST_REMEMBERED
 
 
-def _spell(secrets: frozenset[str]) -> tuple[str, ...]:
-    """Return the spellings of texts in JSON, ``repr``, URLs, HTML and base64, the longest first."""
+def _spell(secrets: frozenset[str]) -> tuple[str, ...] | None:
+    """Return the spellings of texts, the longest first. None: they take too much memory, or stand for every text."""
     found: set[str] = set()
+    size = 0
     for text in secrets:
-        found.add(text)
-        encoded = text.encode(errors="replace")
-        if len(text) >= SHORTEST_CASELESS:
-            found.update((text.upper(), text.lower()), _in_base64(encoded))
-        if not text.isalnum() or not text.isascii():
-            quoted = {each(text) for each in _QUOTES}
-            found.update(quoted, (each(inner) for inner in quoted for each in _QUOTES))  # JSON within JSON
-            found.update((html.escape(text), html.escape(text, quote=False)))
-            urls = {quote(encoded, safe=""), quote(encoded), quote_plus(encoded)}
-            found.update(urls, map(quote_plus, urls), (_ESCAPE.sub(_in_small, url) for url in urls))
-        if not text.isascii():
-            found.update(unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC"))
+        spelt = _spellings_of(without_mark(text))
+        size += bytes_of(spelt)
+        if size > MOST_SPELT_BYTES or text == EVERY:
+            return None
+        found |= spelt
     return tuple(sorted(found, key=lambda each: (-len(each), each)))
 
 
-_spelt = lru_cache(maxsize=256)(_spell)
+def _spellings_of(text: str) -> set[str]:
+    """Return the spellings of a text in JSON, ``repr``, URLs, HTML and base64."""
+    found = {text}
+    encoded = text.encode(errors="replace")
+    if len(text) >= SHORTEST_CASELESS:
+        found.update((text.upper(), text.lower()), _in_base64(encoded))
+    if not text.isalnum() or not text.isascii():
+        quoted = {each(text) for each in _QUOTES}
+        found.update(quoted, (each(inner) for inner in quoted for each in _QUOTES))  # JSON within JSON
+        found.update((html.escape(text), html.escape(text, quote=False)))
+        urls = {quote(encoded, safe=""), quote(encoded), quote_plus(encoded)}
+        found.update(urls, map(quote_plus, urls), (_ESCAPE.sub(_in_small, url) for url in urls))
+    if not text.isascii():
+        found.update(unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC"))
+    return found
+
+
+_spelt = lru_cache(maxsize=64)(_spell)
 _spelt_long = lru_cache(maxsize=1)(_spell)
 
 
@@ -215,7 +240,7 @@ def _rewritings(secrets: frozenset[str]) -> tuple[tuple[str, bool], ...]:
 def _rewrite(secrets: frozenset[str]) -> tuple[tuple[str, bool], ...]:
     """Return the texts to search for, in lower case, the longest first, and whether each is without separators."""
     found: set[tuple[str, bool]] = set()
-    for text in secrets:
+    for text in map(without_mark, secrets):
         if len(text) < SHORTEST_CASELESS:
             continue
         lowered = text.lower()
@@ -225,8 +250,49 @@ def _rewrite(secrets: frozenset[str]) -> tuple[tuple[str, bool], ...]:
     return tuple(sorted(found, key=lambda each: (-len(each[0]), each)))
 
 
-_rewritten_as = lru_cache(maxsize=256)(_rewrite)
+_rewritten_as = lru_cache(maxsize=64)(_rewrite)
 _rewritten_as_long = lru_cache(maxsize=1)(_rewrite)
+
+
+def _without_long(text: str, secrets: frozenset[str]) -> str:
+    """Return a text without the long hidden texts of which only the ends are known, and what is between the ends."""
+    begins, lasts, rewritings = _ends(secrets)
+    if not begins or len(text) < LENGTH_OF_END // 2:
+        return text
+    spans: list[tuple[int, int]] = []
+    place = 0
+    while (begin := min(_found(text, begins, place), default=None)) is not None:
+        place = min((at + size for at, size in _found(text, lasts, sum(begin))), default=len(text))
+        spans.append((begin[0], place))
+    rest = max((text.rfind(part) + len(part) for part in lasts if text.find(part, place) >= 0), default=0)
+    whole = _replaced(text, _merged([*spans, (0, rest)] if rest else spans))
+    if next(_rewritten_of(whole, rewritings), None) is not None:
+        return PLACEHOLDER  # in another letter case or in groups
+    return whole
+
+
+@lru_cache(maxsize=2)
+def _ends(secrets: frozenset[str]) -> tuple[list[str], list[str], Sequence[tuple[str, bool]]]:
+    """Return the spellings of the beginnings and ends of long texts, and what to search for in other letter cases.
+
+    Of each spelling half is returned, because letters at the cut may be written otherwise within the whole text.
+    """
+    begins: list[str] = []
+    lasts: list[str] = []
+    for end in secrets:
+        if end.startswith(BEGIN):
+            begins += (each[: len(each) // 2] for each in _spellings_of(without_mark(end)))
+        elif end.startswith(END):
+            lasts += (each[len(each) // 2 :] for each in _spellings_of(without_mark(end)))
+    return begins, lasts, _rewrite(frozenset(each for each in secrets if each.startswith((BEGIN, END))))
+
+
+def _found(text: str, parts: Iterable[str], place: int) -> Iterator[tuple[int, int]]:
+    """Yield the first place of each part from a place on, and its length."""
+    for part in parts:
+        at = text.find(part, place)
+        if at >= 0:
+            yield at, len(part)
 
 
 def _without(text: str, written: str, is_spread: bool) -> str:

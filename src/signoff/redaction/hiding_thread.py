@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from signoff.redaction.hidden_values import LONGEST_REMEMBERED
+from signoff.redaction.kept_texts import bytes_of as bytes_of_texts
 from signoff.stores.shared.listed_payloads import bytes_of
 
 T = TypeVar("T")
@@ -27,6 +28,6 @@ async def beside(work: Callable[[], T], record: object, secrets: Iterable[str] =
         record: The record.
         secrets: Texts that are hidden elsewhere in its run.
     """
-    if bytes_of(record) < SHORT_BYTES and sum(map(len, secrets)) <= LONGEST_REMEMBERED:
+    if bytes_of(record) < SHORT_BYTES and bytes_of_texts(secrets) <= LONGEST_REMEMBERED:
         return work()
     return await asyncio.get_running_loop().run_in_executor(_thread, work)

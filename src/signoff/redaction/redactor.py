@@ -17,6 +17,7 @@ from signoff.records.paging import Page, RunFilter
 from signoff.redaction.cache import Known
 from signoff.redaction.hidden_values import PLACEHOLDER
 from signoff.redaction.hiding_thread import beside
+from signoff.redaction.kept_texts import KeptTexts
 from signoff.redaction.records import Redaction
 from signoff.stores.contract.store import Store
 from signoff.stores.wrappers.encrypted import is_incomplete, withheld
@@ -87,7 +88,7 @@ class Redactor:
         first = await self._known(run_id, run)
         if first is None:
             return None
-        found: set[str] = set(first.secrets)
+        found = KeptTexts(first.secrets)
         seen, waiting = {run_id}, deque(await self._related(first))
         while waiting and len(seen) < MOST_RELATED:
             each = waiting.popleft()
@@ -96,9 +97,9 @@ class Redactor:
             seen.add(each)
             known = await self._known(each)
             if known is not None:
-                found |= known.secrets
+                found.add(known.secrets)
                 waiting.extend(await self._related(known))
-        return frozenset(found)
+        return found.frozen
 
     async def _related(self, known: Known) -> list[str]:
         related = [*([] if known.parent_id is None else [known.parent_id]), *sorted(known.children)]
@@ -135,17 +136,19 @@ class Redactor:
             known = Known(run.workflow, run.created_at, run.parent_id, run.session_id)
         if known.is_over:
             return known
-        secrets = set(known.secrets | await beside(partial(self.redaction.secrets_in, run), run))
+        secrets = KeptTexts(known.secrets)
+        secrets.add(await beside(partial(self.redaction.secrets_in, run), run))
         children, seq = set(known.children), known.seq
         while entries := await self._store.read_journal(run_id, after=seq, limit=AT_ONCE):
             for entry in entries:
-                secrets |= await beside(partial(self.redaction.secrets_in, entry, run.workflow), entry)
+                secrets.add(await beside(partial(self.redaction.secrets_in, entry, run.workflow), entry))
                 if entry.kind is EntryKind.OPENED and entry.call is CallKind.CHILD:
                     children.add(str(entry.fact("id")))
+            children = set(sorted(children)[:MOST_RELATED])
             seq = entries[-1].seq
         known = replace(
             known,
-            secrets=frozenset(secrets),
+            secrets=secrets.frozen,
             children=frozenset(children),
             seq=seq,
             is_over=run.state in (RunState.SUCCEEDED, RunState.CANCELLED),  # a failed one may be retried
