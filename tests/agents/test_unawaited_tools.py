@@ -14,7 +14,7 @@ from pydantic_ai.toolsets import DynamicToolset
 
 from signoff import Context, Signoff, current_context
 from signoff.agents import Conversation, Durable, ToolCall, ask_user, in_workflow
-from signoff.errors import NotAwaited
+from signoff.errors import NotAwaited, RegistrationError
 from signoff.testing import MemoryStore, environment
 from tests.support import in_asyncio
 
@@ -210,3 +210,24 @@ async def test_a_tool_that_calls_a_tables_helper_without_await_stops_its_run(too
         ):
             await env.run(work)
     assert paid == []
+
+
+async def pay_in_parts(cents: int) -> Any:
+    paid.append("paid")
+    yield "paid"
+
+
+@in_asyncio
+async def test_a_tool_that_is_an_async_generator_is_refused_before_people_approve_it() -> None:
+    agent = Agent(TestModel(), name="desk", capabilities=[Durable(approvals=["pay_in_parts"])])
+    agent.tool_plain(pay_in_parts)
+    app = Signoff(MemoryStore())
+
+    @app.workflow
+    async def work(ctx: Context) -> str:
+        return (await agent.run("go")).output
+
+    async with environment(app) as env:
+        with pytest.raises(RegistrationError, match=r"pay_in_parts is an async generator"):
+            await env.run(work)
+        assert not (await env.client.questions()).items

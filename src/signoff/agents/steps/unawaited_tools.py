@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
@@ -9,7 +10,7 @@ from typing import Any, Final, cast
 from pydantic_ai.toolsets import AbstractToolset, CombinedToolset, FunctionToolset, WrapperToolset
 
 from signoff.engine.run.unawaited_functions import unawaited
-from signoff.errors import NotAwaited
+from signoff.errors import NotAwaited, RegistrationError
 
 _OF_WRAPPERS: Final = ("approval_required_func", "filter_func", "prepare_func")
 """The attributes of wrapping toolsets that hold functions."""
@@ -28,11 +29,17 @@ def check_awaits(agent: str | None, toolset: AbstractToolset[Any], *others: obje
 
     Raises:
         NotAwaited: The first such call.
+        RegistrationError: A function is an async generator. A call of it runs none of its code.
     """
     for function in (*_of_toolset(toolset), *(each for other in others for each in _of_policy(other))):
         if function is None:
             continue
         plain = getattr(function, "__func__", function)
+        if inspect.isasyncgenfunction(plain):
+            raise RegistrationError(
+                f"agent {agent!r}: {plain.__qualname__} is an async generator, and a call of it runs none of its code. "
+                "Make it an async function that returns its items, such as a list"
+            )
         try:
             if plain in _checked:
                 continue
