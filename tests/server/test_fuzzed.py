@@ -55,8 +55,8 @@ from tests.support import OnThread, pauses, running
 
 EXAMPLES = int(os.environ.get("SIGNOFF_API_EXAMPLES", "3"))
 SEED = os.environ.get("SIGNOFF_API_SEED", "1")
-ENDLESS = ["follow_journal", "follow_inbox"]
-"""Operations whose replies have no end."""
+ENDLESS = ["follow_journal", "read_timeline", "follow_inbox"]
+"""Operations whose replies have no end, or none while they follow a run."""
 
 OF_KEYS = ["POST /v1/keys", "GET /v1/keys", "POST /v1/keys/{key_id}/rotate", "POST /v1/keys/{key_id}/revoke"]
 OF_THE_TRAIL = ["GET /v1/audit", "GET /v1/audit/chain", "GET /v1/audit/export"]
