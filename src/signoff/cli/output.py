@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _WIDE = 10_000  # piped output is not wrapped
 
+LONGEST_MESSAGE = 2_000
+"""Maximum length of a failure's message for people, in characters."""
+
 
 class Output:
     """Prints the results and messages of a command.
@@ -53,7 +56,7 @@ class Output:
             error = {"error": {"message": message, "exit_code": code, **facts}}
             _write_json(sys.stderr, error)
         else:
-            _print(self._stderr, f"signoff: {message}", "red")
+            _print(self._stderr, f"signoff: {_elided(message)}", "red")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
         """Print rows under a heading, or ``empty`` if there are no rows."""
@@ -76,6 +79,14 @@ class Output:
     @cached_property
     def _stderr(self) -> Console:
         return _console(sys.stderr)
+
+
+def _elided(message: str) -> str:
+    """Leave out the middle of a message that repeats a long argument."""
+    if len(message) <= LONGEST_MESSAGE:
+        return message
+    half = LONGEST_MESSAGE // 2
+    return f"{message[:half]}...{message[-half:]}"
 
 
 def tolerate_unencodable(*streams: TextIO) -> None:
