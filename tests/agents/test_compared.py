@@ -201,3 +201,42 @@ async def test_deps_without_a_stable_form_are_left_out_and_it_is_said_once(
     assert 'deps={"id": "ana", "client": {"$left_out": "_thread.lock"}, "secret": "**********"}' in str(found)
     [said] = [each.message for each in caplog.records if "stable form" in each.message]
     assert "'deps.client'" in said
+
+
+@pytest.mark.parametrize("is_swapped", [True, False])
+@in_asyncio
+async def test_two_runs_that_differ_in_their_history_change_no_places(is_swapped: bool) -> None:
+    refunded: list[str] = []
+
+    def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        called = isinstance(messages[-1], ModelRequest) and not asked([messages[-1]])
+        return says("refunded") if called else calls(("refund", {"customer": asked(messages[:1])}))
+
+    agent = Agent(FunctionModel(respond), name="refunder", capabilities=[Durable()])
+
+    @agent.tool_plain
+    def refund(customer: str) -> str:
+        refunded.append(customer)
+        return "done"
+
+    app, begun = Signoff(MemoryStore()), itertools.count()
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        customers = ["bob", "ana"] if next(begun) > 0 and is_swapped else ["ana", "bob"]
+        for each in customers:
+            before = [ModelRequest([UserPromptPart(each)]), says("How can I help?")]
+            await agent.run("Refund me", message_history=before)
+        await ctx.wait_for_signal("go")
+
+    async with environment(app) as env:
+        env.crash(at=at_pause())
+        run = await env.start(flow, id="r")
+        await env.idle()
+        await run.signal("go")
+        if is_swapped:
+            with pytest.raises(NonDeterminism, match="history="):
+                await run.result()
+        else:
+            await run.result()
+    assert refunded == ["ana", "bob"]

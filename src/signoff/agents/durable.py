@@ -271,7 +271,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             ):
                 return await super().wrap_run(ctx, handler=handler)
         declared = object if ctx.agent is None else ctx.agent.deps_type
-        given = GivenDeps(ctx.deps, declared, has_factory=self._deps is not None)
+        given = GivenDeps(ctx.deps, declared, has_factory=self._deps is not None, history=ctx.messages)
         token = hold()
         try:
             with given.current():

@@ -25,7 +25,7 @@ from signoff.agents.approvals.tool_changes import (
 )
 from signoff.agents.pausing.pause import is_answered
 from signoff.agents.steps.in_workflow import is_inline
-from signoff.agents.steps.step_backend import outcome_of
+from signoff.agents.steps.step_backend import outcome_of, with_given
 from signoff.agents.steps.tool_usage import counted
 from signoff.agents.steps.tools import step_options_of
 from signoff.agents.steps.turn_record import note_work
@@ -174,7 +174,9 @@ class _ToolStub(AbstractToolset[Any]):
             raise ModelRetry(problem)
         if self._known.is_checked:
             name = self._step_name(ctx.tool_name or "")
-            self._durable.recorded(await current_context().step(f"{name}:validate", _valid, returns=Any))
+            compare = with_given(f"{name}:validate", _valid, None)
+            step = current_context().step(f"{name}:validate", _valid, returns=Any, compare=compare)
+            self._durable.recorded(await step)
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
@@ -191,7 +193,11 @@ class _ToolStub(AbstractToolset[Any]):
         options = step_options_of({"effect": "once"}, None, self._durable.operators)
         operators, metadata = options.pop("operators"), options.pop("metadata")
         step = current_context().step(
-            self._step_name(name), run, **({} if has_begun else options), returns=Any, compare=sent_in(ctx)
+            self._step_name(name),
+            run,
+            **({} if has_begun else options),
+            returns=Any,
+            compare=with_given(self._step_name(name), run, sent_in(ctx)),
         )
         step.ask_operators(operators, metadata)
         try:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import contextvars
 import json
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, cast
 
 from pydantic import BaseModel
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    UserPromptPart,
+)
 
 from signoff import codec
 from signoff.codec.canonical_json import Unstable
@@ -25,7 +33,7 @@ LIVE: Final = "have a factory make what cannot be stored, for each step: Durable
 
 
 class GivenDeps:
-    """The ``deps`` given to ``agent.run``.
+    """The ``deps`` given to ``agent.run``, and the history beside them.
 
     A step gets a copy, written as JSON and read back by its type. A replay would lose the step's changes to it, so they
     are never visible outside the step.
@@ -34,14 +42,23 @@ class GivenDeps:
         deps: The dependencies.
         declared: The agent's ``deps_type``.
         has_factory: Whether a factory makes the steps' dependencies from these, which may then be anything.
+        history: The given messages.
 
     Raises:
         NotSerializable: They cannot be copied, and there is no factory.
     """
 
-    def __init__(self, deps: Any, declared: object, *, has_factory: bool) -> None:
+    def __init__(
+        self,
+        deps: Any,
+        declared: object,
+        *,
+        has_factory: bool,
+        history: Sequence[ModelMessage] = (),
+    ) -> None:
         self._deps = deps
-        self._is_compared = deps is None
+        self._history = tuple(history)  # the agent's run extends the list
+        self._is_compared = False
         self._type: object = None
         try:
             self._type = None if deps is None else _type_of(deps, declared)
@@ -58,22 +75,25 @@ class GivenDeps:
         finally:
             _given.reset(token)
 
-    def compared_by(self, call: str) -> str | None:
-        """Return the text of the dependencies that a replay compares.
+    def compared_by(self, call: str) -> Mapping[str, str]:
+        """Return the texts that a replay compares, by name.
 
-        The first journaled call of an agent's run has it: two runs that differ only in their dependencies must not
-        change places.
+        The first journaled call of an agent's run has them: two runs that differ only in their dependencies or their
+        history must not change places.
 
         Args:
             call: The name of the call, for warnings.
 
         Returns:
-            The text; None if there are no dependencies, or an earlier call has it.
+            The texts; empty if an earlier call has them.
         """
         if self._is_compared:
-            return None
+            return {}
         self._is_compared = True
-        return _compared_text(call, self._deps)
+        found = {} if self._deps is None else {"deps": _compared_text(call, self._deps)}
+        if self._history:
+            found["history"] = json.dumps(codec.digest(json.dumps(said_in(self._history))))
+        return found
 
     def as_now(self) -> Copy:
         """Return a function that copies the dependencies in their present state.
@@ -122,6 +142,21 @@ def _type_of(deps: object, declared: object) -> object:
     raise NotSerializable(
         "deps", f"a {kind.__name__} that would come back changed; say its type: Agent(deps_type=...)"
     )
+
+
+def said_in(messages: Sequence[object]) -> list[str]:
+    """Return the texts of users and models in messages, and the tools that models called, which do not change."""
+    found: list[str] = []
+    for message in messages:
+        for part in message.parts if isinstance(message, ModelRequest | ModelResponse) else ():
+            if isinstance(part, UserPromptPart):
+                content = [part.content] if isinstance(part.content, str) else part.content
+                found += [each for each in content if isinstance(each, str)]
+            elif isinstance(part, TextPart):
+                found.append(part.content)
+            elif isinstance(part, ToolCallPart):
+                found += [part.tool_name, part.args_as_json_str()]
+    return found
 
 
 def _compared_text(call: str, deps: Any) -> str:

@@ -180,9 +180,7 @@ class StepBackend(CallableOperationBackend[Config]):
 
         # given here: an annotation of `step` would be resolved at each call
         compare = _compared(operation_id, cache_key)
-        deps = None if given is None else given.compared_by(name)
-        if deps is not None:
-            compare = ComparedTexts({"compare": compared_text(name, step, compare), "deps": deps})
+        compare = with_given(name, step, compare)
         call = context.step(name, step, returns=Any, compare=compare, **config)
         if is_call and config.get("effect") != "once":  # the tool may have been one that writes when it began
             call.ask_operators(outcome_operators(self._operators))
@@ -193,6 +191,19 @@ class StepBackend(CallableOperationBackend[Config]):
         finally:
             note_work(call.attempt_times)
         return outcome_of(counted(payload, used)) if is_call else payload
+
+
+def with_given(name: str, function: Callable[..., Any], compare: object) -> object:
+    """Return what a replay compares of a call, with the dependencies and the history if it is the agent's first.
+
+    Args:
+        name: The name of the call.
+        function: The function of its step.
+        compare: The call's own data.
+    """
+    given = given_here()
+    texts: Mapping[str, str] = {} if given is None else given.compared_by(name)
+    return ComparedTexts({"compare": compared_text(name, function, compare), **texts}) if texts else compare
 
 
 def _compared(operation_id: DurableOperationId, about: tuple[object, ...]) -> object:
