@@ -77,6 +77,11 @@ WHERE (
 ) AND NOT EXISTS (SELECT 1 FROM groups WHERE namespace = :namespace AND name = :group_name AND is_paused)
 """
 
+ANY_SUSPECT = """
+SELECT 1 FROM runs INDEXED BY runs_ready_suspect
+WHERE namespace = ? AND group_name = ? AND state = 'ready' AND takeovers >= 2 AND blocked = 0 LIMIT 1
+"""
+
 # The highest level of the ready suspects.
 HIGHEST_LEVEL = """
 SELECT max((
@@ -275,6 +280,8 @@ def _suspects(
     beside: Sequence[str] | None = None,
 ) -> tuple[int | None, int]:
     """Return the level of the suspects to claim, None for no suspects, and how many the worker has room for."""
+    if tx.db.execute(ANY_SUSPECT, (namespace, group)).fetchone() is None:  # a third of the time of ``LEVEL``
+        return None, 0
     values = {"namespace": namespace, "group_name": group, "workflows": json.dumps(workflows)}
     if beside:
         [level] = tx.db.execute(LEVEL_BESIDE, {**values, "beside": json.dumps(beside)}).fetchone()

@@ -57,6 +57,7 @@ class DatabaseFile:
         self._read_clock_at = 0.0
         self.location = f"sqlite:///{self.path}"
         self.listeners = Listeners()
+        self._ready: set[str] = set()  # namespaces
         self.due_aside = IsolatedBatches(overdue.ITEMS, log)
         self.prune_aside = IsolatedBatches([retention.JOB], log)
         self.claims = Claims(log)
@@ -201,7 +202,15 @@ class DatabaseFile:
                 self.watch.followed()
 
     def _notify_commit(self, transaction: Transaction) -> None:
+        self._ready |= transaction.ready
         self.listeners.notify(transaction.change)
+
+    def has_become_ready(self, namespace: str) -> bool:
+        """Whether a commit of this process may have made a run claimable since the last call."""
+        if namespace not in self._ready:
+            return False
+        self._ready.discard(namespace)
+        return True
 
     async def read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """Read on a reader's thread."""

@@ -37,7 +37,7 @@ def run_size(name: str) -> str:
 
 
 READ_RUN_COLUMNS = ", ".join(run_column(name.strip()) for name in RUN_COLUMNS.split(","))
-"""The same columns, as SQL that reads large values."""
+"""The same columns, as SQL that reads large values. Takes twice as long where there are none."""
 
 # RETURNING gives a whole number of seconds as an int, regardless of the column's type.
 RUN_TIMES = (6, 9, 10, 16, 18, 21, 29)
@@ -51,6 +51,11 @@ def to_run(row: Row) -> Run:
     fields[13] = bool(row[13])
     _read_times(fields, RUN_TIMES)
     return Run(*fields)
+
+
+def has_large(row: Row) -> bool:
+    """Whether a row of ``RUN_COLUMNS`` has values that are stored separately: read it as ``READ_RUN_COLUMNS``."""
+    return row[4] == large.APART or row[11] == large.APART
 
 
 def from_run(run: Run) -> Row:

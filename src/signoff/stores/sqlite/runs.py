@@ -34,11 +34,13 @@ from signoff.stores.shared.wait_cycles import cycle_of
 from signoff.stores.sqlite import audit, journal, live, messages, promises, sessions
 from signoff.stores.sqlite import transitions as states
 from signoff.stores.sqlite.deferred_changes import make_or_defer
-from signoff.stores.sqlite.rows import READ_RUN_COLUMNS, run_column, run_size, to_run
+from signoff.stores.sqlite.rows import READ_RUN_COLUMNS, has_large, run_column, run_size, to_run
 from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 
-GET = f"SELECT {READ_RUN_COLUMNS} FROM runs WHERE namespace = ? AND id = ?"
+GET = f"SELECT {RUN_COLUMNS} FROM runs WHERE namespace = ? AND id = ?"
+
+GET_LARGE = f"SELECT {READ_RUN_COLUMNS} FROM runs WHERE namespace = ? AND id = ?"
 
 CREATED_BY = "SELECT 1 FROM runs WHERE namespace = ? AND id = ? AND create_token = ?"
 
@@ -370,6 +372,8 @@ def _expire(tx: Transaction, namespace: str, run_id: str, is_new: bool) -> bool:
 def get_run(db: sqlite3.Connection, namespace: str, run_id: str) -> Run:
     """Return a run. Raises NotFound."""
     row = db.execute(GET, (namespace, run_id)).fetchone()
+    if row is not None and has_large(row):
+        row = db.execute(GET_LARGE, (namespace, run_id)).fetchone()
     if row is None:
         raise NotFound("run", run_id)
     return to_run(row)

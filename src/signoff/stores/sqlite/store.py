@@ -215,9 +215,12 @@ class SqliteStore(Store):
         if not workflows:
             return []
         # With runs set aside, claim in any case: they may no longer be ready, which only the claim detects.
-        if not await self._read_soon(claims.may_claim, group, names, token) and not aside.failed(
-            self.namespace
-        ):
+        may_claim = (
+            self._file.has_become_ready(self.namespace)
+            or await self._read_soon(claims.may_claim, group, names, token)
+            or aside.failed(self.namespace)
+        )
+        if not may_claim:
             return []
         asked = (worker_id, group, names, limit, self.lease_seconds, token)
         return await aside.claim(

@@ -21,7 +21,7 @@ from signoff.stores.sqlite import groups, sessions
 from signoff.stores.sqlite import large_values as large
 from signoff.stores.sqlite.concurrency_keys import Slots
 from signoff.stores.sqlite.deferred_changes import make_or_defer
-from signoff.stores.sqlite.rows import READ_RUN_COLUMNS, from_run, to_run
+from signoff.stores.sqlite.rows import READ_RUN_COLUMNS, from_run, has_large, to_run
 from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
 
@@ -48,8 +48,10 @@ CLAIM = f"""
 UPDATE runs
 SET state = 'running', epoch = epoch + 1, worker_id = ?, lease_until = ?, claim_token = ?
 WHERE number IN (SELECT value FROM json_each(?))
-RETURNING {READ_RUN_COLUMNS}, number
+RETURNING {RUN_COLUMNS}, number
 """
+
+READ_LARGE = f"SELECT {READ_RUN_COLUMNS} FROM runs WHERE number = ?"
 
 IS_RUNNING = "SELECT 1 FROM runs WHERE namespace = ? AND id = ? AND state = 'running'"
 
@@ -326,7 +328,12 @@ def claim(
     rows = tx.db.execute(CLAIM, (worker_id, lease_until, token, json.dumps(numbers))).fetchall()
     if len(rows) != len(numbers):  # a trigger has prevented it
         raise ItemFailed(ROW_UNCHANGED)
-    by_number = {row[RUN_WIDTH]: to_run(row) for row in rows}
+    by_number = {
+        row[RUN_WIDTH]: to_run(
+            tx.db.execute(READ_LARGE, (row[RUN_WIDTH],)).fetchone() if has_large(row) else row
+        )
+        for row in rows
+    }
     claimed = [by_number[number] for number in numbers]
     for run in claimed:
         tx.touch(run.namespace, run.id)
