@@ -14,7 +14,7 @@ import pytest
 from examples.website_summary.processes import free_port
 from signoff import AsyncClient, RunState
 from signoff.client.async_client import Backend
-from signoff.client.http import HttpBackend
+from signoff.client.http_backend import HttpBackend
 from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.records import Entry, EntryKind, NewPromise, NewRun, PromiseState, Settlement
 from signoff.server import Server
@@ -76,8 +76,9 @@ async def backend_of(url: str) -> AsyncIterator[HttpBackend]:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("signoff.client.http.QUICK", (0.0, 0.0, 0.0))
-    monkeypatch.setattr("signoff.client.http.PATIENT", (0.0,) * 7)
+    monkeypatch.setattr("signoff.client.http_backend.QUICK", (0.0, 0.0, 0.0))
+    monkeypatch.setattr("signoff.client.http_backend.PATIENT", (0.0,) * 7)
+    monkeypatch.setattr("signoff.client.journal_stream.PATIENT", (0.0,) * 7)
 
 
 RESOLVE = Settlement(PromiseState.RESOLVED, "1")
@@ -211,7 +212,8 @@ async def test_a_client_needs_no_server_before_its_first_call(tmp_path: Path) ->
 async def test_waiting_and_following_outlive_a_restart_of_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("signoff.client.http.PATIENT", (0.05,) * 600)
+    monkeypatch.setattr("signoff.client.http_backend.PATIENT", (0.05,) * 600)
+    monkeypatch.setattr("signoff.client.journal_stream.PATIENT", (0.05,) * 600)
     port = free_port()
     app = app_in(tmp_path)
     url = f"http://127.0.0.1:{port}"
@@ -305,7 +307,7 @@ async def test_giving_up_waiting_leaves_the_client_usable(server: Server, name: 
 async def test_those_who_wait_leave_connections_for_others(
     server: Server, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("signoff.client.http.POLL_SECONDS", 60.0)
+    monkeypatch.setattr("signoff.client.http_backend.POLL_SECONDS", 60.0)
     async with AsyncClient(server.url) as client, asyncio.timeout(50):  # less than a poll
         handle = await client.start("ask", id=name)
         waiting = [asyncio.create_task(handle.result()) for _ in range(110)]

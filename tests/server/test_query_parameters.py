@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from signoff import AsyncClient, Client, RunState, Signoff
-from signoff.client.http import HttpBackend
+from signoff.client.http_backend import HttpBackend
+from signoff.client.http_transport import HttpTransport
 from signoff.errors import InvalidValue
 from signoff.records.paging import (
     AuditFilter,
@@ -131,10 +132,10 @@ async def test_a_client_of_a_server_sends_all_that_a_list_is_chosen_by(
     """What it did not send chose nothing, without a word."""
     asked: list[str] = []
 
-    async def listed(self: HttpBackend, kind: Any, path: str, query: dict[str, Any], *page: Any) -> None:
+    async def listed(self: HttpTransport, kind: Any, path: str, query: dict[str, Any], *page: Any) -> None:
         asked.append(f"{path} {sorted((key, value) for key, value in query.items() if value is not None)}")
 
-    monkeypatch.setattr(HttpBackend, "_list", listed)
+    monkeypatch.setattr(HttpTransport, "list_records", listed)
     backend = HttpBackend("http://127.0.0.1:1")
     values = {"states": frozenset({RunState.FAILED}), "answerable_by": frozenset({"user:ana"})}
     for which in (every, replace(every, **{name: values.get(name, True)})):

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 import signoff
 from signoff import Action, Context, Signoff
-from signoff.client.http import HttpBackend
+from signoff.client.http_backend import HttpBackend
 from signoff.codec.exceptions import encode_error
 from signoff.errors import InvalidValue
 from signoff.people.audit.hash_chain import verify

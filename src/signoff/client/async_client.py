@@ -171,7 +171,7 @@ class AsyncClient:
         origin: Origin | None = None,
     ) -> None:
         if isinstance(target, str):
-            from signoff.client.http import HttpBackend
+            from signoff.client.http_backend import HttpBackend
 
             self.backend: Backend = HttpBackend(target, key=key or os.environ.get(KEY_VARIABLE))
             self._group = group or "default"
