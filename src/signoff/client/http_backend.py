@@ -14,11 +14,11 @@ from signoff.client.http_transport import NEVER, PAGE, PATIENT, QUICK, HttpTrans
 from signoff.client.request_bodies import (
     SETTLE_VERBS,
     chain_links,
-    given,
     given_answer,
     given_responder,
     given_responses,
     path_to,
+    without_none,
 )
 from signoff.client.run_streams import run_stream
 from signoff.errors import SignoffError
@@ -215,11 +215,13 @@ class HttpBackend:
         return self._http.read(response, lambda answer: answer["sent"])
 
     async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
-        response = await self._http.post(path_to("runs", run_id, "save"), given({"by": by}), pauses=QUICK)
+        response = await self._http.post(
+            path_to("runs", run_id, "save"), without_none({"by": by}), pauses=QUICK
+        )
         return self._http.read(response, dict)
 
     async def load(self, snapshot: Snapshot, *, by: str | None = None) -> Run:
-        body = {"snapshot": dict(snapshot), **given({"by": by})}
+        body = {"snapshot": dict(snapshot), **without_none({"by": by})}
         return await self._http.post_record(Run, "/v1/snapshots", body)
 
     async def delete_ended(self, older_than_seconds: float, limit: int) -> Pruned:
@@ -293,7 +295,7 @@ class HttpBackend:
             "note": note,
             "request_id": request_id,
             "digest": digest,
-            "alike": None if alike is None else given(asdict(alike)),
+            "alike": None if alike is None else without_none(asdict(alike)),
         }
         path = path_to("questions", question_id, "answer")
         return await self._http.post_record(Promise, path, body, pauses=_repeatable(request_id))

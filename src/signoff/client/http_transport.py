@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import httpx
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from signoff.client.request_bodies import given
+from signoff.client.request_bodies import without_none
 from signoff.errors import InvalidValue, SignoffError, StoreUnavailable
 from signoff.records import (
     AuditEvent,
@@ -109,7 +109,9 @@ class HttpTransport:
         self, path: str, query: Mapping[str, Any] | None = None, *, pauses: Sequence[float] = QUICK
     ) -> httpx.Response:
         """Send a GET request. Returns a successful response."""
-        return await self._send(self._client.build_request("GET", path, params=given(query or {})), pauses)
+        return await self._send(
+            self._client.build_request("GET", path, params=without_none(query or {})), pauses
+        )
 
     async def post(
         self,
@@ -123,7 +125,7 @@ class HttpTransport:
         request = self._client.build_request(
             "POST",
             path,
-            content=_json(given(body, "value", "data")),
+            content=_json(without_none(body, "value", "data")),
             headers={"content-type": "application/json", **(headers or {})},
         )
         return await self._send(request, pauses)

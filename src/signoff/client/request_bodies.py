@@ -51,7 +51,7 @@ def given_answer(given: GivenAnswer) -> dict[str, Any]:
     """Return one of several answers."""
     details = {"note": given.note, "request_id": given.request_id, "digest": given.digest}
     value = from_json(written_answer(given.value))
-    return {"question_id": given.question_id, "value": value, **given(details)}
+    return {"question_id": given.question_id, "value": value, **without_none(details)}
 
 
 def given_responses(
@@ -62,7 +62,9 @@ def given_responses(
         {
             "question_id": id,
             "value": from_json(written_answer(each.value)),
-            **given({"note": each.note, "alike": None if each.alike is None else given(asdict(each.alike))}),
+            **without_none(
+                {"note": each.note, "alike": None if each.alike is None else without_none(asdict(each.alike))}
+            ),
         }
         for id, each in responses.items()
     ]
@@ -84,6 +86,6 @@ def given_responder(responder: Responder) -> dict[str, Any]:
     return user
 
 
-def given(values: Mapping[str, Any], *nullable: str) -> dict[str, Any]:
+def without_none(values: Mapping[str, Any], *nullable: str) -> dict[str, Any]:
     """Return the values that are not None, and those of the ``nullable`` names."""
     return {name: value for name, value in values.items() if value is not None or name in nullable}
