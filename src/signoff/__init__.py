@@ -33,8 +33,8 @@ from signoff.people.questions.bulk_answers import GivenAnswer
 from signoff.people.questions.business_hours import BusinessHours
 from signoff.people.questions.callback_terms import Callback
 from signoff.people.questions.policies import Escalation, Quorum
+from signoff.people.questions.progress import Vote
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_state import Vote
 from signoff.people.questions.standing_approvals import Alike
 from signoff.records import (
     AuditEvent,

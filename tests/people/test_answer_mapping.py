@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from signoff import Answer, codec
 from signoff.errors import NotSerializable
-from signoff.people.questions.question_state import Vote
+from signoff.people.questions.progress import Vote
 
 
 class Refund(BaseModel):

@@ -215,13 +215,11 @@ class HttpBackend:
         return self._http.read(response, lambda answer: answer["sent"])
 
     async def save(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
-        response = await self._http.post(
-            path_to("runs", run_id, "save"), without_none({"by": by}), pauses=QUICK
-        )
+        response = await self._http.post(path_to("runs", run_id, "save"), {"by": by}, pauses=QUICK)
         return self._http.read(response, dict)
 
     async def load(self, snapshot: Snapshot, *, by: str | None = None) -> Run:
-        body = {"snapshot": dict(snapshot), **without_none({"by": by})}
+        body = {"snapshot": dict(snapshot), "by": by}
         return await self._http.post_record(Run, "/v1/snapshots", body)
 
     async def delete_ended(self, older_than_seconds: float, limit: int) -> Pruned:

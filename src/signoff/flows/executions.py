@@ -16,8 +16,8 @@ from signoff.errors import InvalidState, InvalidValue, NotFound, RequestConflict
 from signoff.flows.errors import AmbiguousEvent, ExecutionClosed, PendingInterrupts, UnknownInterrupt
 from signoff.flows.graph_walk import SIGNAL
 from signoff.flows.pauses import checked, given
+from signoff.people.questions.progress import Progress
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_state import Progress
 from signoff.records import Entry, EntryKind, Promise, PromiseKind, PromiseState, RunState
 from signoff.records.flow_records import CLOSE_REFUSED, INTERRUPT
 from signoff.records.paging import PromiseFilter

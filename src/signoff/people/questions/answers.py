@@ -22,9 +22,10 @@ from signoff.people.questions.answer_checks import (
 from signoff.people.questions.answer_events import Announcement
 from signoff.people.questions.edits import Edit
 from signoff.people.questions.policies import Policy
+from signoff.people.questions.progress import Vote
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_operations import current_state, decide
-from signoff.people.questions.question_state import TIMEOUT, Vote
+from signoff.people.questions.question_state import TIMEOUT
 from signoff.people.questions.standing_approvals import Alike, new_rule, session_of
 from signoff.people.schemas.answer_schemas import form_of
 from signoff.people.schemas.validation import problems

@@ -13,8 +13,9 @@ from signoff.codec.strict_json import read_exactly, read_kept
 from signoff.engine.timers.cron import check_cron
 from signoff.errors import InvalidValue, QuestionTooNew, UnreadableRecord
 from signoff.people.questions.attachments import is_web
+from signoff.people.questions.progress import Progress
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_state import Progress, QuestionState
+from signoff.people.questions.question_state import QuestionState
 from signoff.people.schemas.validation_process import schema_problem_apart
 from signoff.records import (
     Amendment,

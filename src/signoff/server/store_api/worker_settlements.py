@@ -24,8 +24,9 @@ from signoff.errors import (
 from signoff.people.audit.refusals import RefusalRecorder
 from signoff.people.questions.answer_checks import check_received, settlement_value
 from signoff.people.questions.edits import is_same
+from signoff.people.questions.progress import Progress
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_state import TIMEOUT, Progress, QuestionState
+from signoff.people.questions.question_state import TIMEOUT, QuestionState
 from signoff.records import Amendment, Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.names import person_key, user_name
 from signoff.stores.contract.store import Store
