@@ -78,7 +78,7 @@ async def backend_of(url: str) -> AsyncIterator[HttpBackend]:
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signoff.client.http_backend.QUICK", (0.0, 0.0, 0.0))
     monkeypatch.setattr("signoff.client.http_backend.PATIENT", (0.0,) * 7)
-    monkeypatch.setattr("signoff.client.journal_stream.PATIENT", (0.0,) * 7)
+    monkeypatch.setattr("signoff.client.run_streams.PATIENT", (0.0,) * 7)
 
 
 RESOLVE = Settlement(PromiseState.RESOLVED, "1")
@@ -213,7 +213,7 @@ async def test_waiting_and_following_outlive_a_restart_of_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("signoff.client.http_backend.PATIENT", (0.05,) * 600)
-    monkeypatch.setattr("signoff.client.journal_stream.PATIENT", (0.05,) * 600)
+    monkeypatch.setattr("signoff.client.run_streams.PATIENT", (0.05,) * 600)
     port = free_port()
     app = app_in(tmp_path)
     url = f"http://127.0.0.1:{port}"

@@ -14,7 +14,7 @@ import pytest
 
 from signoff import Context, RetryPolicy, SignalTimeout
 from signoff.client.async_client import AsyncClient
-from signoff.client.http import HttpBackend
+from signoff.client.http_backend import HttpBackend
 from signoff.records import CallKind, Entry, EntryKind, RunState
 from signoff.records.timeline import TimelineChange
 from signoff.service.timeline import Timeline
