@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -44,7 +43,7 @@ async def measured(used: RunUsage, run: Callable[[], Awaitable[object]]) -> obje
     Returns:
         Its outcome, with the usage that it has added.
     """
-    own, before = deepcopy(used), deepcopy(used)
+    own, before = _copy_of(used), _copy_of(used)
     token = _own.set(own)
     try:
         outcome = await run()
@@ -54,6 +53,11 @@ async def measured(used: RunUsage, run: Callable[[], Awaitable[object]]) -> obje
     if not isinstance(outcome, dict) or not added.has_values():
         return cast("object", outcome)
     return {**cast("dict[str, Any]", outcome), KEY: _USAGE.dump_python(added, mode="json")}
+
+
+def _copy_of(usage: RunUsage) -> RunUsage:
+    """Return a copy whose details are its own. ``deepcopy`` takes ten times as long."""
+    return replace(usage, details=dict(usage.details))
 
 
 def counted(outcome: object, used: RunUsage) -> object:
