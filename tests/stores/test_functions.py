@@ -17,6 +17,7 @@ from psycopg.sql import SQL, Identifier
 import signoff
 from signoff.errors import SchemaTooNew, SchemaTooOld, StoreUnavailable
 from signoff.records import NewRun
+from signoff.stores.contract.timers import GRACE_SECONDS
 from signoff.stores.migrations import migrate, schema_of
 from signoff.stores.postgres import functions, schema
 from signoff.stores.postgres.schema import connected
@@ -121,6 +122,11 @@ def test_a_change_of_the_functions_raises_their_version() -> None:
     texts = [statement.group() for file in functions.FILES for statement in functions.statements(file)]
     digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
     assert (functions.VERSION, digest) == DIGEST, "raise functions.VERSION by one, and note both in DIGEST"
+
+
+def test_both_languages_have_one_grace_after_a_deadline() -> None:
+    with migrated_database() as url:
+        assert one(url, "SELECT signoff.grace_seconds()") == GRACE_SECONDS
 
 
 def test_only_transitions_write_the_state_of_a_run() -> None:
