@@ -267,7 +267,7 @@ def test_an_old_schedule_with_long_names_stops_no_other_on_postgres(
             evil = scene.within("evil")
             long = "".join(random.Random(3).choices(string.ascii_letters + string.digits, k=5_000))
             with monkeypatch.context() as earlier:
-                earlier.setattr("signoff.stores.postgres.store.check_schedule", _unchecked)
+                earlier.setattr("signoff.stores.postgres.store.check_arguments", _unchecked)
                 await evil.store.put_schedule(replace(NEW, workflow=long, next_at=1_000_001.0))
             for checks in (True, False):
                 await scene.within(f"acme-{checks}").store.put_schedule(
