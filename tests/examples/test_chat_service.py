@@ -233,7 +233,7 @@ def test_the_page_says_asks_and_shows_what_became_of_it(service: Service) -> Non
         other = browser.new_page()
         other.goto(f"{service.url}/#phone")
         other.get_by_role("button", name="Approve").click()
-        lines = page.get_by_role("list", name="Messages")
+        lines = page.get_by_role("list", name="Conversation")
         expect(lines).to_contain_text("Done: €120.00 of o-2 were refunded.")
         expect(card.get_by_role("article")).to_have_count(0)
         expect(lines.get_by_role("listitem")).to_have_text(
