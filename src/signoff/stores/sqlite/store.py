@@ -177,7 +177,7 @@ class SqliteStore(Store):
         if are_all:
             return entries
         more = None if limit is None else limit - len(entries)
-        size = sum(map(bytes_of, entries))
+        size = 0 if limit is None else sum(map(bytes_of, entries))  # whole journals have no pages
         return entries + await self._read(journal.read_journal, run_id, entries[-1].seq, more, size)
 
     async def read_messages(self, run_ids: Sequence[str]) -> Sequence[tuple[Message, int]]:
