@@ -40,6 +40,7 @@ STARTED_MINUTES_AGO = {
     "supplier-alpenholz": 64,
     "campaign-spring": 47,
     "refund-o-1044": 31,
+    "reply-tomas": 26,
     "complaint-mara": 22,
     "order-o-1043": 15,
     "stock-lumen": 9,

@@ -104,9 +104,11 @@ async def _fork() -> None:
 IO = [
     *(_open_connection, _to_thread, _run_in_executor, _subprocess_exec, _subprocess_run, _os_system),
     *(_http_client, _urllib, _getaddrinfo, _sqlite, _bind, _sendto, _gethostbyname, _posix_spawn, _fork),
-    # Before these versions the interpreter does not tell.
-    pytest.param(_start_thread, marks=pytest.mark.skipif(sys.version_info < (3, 12), reason="not told")),
-    pytest.param(_time_sleep, marks=pytest.mark.skipif(sys.version_info < (3, 13), reason="not told")),
+    # Before these versions the interpreter raises no audit event for them.
+    pytest.param(
+        _start_thread, marks=pytest.mark.skipif(sys.version_info < (3, 12), reason="no audit event")
+    ),
+    pytest.param(_time_sleep, marks=pytest.mark.skipif(sys.version_info < (3, 13), reason="no audit event")),
 ]
 
 
