@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -27,7 +26,6 @@ from signoff.people.schemas.promise_returns import check_value
 from signoff.records import (
     AuditEvent,
     Entry,
-    EntryKind,
     Group,
     LiveText,
     NewPromise,
@@ -70,17 +68,15 @@ from signoff.records.timeline import TimelineChange, TimelineMark
 from signoff.service import interventions
 from signoff.service.change_watcher import Watching
 from signoff.service.checked_operation import operation
-from signoff.service.follow_limit import LARGE_PAGE_BYTES, FollowRoom
+from signoff.service.follow_limit import FollowRoom
+from signoff.service.journal_follower import JournalFollower
 from signoff.service.snapshots import Snapshot, load, save
 from signoff.service.timeline import Timeline
 from signoff.service.timeline_reader import TimelineReader
 from signoff.stores.contract.store import Store
-from signoff.stores.shared.listed_payloads import bytes_of, may_be_cut
 from signoff.stores.wrappers.encrypted import showing
 from signoff.stores.wrappers.origin_stamping import origin_stamped
 from signoff.stores.wrappers.store_wrapper import unwrapped
-
-_ENTRIES_AT_ONCE = 64
 
 
 class LocalBackend:
@@ -193,9 +189,10 @@ class LocalBackend:
             NotFound: The run does not exist.
         """
         check_text("run_id", run_id)
-        async with self._reading():
+        reading = self._follower.reading
+        async with reading():
             created_at = (await showing(self._store).get_run(run_id)).created_at
-        reader = TimelineReader(run_id, Timeline(created_at), self, self._reading)
+        reader = TimelineReader(run_id, Timeline(created_at), self, reading)
         async with aclosing(self._events(run_id, -1, live=live)) as events:
             changes = reader.read(events, after=after, follow=follow)
             async with aclosing(changes):
@@ -203,75 +200,14 @@ class LocalBackend:
                     yield change
                     del change
 
-    async def _has_ended(self, run_id: str) -> bool:
-        """Return whether a run has ended. Raises NotFound."""
-        async with self._reading():
-            return (await showing(self._store).get_run(run_id)).state.is_final
-
-    @asynccontextmanager
-    async def _page(
-        self, run_id: str, after: int, *, after_large: bool
-    ) -> AsyncGenerator[tuple[deque[Entry], bool, bool]]:
-        """Yield the next entries of a journal, whether more may follow, and whether they are large.
-
-        The reader removes each entry as it proceeds, so that a page is released before the next one is read. With a
-        shared room, a page of large entries holds only one and waits for room. Pages of small entries do not wait.
-        """
-        room = self._room
-        if room is None:
-            yield *await self._entries(run_id, after, _ENTRIES_AT_ONCE), False
-            return
-        limit = 1 if after_large or room.pages.locked() else _ENTRIES_AT_ONCE
-        entries, is_cut = await self._entries(run_id, after, limit)
-        if bytes_of(list(entries)) <= LARGE_PAGE_BYTES:
-            yield entries, is_cut, False
-            return
-        del entries
-        async with room.pages:
-            entries, _ = await self._entries(run_id, after, 1)
-            yield entries, True, True
-
-    async def _entries(self, run_id: str, after: int, limit: int) -> tuple[deque[Entry], bool]:
-        async with self._reading():
-            entries = await showing(self._store).read_journal(run_id, after=after, limit=limit)
-        return deque(map(without_secret, entries)), may_be_cut(entries, limit)
-
-    def _reading(self) -> AbstractAsyncContextManager[object]:
-        return nullcontext() if self._room is None else self._room.reads
-
-    async def _events(
+    def _events(
         self, run_id: str, after: int, *, live: bool = False
     ) -> AsyncGenerator[Entry | LiveText | TimelineMark, None]:
-        """Yield journal entries and live text until the run has ended, and ``CURRENT`` each time there are no more."""
-        epoch, heard, is_large, is_behind = 0, -1, False, True
-        with self._watching.watch().watching(run_id) as wait_for_change:
-            while True:
-                is_final = await self._has_ended(run_id)
-                # Read live text before the journal, so that no piece precedes the entries that led to it. While more
-                # entries follow, do not read it at all: the pieces would stay in memory.
-                pieces = (
-                    await showing(self._store).read_live(run_id, epoch=epoch, after=heard)
-                    if live and not is_behind
-                    else ()
-                )
-                async with self._page(run_id, after, after_large=is_large) as (entries, is_cut, is_large):
-                    going_on = [
-                        piece for piece in pieces if not any(_ends(entry, piece) for entry in entries)
-                    ]
-                    while entries:
-                        after = entries[0].seq
-                        yield entries.popleft()
-                was_behind, is_behind = is_behind, is_cut
-                if is_behind or (live and was_behind):
-                    continue
-                if pieces:
-                    epoch, heard = pieces[-1].epoch, pieces[-1].seq
-                for piece in going_on:
-                    yield piece
-                yield TimelineMark.CURRENT
-                if is_final:
-                    return
-                await wait_for_change()
+        return self._follower.events(run_id, after, live=live)
+
+    @property
+    def _follower(self) -> JournalFollower:
+        return JournalFollower(self._store, self._watching, self._room)
 
     @operation
     async def wait(self, run_id: str) -> Run:
@@ -632,11 +568,3 @@ class LocalBackend:
         if seconds is None:
             return None
         return max(self._store.clock.now(), start_at or 0.0) + seconds_of(name, seconds)
-
-
-def _ends(entry: Entry, piece: LiveText) -> bool:
-    """Whether an entry records the end of the attempt that wrote a piece of live text."""
-    if entry.n != piece.n:
-        return False
-    failed = entry.kind is EntryKind.ATTEMPT_FAILED and (entry.fact("attempt") or 0) >= piece.attempt
-    return failed or entry.kind is EntryKind.COMPLETED
