@@ -143,9 +143,8 @@ class Timeline:
     def _opened(self, entry: Entry) -> TimelineChange:
         kind, id = _kind(entry), _text(entry, "id")
         row = self._rows.get(entry.n) if entry.n is not None else None
-        if (
-            row is not None and kind == CallKind.STEP
-        ):  # begins again, or was interrupted: its outcome is unknown
+        if row is not None and kind == CallKind.STEP:
+            # It begins again, or was interrupted: its outcome is unknown.
             self._open(entry, row, kind, None)
             return TimelineChange(seq=entry.seq, row=row, state="open", doubt=id)
         is_noted = entry.kind is EntryKind.PROGRESSED or kind == CallKind.DETACHED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.store import Change
@@ -37,7 +38,7 @@ class Listeners:
 
     def notify(self, change_of: Callable[[str], Change]) -> None:
         """Notify listeners of a commit. ``change_of`` returns its changes in a namespace."""
-        notified, change = None, Change()
+        notified, change = None, _NO_CHANGE
         for namespace, callback in self._callbacks:
             if namespace != notified:
                 notified, change = namespace, change_of(namespace)
@@ -53,6 +54,9 @@ class Listeners:
         """Notify listeners that the clock has jumped."""
         for _, callback in self._callbacks:
             _notify(callback, Change(runs=frozenset(), ready=False, due=True))
+
+
+_NO_CHANGE: Final = Change()
 
 
 def _notify(callback: Callable[[Change], None], change: Change) -> None:
