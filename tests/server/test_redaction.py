@@ -46,7 +46,7 @@ from signoff.stores.remote.store import RemoteStore
 from signoff.stores.sqlite.store import SqliteStore
 from tests import worker_keys
 from tests.server.conftest import asked, ended, events, fields, kind, path_of, serving, start
-from tests.server.told import Told
+from tests.server.recording_channel import RecordingChannel
 from tests.support import OnThread, in_asyncio, new_app
 
 pytestmark = pytest.mark.usefixtures("open_trail")
@@ -127,11 +127,11 @@ async def again(ctx: Context, iban: str, left: int = 1) -> Any:
 class Place:
     """A server that hides things, another one that knows no workflows, and the file that they share."""
 
-    def __init__(self, app: Signoff, server: Server, http: httpx.Client, told: Told) -> None:
+    def __init__(self, app: Signoff, server: Server, http: httpx.Client, recorder: RecordingChannel) -> None:
         self.app = app
         self.server = server
         self.http = http
-        self.told = told
+        self.recorder = recorder
 
     def ask(self, workflow: str = "pay", **kwargs: Any) -> str:
         if workflow == "pay":
@@ -170,18 +170,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     app = new_app(tmp_path_factory.mktemp("redaction"))
     for workflow in (pay, fill, again, mutter):
         app.workflow(workflow)
-    told = Told()
-    channel = Channel("hook", told, events=frozenset(AuditKind))
+    recorder = RecordingChannel()
+    channel = Channel("hook", recorder, events=frozenset(AuditKind))
     with (
         OnThread(lambda: serving(app, redact=PATHS, channels=[channel])) as served,
         httpx.Client(base_url=served.url, trust_env=False, verify=False, timeout=60) as http,
     ):
-        yield Place(app, served, http, told)
+        yield Place(app, served, http, recorder)
 
 
-def leaks(told: str) -> list[str]:
+def leaks(shown: str) -> list[str]:
     """Return the places of a hidden value in the messages, with the text around it."""
-    return re.findall(rf".{{0,80}}{SECRET}.{{0,20}}", told)
+    return re.findall(rf".{{0,80}}{SECRET}.{{0,20}}", shown)
 
 
 # Nothing leaves
@@ -208,7 +208,7 @@ def test_no_route_that_reads_shows_what_is_hidden(place: Place) -> None:
             "kwargs": {"card": {"number": f"{SECRET}-card"}, "transfer": TRANSFER},
         },
     )
-    told = page + settled.text + scheduled.text
+    shown = page + settled.text + scheduled.text
     names = {
         "run_id": run,
         "session_id": f"c-{run}",
@@ -223,11 +223,11 @@ def test_no_route_that_reads_shows_what_is_hidden(place: Place) -> None:
         for each in (names, {**names, "run_id": failed.rpartition(".")[0], "question_id": path_of(failed)}):
             response = place.http.get(route.format_map(each))
             looked += response.status_code == 200
-            told += response.text
+            shown += response.text
     assert looked > 30
-    assert leaks(told) == []
-    assert told.count("[redacted") > 30
-    assert "north" in told
+    assert leaks(shown) == []
+    assert shown.count("[redacted") > 30
+    assert "north" in shown
 
 
 def test_the_streams_of_runs_and_of_the_inbox_show_nothing_hidden(place: Place) -> None:
@@ -235,14 +235,14 @@ def test_the_streams_of_runs_and_of_the_inbox_show_nothing_hidden(place: Place) 
         lines = stream.iter_lines()
         next(lines)
         id = place.ask()
-        told = ""
-        while id not in told:
-            told += next(lines)
+        shown = ""
+        while id not in shown:
+            shown += next(lines)
     place.answer(id, True)
     place.finish(id)
-    told += json.dumps(list(events(place.http, id.rpartition(".")[0])))
-    assert leaks(told) == []
-    assert "[redacted" in told
+    shown += json.dumps(list(events(place.http, id.rpartition(".")[0])))
+    assert leaks(shown) == []
+    assert "[redacted" in shown
 
 
 def test_no_live_text_is_sent_where_payloads_are_hidden(place: Place) -> None:
@@ -256,11 +256,11 @@ def test_no_live_text_is_sent_where_payloads_are_hidden(place: Place) -> None:
             time.sleep(0.01)
     with place.http.stream("GET", f"/v1/runs/{run}/events", params={"live": True}) as stream:
         lines = stream.iter_lines()
-        told = next(lines)
+        shown = next(lines)
         MUTTERED.set()
-        told += "".join(lines)
-    assert "event: end" in told
-    assert ("event: live" in told, leaks(told)) == (False, [])
+        shown += "".join(lines)
+    assert "event: end" in shown
+    assert ("event: live" in shown, leaks(shown)) == (False, [])
 
 
 def test_notifications_show_nothing_hidden_and_bind_the_same_digest(place: Place) -> None:
@@ -269,11 +269,11 @@ def test_notifications_show_nothing_hidden_and_bind_the_same_digest(place: Place
     place.finish(id)
     deadline = time.monotonic() + 60
     while not any(
-        n.delivery.question_id == id and n.event.kind is AuditKind.RESOLVED for n in place.told.notices
+        n.delivery.question_id == id and n.event.kind is AuditKind.RESOLVED for n in place.recorder.notices
     ):
         assert time.monotonic() < deadline
         place.http.get("/v1/audit", params={"question_id": id})
-    said = [notice for notice in place.told.notices if notice.delivery.question_id == id]
+    said = [notice for notice in place.recorder.notices if notice.delivery.question_id == id]
     for notice in said:
         assert SECRET not in json.dumps([notice.parts, notice.title, notice.details, notice.data])
         assert SECRET not in repr(notice.question)

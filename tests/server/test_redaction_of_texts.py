@@ -30,7 +30,7 @@ from signoff.stores.sqlite.store import SqliteStore
 from tests.agents.chats import Chats
 from tests.examples.servers import until
 from tests.server.conftest import ended, events, kind, path_of, serving, start
-from tests.server.told import Told
+from tests.server.recording_channel import RecordingChannel
 from tests.support import OnThread, in_asyncio, new_app
 
 pytestmark = pytest.mark.usefixtures("open_trail")
@@ -94,11 +94,11 @@ async def pay(ctx: Context, iban: str, card: int, *, fails: bool = False) -> Any
 class Place:
     """A server that hides things, and a client of its."""
 
-    def __init__(self, app: Signoff, server: Server, http: httpx.Client, told: Told) -> None:
+    def __init__(self, app: Signoff, server: Server, http: httpx.Client, recorder: RecordingChannel) -> None:
         self.app = app
         self.server = server
         self.http = http
-        self.told = told
+        self.recorder = recorder
 
     def start(self, **options: Any) -> str:
         run = f"run-{uuid.uuid4()}"
@@ -129,25 +129,25 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     app = new_app(tmp_path_factory.mktemp("derived"))
     app.workflow(tell)
     app.workflow(pay)
-    told = Told()
-    channel = Channel("hook", told, events=frozenset(AuditKind))
+    recorder = RecordingChannel()
+    channel = Channel("hook", recorder, events=frozenset(AuditKind))
     with (
         OnThread(lambda: serving(app, redact=["iban", "card"], channels=[channel])) as served,
         httpx.Client(base_url=served.url, trust_env=False, verify=False, timeout=60) as http,
     ):
-        yield Place(app, served, http, told)
+        yield Place(app, served, http, recorder)
 
 
-def leaks(told: str) -> list[str]:
+def leaks(shown: str) -> list[str]:
     """Return the places of a hidden value in the messages, in any spelling, with the text around it."""
-    return re.findall(r".{0,80}(?:quokka|4929123456781234).{0,20}", told)
+    return re.findall(r".{0,80}(?:quokka|4929123456781234).{0,20}", shown)
 
 
 def test_a_value_is_hidden_wherever_it_shows_up_again_and_can_be_answered(place: Place) -> None:
     run = place.start()
     first = place.asked(run)
     link = place.http.post(f"/v1/questions/{path_of(first['id'])}/links", json={"user_id": "ana"}).json()
-    told = place.http.get(link["path"]).text + json.dumps(first)
+    shown = place.http.get(link["path"]).text + json.dumps(first)
     data = first["data"]
     assert data["text"] == "Pay to [redacted]?"
     assert data["metadata"]["conversation"] == [{"role": "user", "content": "pay [redacted]"}]
@@ -171,7 +171,7 @@ def test_a_value_is_hidden_wherever_it_shows_up_again_and_can_be_answered(place:
     place.answer(place.asked(failed), True)
     error = ended(place.http, failed)["error"]
     assert error["message"] == "declined [redacted]"
-    told += json.dumps([second, third, result, error]) + done.text + chosen.text + filled.text
+    shown += json.dumps([second, third, result, error]) + done.text + chosen.text + filled.text
     names = {"question_id": path_of(first["id"]), "session_id": f"c-{run}"}
     looked = 0
     for route, methods in place.http.get("/openapi.json").json()["paths"].items():
@@ -181,11 +181,11 @@ def test_a_value_is_hidden_wherever_it_shows_up_again_and_can_be_answered(place:
             said = {**names, "run_id": each, "promise_id": "none", "schedule_id": "none"}
             response = place.http.get(route.format_map(said))
             looked += response.status_code == 200
-            told += response.text
+            shown += response.text
     child = place.http.get("/v1/runs", params={"workflow": "tell"})
     assert looked > 20
-    assert leaks(told + child.text) == []
-    assert "child: about [redacted]" in told + child.text
+    assert leaks(shown + child.text) == []
+    assert "child: about [redacted]" in shown + child.text
 
 
 def test_what_the_workflow_gets_is_as_it_was(place: Place) -> None:
@@ -228,7 +228,7 @@ def test_a_refusal_does_not_list_the_values_that_could_be_chosen(place: Place) -
 def test_messages_to_people_have_none_of_it_either(place: Place) -> None:
     run = place.start()
     question = place.asked(run)
-    notices = place.told.notices
+    notices = place.recorder.notices
     for notice in until(lambda: [each for each in notices if each.delivery.question_id == question["id"]]):
         assert leaks(json.dumps([notice.title, notice.parts, notice.data, notice.details])) == []
 
@@ -255,12 +255,12 @@ async def test_a_conversation_through_a_redacting_server_is_answered(tmp_path: P
         assert isinstance(turn, Finished)
         assert chats.removed == ["iban-quokka", "z"]
         assert isinstance(await chat.run("hello iban-quokka"), Finished), "a later turn of the session"
-        told = ""
+        shown = ""
         for run in (await http.get("/v1/runs")).json()["items"]:
-            told += json.dumps(run) + (await http.get(f"/v1/runs/{run['id']}/journal")).text
-        told += (await http.get("/v1/audit")).text
-        assert leaks(told) == []
-        assert "hello [redacted]" in told
+            shown += json.dumps(run) + (await http.get(f"/v1/runs/{run['id']}/journal")).text
+        shown += (await http.get("/v1/audit")).text
+        assert leaks(shown) == []
+        assert "hello [redacted]" in shown
 
 
 @in_asyncio
@@ -376,11 +376,11 @@ def test_a_secret_that_is_a_common_word_breaks_no_question(secret: str) -> None:
 def test_a_redactor_is_the_only_thing_that_shows_records_in_the_server() -> None:
     """A new door goes through ``Redactor.shown`` or a backend, or this fails."""
     folder = Path(__file__).parents[2] / "src" / "signoff"
-    told = [
+    shown = [
         f"{path.relative_to(folder)}: {line.strip()}"
         for path in folder.rglob("*.py")
         if path.parent.name != "redaction" and path.name != "redacted_service.py"
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.search(r"redaction\.(shown|entry|question)\b", line) and "redactor.redaction.shown" not in line
     ]
-    assert told == []
+    assert shown == []

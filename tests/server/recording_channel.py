@@ -8,7 +8,7 @@ from signoff.people.notifications.notices import Notice
 
 
 @dataclass
-class Told:
+class RecordingChannel:
     """A channel's sender that keeps what it is given."""
 
     notices: list[Notice] = field(default_factory=list[Notice])
