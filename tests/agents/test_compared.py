@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import copy
 import itertools
 import json
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 from pydantic_ai import Agent, RunContext
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserPromptPart
+from pydantic_ai.exceptions import UnexpectedModelBehavior, UserError
+from pydantic_ai.messages import (
+    BinaryContent,
+    InstructionPart,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.output import ToolOutput
+from pydantic_ai.tools import DeferredToolResults, ToolApproved
+from pydantic_ai.toolsets import ExternalToolset
+from pydantic_ai.usage import UsageLimits
 
 from signoff import Context, Signoff
 from signoff.agents import Durable
@@ -240,3 +257,103 @@ async def test_two_runs_that_differ_in_their_history_change_no_places(is_swapped
         else:
             await run.result()
     assert refunded == ["ana", "bob"]
+
+
+@dataclass
+class Receipt:
+    cents: int
+
+
+@dataclass
+class Refund:
+    cents: int
+
+
+def photo(data: bytes) -> list[ModelMessage]:
+    return [ModelRequest([UserPromptPart([BinaryContent(data, media_type="image/png")])]), says("Seen.")]
+
+
+def result(content: Any) -> list[ModelMessage]:
+    return [
+        calls(("balance", {})),
+        ModelRequest([ToolReturnPart("balance", content, tool_call_id="c")]),
+        says("ok"),
+    ]
+
+
+GIVEN: Sequence[tuple[str, Any, Any, str]] = [
+    ("instructions", "Pay ana.", "Pay bob.", 'instructions="Pay ana."'),
+    ("instructions", ["Pay ana.", "At once."], ["Pay bob.", "At once."], '"Pay bob.", "At once."'),
+    (
+        "instructions",
+        InstructionPart("Pay ana.", name="who"),
+        InstructionPart("Pay bob.", name="who"),
+        "Pay ana.",
+    ),
+    ("model_settings", {"temperature": 0.0}, {"temperature": 1.0}, 'model_settings={"temperature": 1.0}'),
+    ("usage_limits", UsageLimits(request_limit=7), UsageLimits(request_limit=8), '{"request_limit": 7}'),
+    ("output_type", Receipt, Refund, 'output_type="Receipt"'),
+    ("output_type", [Receipt, str], [Refund, str], 'output_type=["Refund", "str"]'),
+    ("output_type", ToolOutput(Receipt), ToolOutput(Refund), '["ToolOutput", "Refund"]'),
+    ("output_type", list[Receipt], list[Refund], '["list", "Receipt"]'),
+    (
+        "model",
+        TestModel(call_tools=[], model_name="one"),
+        TestModel(call_tools=[], model_name="two"),
+        'model="test:one"',
+    ),
+    ("toolsets", [ExternalToolset([], id="ana")], [ExternalToolset([], id="bob")], 'toolsets=["bob"]'),
+    (
+        "deferred_tool_results",
+        DeferredToolResults(approvals={"c": ToolApproved(override_args={"cents": 1})}),
+        DeferredToolResults(approvals={"c": ToolApproved(override_args={"cents": 2})}),
+        '{"approvals": {"c": {"ToolApproved": {"override_args": {"cents": 2}}}}}',
+    ),
+    ("message_history", result({"cents": 1}), result({"cents": 2}), "history="),
+    ("message_history", result(Receipt(1)), result(Receipt(2)), "history="),
+    ("message_history", photo(b"one"), photo(b"two"), "history="),
+]
+
+
+async def run_with(name: str, first: Any, then: Any) -> Any:
+    """Run an agent with an argument, crash, and run it with another one."""
+
+    agent = Agent(TestModel(call_tools=[]), name="clerk", capabilities=[Durable()])
+
+    @agent.tool_plain(requires_approval=True)
+    def pay(cents: int) -> int:
+        return cents
+
+    app, begun = Signoff(MemoryStore()), itertools.count()
+
+    @app.workflow
+    async def flow(ctx: Context) -> None:
+        given = {name: first if next(begun) == 0 else then}
+        prompt = None if name == "deferred_tool_results" else "Go"
+        if prompt is None:
+            given["message_history"] = [
+                ModelRequest([UserPromptPart("Go")]),
+                calls(("pay", {"cents": 0}, "c")),
+            ]
+        with contextlib.suppress(UserError, UnexpectedModelBehavior):
+            await agent.run(prompt, **given)
+        await ctx.wait_for_signal("go")
+
+    async with environment(app) as env:
+        env.crash(at=at_pause())
+        run = await env.start(flow, id="r")
+        await env.idle()
+        await run.signal("go")
+        try:
+            return await run.result()
+        except NonDeterminism as error:
+            return error
+
+
+@pytest.mark.parametrize(("name", "first", "then", "shown"), GIVEN)
+@in_asyncio
+async def test_a_changed_argument_of_a_run_is_noticed(name: str, first: Any, then: Any, shown: str) -> None:
+    assert await run_with(name, first, copy.deepcopy(first)) is None
+    error = await run_with(name, first, then)
+    assert isinstance(error, NonDeterminism)
+    assert shown in str(error)

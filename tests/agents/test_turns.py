@@ -327,6 +327,16 @@ async def test_waiting_for_people_costs_no_time(tmp_path: Path) -> None:
         assert isinstance(await chat.respond(turn.pending[0].id, Approve()), Finished)
 
 
+@in_asyncio
+async def test_a_deploy_may_change_the_budget_of_a_turn_that_waits(tmp_path: Path) -> None:
+    async with Chats(tmp_path, budget=Budget(requests=5)).running() as chats:
+        turn = await chats.conversation("c").run("rm a")
+        assert isinstance(turn, Paused)
+    async with Chats(tmp_path, budget=Budget(requests=9)).running() as later:
+        assert isinstance(await later.conversation("c").respond(turn.pending[0].id, Approve()), Finished)
+        assert later.removed == ["a"]
+
+
 @pytest.mark.parametrize("field", ["requests", "tool_calls", "tokens", "cost", "seconds"])
 @pytest.mark.parametrize("limit", [-1, "x", "5", True, float("nan"), float("inf"), [5]], ids=repr)
 def test_what_is_no_limit_is_refused_where_a_budget_is_made(field: str, limit: Any) -> None:

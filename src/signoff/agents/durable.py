@@ -47,6 +47,7 @@ from signoff.agents.steps.deps import Copy, GivenDeps
 from signoff.agents.steps.dynamic_toolsets import facts_of, witness
 from signoff.agents.steps.live_model_text import speaking
 from signoff.agents.steps.plain_tools import in_step_threads
+from signoff.agents.steps.run_arguments import note_arguments
 from signoff.agents.steps.step_backend import RETRY, Config, StepBackend, config_of
 from signoff.agents.steps.tool_usage import with_own_usage
 from signoff.agents.steps.tools import KEY, Calling, asked_here, calling, check_may_run
@@ -165,7 +166,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
             toolset.apply(witness)
         bound = cast("Durable[AgentDepsT]", super().for_agent(agent))
         bound._known_models = (agent.model, *self._models.values())
-        return CombinedCapability([InWorkflow[AgentDepsT](), bound])
+        return CombinedCapability([InWorkflow[AgentDepsT](bound.ask_people), bound])
 
     @property
     def in_durable_context(self) -> bool:
@@ -191,6 +192,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         context = context_here()
         if context is None:
             return None
+        note_arguments()
         return context.session_id or conversation_id_from_run_id(run_id)
 
     def get_run_clock(self) -> Callable[[], datetime] | None:
@@ -270,8 +272,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
                 in_step_threads(),
             ):
                 return await super().wrap_run(ctx, handler=handler)
-        declared = object if ctx.agent is None else ctx.agent.deps_type
-        given = GivenDeps(ctx.deps, declared, has_factory=self._deps is not None, history=ctx.messages)
+        given = GivenDeps.of(ctx, has_factory=self._deps is not None)
         token = hold()
         try:
             with given.current():
@@ -477,7 +478,7 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
                 held().validated[call.tool_call_id] = args
                 return as_edited(await gate.result_of(call, deferred), agreed.get(EDITED))
 
-    async def handle_deferred_tool_calls(
+    async def ask_people(
         self, ctx: RunContext[AgentDepsT], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
         """Ask about the calls of a response together: behind a barrier, or deferred by validators."""

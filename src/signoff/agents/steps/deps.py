@@ -11,16 +11,12 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final, cast
 
 from pydantic import BaseModel
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    TextPart,
-    ToolCallPart,
-    UserPromptPart,
-)
+from pydantic_ai import RunContext
+from pydantic_ai.messages import ModelMessage
 
 from signoff import codec
+from signoff.agents.steps.message_texts import history_digest
+from signoff.agents.steps.run_arguments import compared_arguments, noted_arguments
 from signoff.codec.canonical_json import Unstable
 from signoff.engine.run.call_inputs import argument_text, folded_object, short_text
 from signoff.errors import InvalidValue, NotSerializable
@@ -33,7 +29,7 @@ LIVE: Final = "have a factory make what cannot be stored, for each step: Durable
 
 
 class GivenDeps:
-    """The ``deps`` given to ``agent.run``, and the history beside them.
+    """The ``deps`` given to ``agent.run``, and the history and the other arguments beside them.
 
     A step gets a copy, written as JSON and read back by its type. A replay would lose the step's changes to it, so they
     are never visible outside the step.
@@ -43,6 +39,7 @@ class GivenDeps:
         declared: The agent's ``deps_type``.
         has_factory: Whether a factory makes the steps' dependencies from these, which may then be anything.
         history: The given messages.
+        arguments: The other arguments, by name.
 
     Raises:
         NotSerializable: They cannot be copied, and there is no factory.
@@ -55,9 +52,11 @@ class GivenDeps:
         *,
         has_factory: bool,
         history: Sequence[ModelMessage] = (),
+        arguments: Mapping[str, Any] | None = None,
     ) -> None:
         self._deps = deps
         self._history = tuple(history)  # the agent's run extends the list
+        self._arguments = arguments or {}
         self._is_compared = False
         self._type: object = None
         try:
@@ -65,6 +64,13 @@ class GivenDeps:
         except NotSerializable as error:
             if not has_factory:
                 raise NotSerializable(error.path, f"{error.reason}; {LIVE}") from error
+
+    @classmethod
+    def of(cls, ctx: RunContext[Any], *, has_factory: bool) -> GivenDeps:
+        """Return what the agent's run was given that begins with a context."""
+        declared = object if ctx.agent is None else ctx.agent.deps_type
+        arguments = noted_arguments()
+        return cls(ctx.deps, declared, has_factory=has_factory, history=ctx.messages, arguments=arguments)
 
     @contextmanager
     def current(self) -> Generator[None]:
@@ -78,8 +84,7 @@ class GivenDeps:
     def compared_by(self, call: str) -> Mapping[str, str]:
         """Return the texts that a replay compares, by name.
 
-        The first journaled call of an agent's run has them: two runs that differ only in their dependencies or their
-        history must not change places.
+        The first journaled call of an agent's run has them: two runs that differ only in these must not change places.
 
         Args:
             call: The name of the call, for warnings.
@@ -92,8 +97,8 @@ class GivenDeps:
         self._is_compared = True
         found = {} if self._deps is None else {"deps": _compared_text(call, self._deps)}
         if self._history:
-            found["history"] = json.dumps(codec.digest(json.dumps(said_in(self._history))))
-        return found
+            found["history"] = json.dumps(history_digest(call, self._history))
+        return found | compared_arguments(call, self._arguments)
 
     def as_now(self) -> Copy:
         """Return a function that copies the dependencies in their present state.
@@ -142,21 +147,6 @@ def _type_of(deps: object, declared: object) -> object:
     raise NotSerializable(
         "deps", f"a {kind.__name__} that would come back changed; say its type: Agent(deps_type=...)"
     )
-
-
-def said_in(messages: Sequence[object]) -> list[str]:
-    """Return the texts of users and models in messages, and the tools that models called, which do not change."""
-    found: list[str] = []
-    for message in messages:
-        for part in message.parts if isinstance(message, ModelRequest | ModelResponse) else ():
-            if isinstance(part, UserPromptPart):
-                content = [part.content] if isinstance(part.content, str) else part.content
-                found += [each for each in content if isinstance(each, str)]
-            elif isinstance(part, TextPart):
-                found.append(part.content)
-            elif isinstance(part, ToolCallPart):
-                found += [part.tool_name, part.args_as_json_str()]
-    return found
 
 
 def _compared_text(call: str, deps: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, cast
@@ -30,7 +29,6 @@ from pydantic_ai.exceptions import (
     ModelRequestRejectedError,
     UserError,
 )
-from pydantic_ai.messages import ModelRequest, UserPromptPart
 from pydantic_ai.tools import RunContext
 from pydantic_ai.toolsets import ToolsetTool
 from pydantic_ai.usage import RunUsage
@@ -40,10 +38,10 @@ from signoff.agents.approvals.tool_changes import check_changed
 from signoff.agents.pausing.pause import check_left, check_not_left, run_tool, without_pauses
 from signoff.agents.steps.deps import Copy, given_here
 from signoff.agents.steps.in_workflow import is_inline
+from signoff.agents.steps.message_texts import last_prompt_digest
 from signoff.agents.steps.tool_usage import counted, measured
 from signoff.agents.steps.tools import KEY, outcome_operators, step_options_of
 from signoff.agents.steps.turn_record import note_work
-from signoff.codec import digest
 from signoff.engine.run.call_inputs import ComparedTexts, compared_text
 from signoff.engine.steps.retry import RetryPolicy
 from signoff.workflow.current_context import current_context
@@ -194,7 +192,7 @@ class StepBackend(CallableOperationBackend[Config]):
 
 
 def with_given(name: str, function: Callable[..., Any], compare: object) -> object:
-    """Return what a replay compares of a call, with the dependencies and the history if it is the agent's first.
+    """Return what a replay compares of a call, with the arguments of the agent's run if it is the first.
 
     Args:
         name: The name of the call.
@@ -217,24 +215,12 @@ def _compared(operation_id: DurableOperationId, about: tuple[object, ...]) -> ob
         return None if called is None else sent_in(called)
     if isinstance(operation_id, ModelRequestId):
         histories = [cast("list[object]", each) for each in about if isinstance(each, list)]
-        return _said_last(histories[0]) if histories else None
+        return last_prompt_digest(histories[0]) if histories else None
     return None
 
 
 def _context_in(about: tuple[object, ...]) -> RunContext[Any] | None:
     return next((cast("RunContext[Any]", each) for each in about if isinstance(each, RunContext)), None)
-
-
-def _said_last(messages: Sequence[object]) -> str | None:
-    """Return a digest of the user's text in the last message, which may be long or confidential."""
-    last = messages[-1] if messages else None
-    parts = last.parts if isinstance(last, ModelRequest) else ()
-    texts: list[str] = []
-    for part in parts:
-        if isinstance(part, UserPromptPart):
-            said = [part.content] if isinstance(part.content, str) else part.content
-            texts += [each for each in said if isinstance(each, str)]
-    return digest(json.dumps(texts)) if texts else None
 
 
 def outcome_of(payload: object) -> object:

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pydantic_ai import RunContext, ToolDefinition
-from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering, Instrumentation
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
 from pydantic_ai.durable_exec import replay_scope
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.run import AgentRunResult
-from pydantic_ai.tools import AgentDepsT
+from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
 
 from signoff.agents.approvals.call_state import held
 from signoff.errors import OutsideWorkflow
@@ -32,12 +32,22 @@ def _is_replaying() -> bool:
     return context is not None and context.is_replaying
 
 
+AsksPeople = Callable[..., Awaitable[DeferredToolResults | None]]
+
+
 class InWorkflow(AbstractCapability[AgentDepsT]):
-    """Adapts an agent's run to workflow code, around all other capabilities."""
+    """Adapts an agent's run to workflow code, around all other capabilities.
+
+    Args:
+        ask_people: Asks about the deferred calls of a response, in workflow code.
+    """
+
+    def __init__(self, ask_people: AsksPeople) -> None:
+        self._ask_people = ask_people
 
     def get_ordering(self) -> CapabilityOrdering:
-        """Return its place: outside of the capability that makes spans."""
-        return CapabilityOrdering(position="outermost", wraps=(Instrumentation,))
+        """Return its place: outside of all others, also of the one that makes spans and others that want this place."""
+        return CapabilityOrdering(position="outermost", wraps=(AbstractCapability,))
 
     async def wrap_run(
         self, ctx: RunContext[AgentDepsT], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
@@ -47,6 +57,12 @@ class InWorkflow(AbstractCapability[AgentDepsT]):
             return await handler()
         with private_names.threads_disabled(), replay_scope(is_replaying=_is_replaying):
             return await handler()
+
+    async def handle_deferred_tool_calls(
+        self, ctx: RunContext[AgentDepsT], *, requests: DeferredToolRequests
+    ) -> DeferredToolResults | None:
+        """Ask people before any other capability answers, such as ``HandleDeferredToolCalls``."""
+        return await self._ask_people(ctx, requests=requests)
 
     async def wrap_tool_validate(
         self,
