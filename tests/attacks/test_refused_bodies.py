@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-from types import ModuleType
 
 import pytest
-from uvicorn.protocols.http import auto
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from signoff.server.limits import connections
-from signoff.server.process import uvicorn_server
 from tests.attacks.raw_connections import WHOLE, answer, answered, connected, is_closed
 from tests.attacks.request_heads import head
 from tests.support import in_asyncio
@@ -23,25 +18,12 @@ CHUNKED = b"5\r\n11111\r\n5\r\n11111\r\n0\r\n\r\n"
 LATE = [pytest.param(head(10), BODY, id="length"), pytest.param(CHUNKS, CHUNKED, id="chunks")]
 
 
-@pytest.fixture(params=["httptools", "h11"])
-def bounds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The limits of a server that parses with this library. A body may take 0.2 s."""
-    pytest.importorskip(request.param)
-    used = connections
-    if request.param == "h11":
-        with monkeypatch.context() as patch:
-            patch.setattr(auto, "AutoHTTPProtocol", H11Protocol)
-            spec = importlib.util.spec_from_file_location("connections_with_h11", connections.__file__)
-            assert spec is not None
-            assert spec.loader is not None
-            used = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(used)
-        monkeypatch.setattr(uvicorn_server, "BoundedConnections", used.BoundedConnections)
-    monkeypatch.setattr(used, "BODY_SECONDS", 0.2)
-    return used
+@pytest.fixture(autouse=True)
+def short_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body may take 0.2 s."""
+    monkeypatch.setattr(connections, "BODY_SECONDS", 0.2)
 
 
-@pytest.mark.usefixtures("bounds")
 @pytest.mark.parametrize(("refused", "body"), LATE)
 @in_asyncio
 async def test_the_next_request_on_the_connection_is_answered_whenever_it_comes(
@@ -65,9 +47,9 @@ async def test_the_next_request_on_the_connection_is_answered_whenever_it_comes(
 @pytest.mark.parametrize(("refused", "body"), LATE)
 @in_asyncio
 async def test_it_may_be_idle_for_as_long_as_others_and_no_longer(
-    bounds: ModuleType, monkeypatch: pytest.MonkeyPatch, refused: bytes, body: bytes
+    monkeypatch: pytest.MonkeyPatch, refused: bytes, body: bytes
 ) -> None:
-    monkeypatch.setattr(bounds, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
     async with connected(answer) as (server, reader, writer):
         writer.write(refused)
         assert await answered(reader) == b"HTTP/1.1 200 OK ok"
@@ -93,10 +75,10 @@ async def test_it_may_be_idle_for_as_long_as_others_and_no_longer(
 @pytest.mark.parametrize(("refused", "body"), LATE)
 @in_asyncio
 async def test_a_head_that_begins_with_its_last_bytes_is_bounded(
-    bounds: ModuleType, monkeypatch: pytest.MonkeyPatch, refused: bytes, body: bytes
+    monkeypatch: pytest.MonkeyPatch, refused: bytes, body: bytes
 ) -> None:
-    monkeypatch.setattr(bounds, "BODY_SECONDS", 30.0)
-    monkeypatch.setattr(bounds, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "BODY_SECONDS", 30.0)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
     async with connected(answer) as (_, reader, writer):
         writer.write(refused)
         assert await answered(reader) == b"HTTP/1.1 200 OK ok"
@@ -104,7 +86,6 @@ async def test_a_head_that_begins_with_its_last_bytes_is_bounded(
         assert await is_closed(reader)
 
 
-@pytest.mark.usefixtures("bounds")
 @pytest.mark.parametrize(("refused", "body"), LATE)
 @in_asyncio
 async def test_a_body_that_does_not_end_is_closed(refused: bytes, body: bytes) -> None:

@@ -2,6 +2,9 @@
 
 uvicorn does not count connections that send nothing. Its only time limit is for connections that are idle between
 requests, and the first byte that arrives ends it.
+
+Requests are parsed by h11, also where httptools is installed: what else is installed beside Signoff changes neither
+which requests it accepts nor where it sees the end of one.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import weakref
 from typing import Any, Final
 
 import h11
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from signoff.runtime.loggers import own_logger
 from signoff.runtime.process_limits import connection_limit, handle_limit
@@ -53,8 +56,8 @@ LINGER_SECONDS: Final = 1.0
 
 log = own_logger("signoff.server")
 
-_Protocol: Any = AutoHTTPProtocol
-"""uvicorn's protocol for httptools if that is installed, else the one for h11."""
+_Protocol: Any = H11Protocol
+"""uvicorn's protocol, whose methods have no complete types."""
 
 _open: weakref.WeakSet[BoundedConnections] = weakref.WeakSet()
 """The connections of all servers in the process, which share its file handles."""
@@ -68,8 +71,6 @@ class BoundedConnections(_Protocol):
     body_of: Any = None  # the request whose body is waited for
     body_began_at = 0.0
     body_bytes = 0
-    has_begun_head = False  # as httptools' parser reports
-    has_begun_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)  # pyright: ignore[reportUnknownMemberType]
@@ -104,23 +105,9 @@ class BoundedConnections(_Protocol):
         UnreadReplies.of(self.loop).end(self.transport)
         super().connection_lost(exc)  # pyright: ignore[reportUnknownMemberType]
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()  # pyright: ignore[reportUnknownMemberType]
-        self.has_begun_head = True
-
-    def on_headers_complete(self) -> None:
-        super().on_headers_complete()  # pyright: ignore[reportUnknownMemberType]
-        self.has_begun_head, self.has_begun_body = False, True
-
-    def on_message_complete(self) -> None:
-        super().on_message_complete()  # pyright: ignore[reportUnknownMemberType]
-        self.has_begun_body = False
-
     def _reading(self) -> tuple[bool, bool]:
         """Return whether a part of a head has arrived, and whether a part of a body is still to come."""
-        if (parser := getattr(self, "conn", None)) is not None:  # uvicorn's protocol that parses with h11
-            return parser.trailing_data[0] != b"", parser.their_state is h11.SEND_BODY
-        return self.has_begun_head, self.has_begun_body
+        return self.conn.trailing_data[0] != b"", self.conn.their_state is h11.SEND_BODY
 
     def _look(self) -> None:
         """Start or stop the timer for a head or a body."""
