@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import base64
-import html
-import json
 import re
-import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from heapq import heapify, heappop, heapreplace
 from typing import Any, Final, cast
-from urllib.parse import quote, quote_plus
 
 from pydantic_core import from_json
 
-from signoff.redaction.kept_texts import (
-    BEGIN,
-    END,
-    EVERY,
-    LENGTH_OF_END,
-    KeptTexts,
-    bytes_of,
-    without_mark,
+from signoff.redaction.kept_texts import BEGIN, END, LENGTH_OF_END, KeptTexts, without_mark
+from signoff.redaction.spellings import (
+    BETWEEN,
+    SHORTEST_CUT_PIECE,
+    SHORTEST_PIECE,
+    Rewritten,
+    Spellings,
+    between,
+    contained,
+    rewrite,
+    spellings_of,
 )
 
 PLACEHOLDER: Final = "[redacted]"
@@ -34,31 +33,19 @@ SHORTEST_TEXT: Final = 4
 SHORTEST_NUMBER: Final = 6
 """The same for numbers that are values of their own in a payload, counted in digits and signs."""
 
-SHORTEST_CASELESS: Final = 8
-"""Texts of at least this length are also searched for in other letter cases and in base64."""
-
-SHORTEST_SPREAD: Final = 8
-"""Texts with digits and at least this many letters and digits are also found with separators such as blanks."""
-
-SHORTEST_PIECE: Final = 32
-"""A piece of this length, from either end of a longer text, is also hidden: the text may have been cut."""
-
-SHORTEST_CUT_PIECE: Final = 6
-"""The same beside dots that mark a cut, as in ``'eyJhbGciOi...0THsR8U'`` of a pydantic message."""
-
-LONGEST_REMEMBERED: Final = 8 * 1024
-"""The spellings of hidden texts that take up to this many bytes are cached; of larger sets only those of the last are.
-
-All spellings of a text take about twenty times its memory.
-"""
-
-MOST_SPELT_BYTES: Final = 16 * 1024 * 1024
-"""Maximum memory of all spellings of hidden texts. If they take more, every text is hidden."""
-
 LONGEST_PATTERN: Final = 100
 """Longer hidden texts are found without a regular expression."""
 
-_CUT: Final = re.compile(r"\.\.\.|\u2026")
+MOST_SEARCHED: Final = 2_000
+"""A text that may contain more spellings of hidden texts is hidden whole: the time to find each would be too long."""
+
+MOST_REWRITTEN: Final = 100
+"""The same for hidden texts in another letter case or in groups, each of which takes longer to find."""
+
+MOST_CUTS: Final = 1_000
+"""The same for pairs of a mark of a cut and a hidden text that may be cut there, unless the text is longer."""
+
+_CUT: Final = re.compile(r"\.{3,}|\u2026")
 
 Pointer = tuple[str | int, ...]
 """A place in a payload: keys and indexes from its root."""
@@ -117,14 +104,20 @@ class Hidden:
 
     def _without_hidden(self, text: str) -> str:
         secrets = self.secrets
-        spellings = _spellings(secrets)
-        if spellings is None:
+        spellings = Spellings.of(secrets)
+        if spellings.is_for_every_text:
             return PLACEHOLDER
         masked = _without_long(text, secrets)
-        for spelling in spellings:
+        possible = spellings.possible_in(masked)
+        if len(possible) > MOST_SEARCHED:
+            return PLACEHOLDER
+        for spelling in possible:
             if spelling in masked:
                 masked = masked.replace(spelling, PLACEHOLDER)
-        for written, is_spread in _rewritten(masked, secrets):
+        rewritten = list(spellings.rewritten_in(masked))
+        if len(rewritten) > MOST_REWRITTEN:
+            return PLACEHOLDER
+        for written, is_spread in rewritten:
             masked = _without(masked, written, is_spread)
         return _without_pieces(masked, spellings)
 
@@ -156,104 +149,6 @@ def _are_same_objects(before: Iterable[tuple[str, Any]], after: Iterable[tuple[s
     )
 
 
-def _spellings(secrets: frozenset[str]) -> tuple[str, ...] | None:
-    """Return the spellings of texts within other texts, the longest first. None: there are too many."""
-    return (_spelt if _is_short(secrets) else _spelt_long)(secrets)
-
-
-def _is_short(secrets: frozenset[str]) -> bool:
-    return bytes_of(secrets) <= LONGEST_REMEMBERED
-
-
-def _spell(secrets: frozenset[str]) -> tuple[str, ...] | None:
-    """Return the spellings of texts, the longest first. None: they take too much memory, or stand for every text."""
-    found: set[str] = set()
-    size = 0
-    for text in secrets:
-        spelt = _spellings_of(without_mark(text))
-        size += bytes_of(spelt)
-        if size > MOST_SPELT_BYTES or text == EVERY:
-            return None
-        found |= spelt
-    return tuple(sorted(found, key=lambda each: (-len(each), each)))
-
-
-def _spellings_of(text: str) -> set[str]:
-    """Return the spellings of a text in JSON, ``repr``, URLs, HTML and base64."""
-    found = {text}
-    encoded = text.encode(errors="replace")
-    if len(text) >= SHORTEST_CASELESS:
-        found.update((text.upper(), text.lower()), _in_base64(encoded))
-    if not text.isalnum() or not text.isascii():
-        quoted = {each(text) for each in _QUOTES}
-        found.update(quoted, (each(inner) for inner in quoted for each in _QUOTES))  # JSON within JSON
-        found.update((html.escape(text), html.escape(text, quote=False)))
-        urls = {quote(encoded, safe=""), quote(encoded), quote_plus(encoded)}
-        found.update(urls, map(quote_plus, urls), (_ESCAPE.sub(_in_small, url) for url in urls))
-    if not text.isascii():
-        found.update(unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC"))
-    return found
-
-
-_spelt = lru_cache(maxsize=64)(_spell)
-_spelt_long = lru_cache(maxsize=1)(_spell)
-
-
-def _in_base64(encoded: bytes) -> Iterator[str]:
-    """Yield the base64 characters of bytes at each alignment, without those that depend on neighbouring bytes."""
-    for before in range(3):
-        padded = bytes(before) + encoded
-        start, end = -(-before * 8 // 6), len(padded) * 8 // 6
-        for write in (base64.b64encode, base64.urlsafe_b64encode):
-            yield write(padded).decode()[start:end]
-
-
-def _in_small(found: re.Match[str]) -> str:
-    return found[0].lower()
-
-
-_ESCAPE: Final = re.compile("%[0-9A-F]{2}")
-_BETWEEN: Final = r"[\s\-\u2010-\u2015.,'\u2019/_]"
-"""Separators between groups of letters and digits, as in an IBAN, a card number or an amount."""
-_BETWEEN_ANY: Final = re.compile(_BETWEEN)
-
-
-def _rewritten(text: str, secrets: frozenset[str]) -> Iterator[tuple[str, bool]]:
-    """Yield the entries of ``_rewritings`` that ``text`` contains: in another letter case, or in groups."""
-    if len(text) >= SHORTEST_SPREAD:
-        yield from _rewritten_of(text, _rewritings(secrets))
-
-
-def _rewritten_of(text: str, rewritings: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
-    lowered = text.lower()
-    joined = _BETWEEN_ANY.sub("", lowered)
-    for written, is_spread in rewritings:
-        if written in (joined if is_spread else lowered):
-            yield written, is_spread
-
-
-def _rewritings(secrets: frozenset[str]) -> tuple[tuple[str, bool], ...]:
-    """Return the texts to search for in other letter cases and in groups."""
-    return (_rewritten_as if _is_short(secrets) else _rewritten_as_long)(secrets)
-
-
-def _rewrite(secrets: frozenset[str]) -> tuple[tuple[str, bool], ...]:
-    """Return the texts to search for, in lower case, the longest first, and whether each is without separators."""
-    found: set[tuple[str, bool]] = set()
-    for text in map(without_mark, secrets):
-        if len(text) < SHORTEST_CASELESS:
-            continue
-        lowered = text.lower()
-        joined = _BETWEEN_ANY.sub("", lowered)
-        is_spread = len(joined) >= SHORTEST_SPREAD and any(letter.isdigit() for letter in joined)
-        found.add((joined, True) if is_spread else (lowered, False))
-    return tuple(sorted(found, key=lambda each: (-len(each[0]), each)))
-
-
-_rewritten_as = lru_cache(maxsize=64)(_rewrite)
-_rewritten_as_long = lru_cache(maxsize=1)(_rewrite)
-
-
 def _without_long(text: str, secrets: frozenset[str]) -> str:
     """Return a text without the long hidden texts of which only the ends are known, and what is between the ends."""
     begins, lasts, rewritings = _ends(secrets)
@@ -261,18 +156,20 @@ def _without_long(text: str, secrets: frozenset[str]) -> str:
         return text
     spans: list[tuple[int, int]] = []
     place = 0
-    while (begin := min(_found(text, begins, place), default=None)) is not None:
-        place = min((at + size for at, size in _found(text, lasts, sum(begin))), default=len(text))
+    next_begin, next_last = _NextPlaces(text, begins), _NextPlaces(text, lasts)
+    while (begin := next_begin.after(place)) is not None:
+        last = next_last.after(sum(begin))
+        place = len(text) if last is None else sum(last)
         spans.append((begin[0], place))
     rest = max((text.rfind(part) + len(part) for part in lasts if text.find(part, place) >= 0), default=0)
     whole = _replaced(text, _merged([*spans, (0, rest)] if rest else spans))
-    if next(_rewritten_of(whole, rewritings), None) is not None:
+    if next(_contained_in(whole, rewritings), None) is not None:
         return PLACEHOLDER  # in another letter case or in groups
     return whole
 
 
 @lru_cache(maxsize=2)
-def _ends(secrets: frozenset[str]) -> tuple[list[str], list[str], Sequence[tuple[str, bool]]]:
+def _ends(secrets: frozenset[str]) -> tuple[list[str], list[str], Sequence[Rewritten]]:
     """Return the spellings of the beginnings and ends of long texts, and what to search for in other letter cases.
 
     Of each spelling half is returned, because letters at the cut may be written otherwise within the whole text.
@@ -281,18 +178,40 @@ def _ends(secrets: frozenset[str]) -> tuple[list[str], list[str], Sequence[tuple
     lasts: list[str] = []
     for end in secrets:
         if end.startswith(BEGIN):
-            begins += (each[: len(each) // 2] for each in _spellings_of(without_mark(end)))
+            begins += (each[: len(each) // 2] for each in spellings_of(without_mark(end)))
         elif end.startswith(END):
-            lasts += (each[len(each) // 2 :] for each in _spellings_of(without_mark(end)))
-    return begins, lasts, _rewrite(frozenset(each for each in secrets if each.startswith((BEGIN, END))))
+            lasts += (each[len(each) // 2 :] for each in spellings_of(without_mark(end)))
+    return begins, lasts, rewrite(frozenset(each for each in secrets if each.startswith((BEGIN, END))))
 
 
-def _found(text: str, parts: Iterable[str], place: int) -> Iterator[tuple[int, int]]:
-    """Yield the first place of each part from a place on, and its length."""
-    for part in parts:
-        at = text.find(part, place)
-        if at >= 0:
-            yield at, len(part)
+class _NextPlaces:
+    """The next place of any of several parts in a text. Each part is searched from its own last place on.
+
+    Args:
+        text: The text.
+        parts: The parts.
+    """
+
+    def __init__(self, text: str, parts: Iterable[str]) -> None:
+        self._text = text
+        self._next = [(at, part) for part in parts if (at := text.find(part)) >= 0]
+        heapify(self._next)
+
+    def after(self, place: int) -> tuple[int, int] | None:
+        """Return the first place that is not before ``place``, and the length of the part there."""
+        while self._next and self._next[0][0] < place:
+            part = self._next[0][1]
+            at = self._text.find(part, place)
+            if at < 0:
+                heappop(self._next)
+            else:
+                heapreplace(self._next, (at, part))
+        return (self._next[0][0], len(self._next[0][1])) if self._next else None
+
+
+def _contained_in(text: str, rewritten: Iterable[Rewritten]) -> Iterator[Rewritten]:
+    lowered = text.lower()
+    return contained(lowered, between.sub("", lowered), rewritten)
 
 
 def _without(text: str, written: str, is_spread: bool) -> str:
@@ -304,7 +223,7 @@ def _without(text: str, written: str, is_spread: bool) -> str:
 
 @lru_cache(maxsize=1024)
 def _pattern_of(written: str, is_spread: bool) -> re.Pattern[str]:
-    between = f"{_BETWEEN}*" if is_spread else ""
+    between = f"{BETWEEN}*" if is_spread else ""
     return re.compile(between.join(map(re.escape, written)), re.IGNORECASE)
 
 
@@ -316,11 +235,11 @@ def _places_of(text: str, written: str, is_spread: bool) -> list[tuple[int, int]
         places_in_text = array("l", (at for at, letter in enumerate(text) for _ in letter.lower()))
     if is_spread:
         kept, begin = array("l"), 0
-        for separator in _BETWEEN_ANY.finditer(small):
+        for separator in between.finditer(small):
             kept.extend(places_in_text[begin : separator.start()])
             begin = separator.end()
         kept.extend(places_in_text[begin:])
-        small, places_in_text = _BETWEEN_ANY.sub("", small), kept
+        small, places_in_text = between.sub("", small), kept
     # The lower case of sigma depends on the next letter.
     small, sought = small.replace("ς", "σ"), written.replace("ς", "σ")
     places: list[tuple[int, int]] = []
@@ -329,7 +248,7 @@ def _places_of(text: str, written: str, is_spread: bool) -> list[tuple[int, int]
         end = begin + len(sought)
         places.append((places_in_text[begin], places_in_text[end - 1] + 1))
         begin = small.find(sought, end)
-    if not places and next(_rewritten_of(text, [(written, is_spread)]), None) is not None:
+    if not places and next(_contained_in(text, [(written, is_spread)]), None) is not None:
         return [
             (0, len(text))
         ]  # found only by a lower case that depends on neighbouring letters: hide everything
@@ -346,32 +265,31 @@ def _replaced(text: str, places: Iterable[tuple[int, int]]) -> str:
     return "".join([*parts, text[begin:]])
 
 
-_QUOTES: Final[tuple[Callable[[str], str], ...]] = (
-    lambda text: json.dumps(text)[1:-1],
-    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
-    lambda text: repr(text)[1:-1],
-)
-
-
-def _without_pieces(text: str, spellings: Iterable[str]) -> str:
+def _without_pieces(text: str, spellings: Spellings) -> str:
     """Return a text without pieces of hidden texts, such as error messages have when they cut a value."""
-    cuts = [cut.span() for cut in _CUT.finditer(text)]
-    is_long = len(text) >= SHORTEST_PIECE
-    if not cuts and not is_long:
-        return text
     spans: list[tuple[int, int]] = []
-    for spelling in spellings:
-        if len(spelling) <= SHORTEST_CUT_PIECE:
-            break  # all others are shorter
-        begins, ends = spelling[:SHORTEST_CUT_PIECE] in text, spelling[-SHORTEST_CUT_PIECE:] in text
-        for start, end in cuts if begins or ends else ():
-            if (begun := _begins_before(text, start, spelling)) is not None:
-                spans.append((begun, start))
-            if (ended := _ends_after(text, end, spelling)) is not None:
-                spans.append((end, ended))
-        if is_long and len(spelling) > SHORTEST_PIECE:
+    cuts = [cut.span() for cut in _CUT.finditer(text)]
+    if cuts:
+        around = "\0".join(
+            text[max(0, start - SHORTEST_PIECE) : start] + "\0" + text[end : end + SHORTEST_PIECE]
+            for start, end in cuts
+        )
+        possible = spellings.cut_in(around)
+        if len(possible) * len(cuts) > max(MOST_CUTS, len(text)):
+            return PLACEHOLDER
+        for spelling in possible:
+            for start, end in cuts:
+                if (begun := _begins_before(text, start, spelling)) is not None:
+                    spans.append((begun, start))
+                if (ended := _ends_after(text, end, spelling)) is not None:
+                    spans.append((end, ended))
+    if len(text) >= SHORTEST_PIECE:
+        possible = spellings.long_in(text)
+        if len(possible) > MOST_SEARCHED:
+            return PLACEHOLDER
+        for spelling in possible:
             spans += _long_pieces(text, spelling)
-    return _replaced(text, _merged(spans))
+    return _replaced(text, _merged(spans)) if spans else text
 
 
 def _begins_before(text: str, end: int, spelling: str) -> int | None:

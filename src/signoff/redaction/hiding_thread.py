@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from signoff.redaction.hidden_values import LONGEST_REMEMBERED
 from signoff.redaction.kept_texts import bytes_of as bytes_of_texts
+from signoff.redaction.spellings import LONGEST_REMEMBERED
 from signoff.stores.shared.listed_payloads import bytes_of
 
 T = TypeVar("T")
