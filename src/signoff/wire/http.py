@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
+from typing import Final
 
 import httpx
 
@@ -13,6 +14,9 @@ from signoff.errors import InvalidValue
 CONNECT_SECONDS = 5.0
 KEPT_SECONDS = 30.0
 """How long an idle connection is kept open: shorter than servers keep theirs, so that none is closed in use."""
+UNCOMPRESSED: Final = {"accept-encoding": "identity"}
+"""The header that asks for a response without compression."""
+
 SILENT_SECONDS = 60.0  # a stream sends at least a comment every 15 s
 
 
@@ -72,6 +76,26 @@ def new_client(
         verify=base.scheme == "https",  # loading all certificates is slow, and http needs none
         trust_env=not is_loopback(base.host),  # a proxy cannot reach this machine's loopback
     )
+
+
+async def read_uncompressed(response: httpx.Response, most: int) -> bytes:
+    """Read the body of a streamed response from a program that is not trusted, such as the receiver of a webhook.
+
+    Args:
+        response: The response to a request with ``UNCOMPRESSED``.
+        most: How many bytes to read. The result is longer if there are more.
+
+    Raises:
+        httpx.DecodingError: It is compressed. A kilobyte may unpack to gigabytes, in a single step.
+    """
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        raise httpx.DecodingError("it is compressed", request=response.request)
+    body = bytearray()
+    async for part in response.aiter_raw():
+        body += part
+        if len(body) > most:
+            break
+    return bytes(body)
 
 
 def is_loopback(host: str) -> bool:

@@ -19,7 +19,7 @@ from signoff.codec.strict_json import read_exactly
 from signoff.errors import LoginFailed, ProviderUnavailable
 from signoff.runtime.clock import Clock
 from signoff.server.auth.oidc_settings import OpenIdConnect
-from signoff.wire.http import new_client
+from signoff.wire.http import UNCOMPRESSED, new_client, read_uncompressed
 
 ANSWER_SECONDS: Final = 10.0
 KEPT_SECONDS: Final = 3600.0
@@ -236,13 +236,12 @@ class Provider:
         issuer = self._settings.issuer
         if self._http is None:
             self._http = new_client(httpx.URL(issuer), answer_seconds=ANSWER_SECONDS)
-        body = b""
+        sent["headers"] = {**sent.get("headers", {}), **UNCOMPRESSED}
         try:
             async with asyncio.timeout(ANSWER_SECONDS), self._http.stream(method, url, **sent) as response:
-                async for part in response.aiter_bytes():
-                    body += part
-                    if len(body) > _LONGEST:
-                        raise ProviderUnavailable(issuer, "its response is too large")
+                body = await read_uncompressed(response, _LONGEST)
+            if len(body) > _LONGEST:
+                raise ProviderUnavailable(issuer, "its response is too large")
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             raise ProviderUnavailable(issuer, str(error) or type(error).__name__) from error
         try:

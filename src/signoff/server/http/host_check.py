@@ -1,4 +1,7 @@
-"""Refuses requests that another site's page can make a browser send, by DNS rebinding or with a form."""
+"""Refuses requests that another site's page can make a browser send, by DNS rebinding or with a form.
+
+Also bodies that another program may read differently: compressed ones, and those with two lengths.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,13 @@ from signoff.wire.public_url import host_of
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 _PORTS = {"http": ":80", "https": ":443"}
+_PLAIN = frozenset({"", "identity"})
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change no data."""
 
 
 class HostCheck:
-    """Refuses requests with a foreign ``Host``, writes from other sites, and bodies that are not JSON.
+    """Refuses requests with a foreign ``Host``, writes from other sites, and bodies that are not plain JSON.
 
     Args:
         app: The next ASGI app.
@@ -51,7 +55,12 @@ class HostCheck:
         if scope["type"] == "http":
             refusal = self._refusal(scope["method"], path_of(scope), Headers(scope=scope))
             if refusal is not None:
-                await problem(*refusal)(scope, receive, send)
+                response = problem(*refusal)
+                if (
+                    refusal[1] == 400
+                ):  # where this body ends is disputed, and so where the next request begins
+                    response.headers["connection"] = "close"
+                await response(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -63,6 +72,12 @@ class HostCheck:
                 "Host",
                 f"this server has no host name {named!r}; allow it with signoff server --allow-host",
             ), 421
+        is_chunked = "transfer-encoding" in headers
+        if is_chunked and "content-length" in headers:
+            return InvalidValue("Content-Length", "a body has it or Transfer-Encoding, not both"), 400
+        has_body = is_chunked or headers.get("content-length", "0") != "0"
+        if has_body and not _PLAIN.issuperset(map(str.lower, headers.getlist("content-encoding"))):
+            return InvalidValue("Content-Encoding", "a body must not be compressed"), 415
         if method in SAFE or path.startswith(self._hooks):
             return None
         takes_forms = path.startswith(self._forms)
@@ -73,7 +88,6 @@ class HostCheck:
                     f"pages of {origin!r} may not write to {hosts[0]!r}; let the proxy pass on Host, allow this "
                     "server's public name with --allow-host, or allow the other site with --allow-origin",
                 ), 403
-        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         needed = "application/x-www-form-urlencoded" if takes_forms else "application/json"
         if has_body and headers.get("content-type", "").partition(";")[0].strip().lower() != needed:
             return InvalidValue("Content-Type", f"a body must be {needed}"), 415

@@ -13,7 +13,7 @@ import httpx
 from signoff.errors import InvalidValue
 from signoff.people.notifications.channels.channel import Undelivered
 from signoff.people.notifications.channels.silenced_logging import silenced
-from signoff.wire.http import new_client
+from signoff.wire.http import UNCOMPRESSED, new_client, read_uncompressed
 
 SILENT_SECONDS = 30.0  # an attempt's own limit is usually shorter
 LONGEST_REPLY = 64 * 1024
@@ -48,17 +48,14 @@ class Post:
     async def send(self, body: bytes, headers: Mapping[str, str]) -> bytes:
         """Return the body of a successful response. Raises Undelivered."""
         try:
-            request = self._client.build_request("POST", self._url, content=body, headers=dict(headers))
+            request = self._client.build_request(
+                "POST", self._url, content=body, headers={**headers, **UNCOMPRESSED}
+            )
             with silenced():
                 response = await self._client.send(request, stream=True, follow_redirects=False)
             try:
                 check(response, await _first_word(response))
-                reply = b""
-                async for part in response.aiter_bytes():
-                    reply += part
-                    if len(reply) > LONGEST_REPLY:
-                        break
-                return reply
+                return await _uncompressed(response, LONGEST_REPLY)
             finally:
                 await response.aclose()
         except httpx.HTTPError as error:
@@ -93,12 +90,16 @@ async def _first_word(response: httpx.Response) -> str:
     """Return the body of an error response if it is one word. Other bodies must not be stored or logged."""
     if response.is_success:
         return ""
-    body = b""
-    async for part in response.aiter_bytes():
-        body += part
-        if len(body) > LONGEST_WORD:
-            return ""
-    return body.decode() if _WORD.fullmatch(body) else ""
+    body = await _uncompressed(response, LONGEST_WORD)
+    return body.decode() if len(body) <= LONGEST_WORD and _WORD.fullmatch(body) else ""
+
+
+async def _uncompressed(response: httpx.Response, most: int) -> bytes:
+    """Return the body of a response, empty if it is compressed: the receiver has the message nevertheless."""
+    try:
+        return await read_uncompressed(response, most)
+    except httpx.DecodingError:
+        return b""
 
 
 def _seconds(header: str | None) -> float | None:
