@@ -76,8 +76,9 @@ def _text(call: str, name: str, value: Any) -> str:
 
 def _instructions(given: Any) -> Any:
     """Texts as they are. A function, or a template that reads the dependencies, is left out: its text is not known."""
-    several = isinstance(given, Sequence) and not isinstance(given, str)
-    every = list(cast("Sequence[Any]", given)) if several else [given]
+    every: list[Any] = [given]
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        every = list(cast("Sequence[Any]", given))
     parts = [each.content if isinstance(each, InstructionPart) else each for each in every]
     texts = [each for each in parts if isinstance(each, str)]
     return texts[0] if len(texts) == len(parts) == 1 else texts
