@@ -246,7 +246,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def advance(self, time: float) -> None:
         """Move journal time forward to ``time``. It never moves back."""
-        self._time = max(self._time, time)
+        if time > self._time:
+            self._time = time
 
     def drop(self) -> None:
         """Drop everything scheduled. The code of tasks stays suspended."""

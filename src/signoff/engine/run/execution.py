@@ -223,7 +223,8 @@ class Execution:
 
     def _hand_over(self, entry: Entry) -> None:
         self.loop.advance(entry.at)
-        self.large_bytes += bytes_of(entry.value)
+        if entry.value is not None and len(entry.value) >= PLAIN_BYTES:
+            self.large_bytes += bytes_of(entry.value)
         if self.undelivered:
             self.undelivered -= 1
         match entry.kind:

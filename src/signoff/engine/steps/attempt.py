@@ -162,11 +162,12 @@ class Attempt:
         return policy.wait_after_error(self.error, self.number)
 
 
-def create_step_task(call: StepCall, running: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Create the task of an attempt, in a copy of the context of the code that called the step."""
+def create_step_task(
+    call: StepCall, running: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop
+) -> asyncio.Task[T]:
+    """Create the task of an attempt on the running loop, in a copy of the context of the code that called the step."""
     assert call.context is not None
     context = call.context.copy()
-    loop = asyncio.get_running_loop()
     if sys.version_info >= (3, 12):  # it may end without a turn of the event loop
         return OwnTask(running, loop=loop, name="signoff step", context=context, eager_start=True)
     return OwnTask(running, loop=loop, name="signoff step", context=context)
@@ -217,7 +218,7 @@ async def _run_announced(
 async def _run(call: StepCall, number: int, threads: StepThreads, throttle: ComputeThrottle) -> Attempt:
     current_attempt.set((call, number))  # in the context of the attempt's task, which starts here
     call.refused, call.threads = None, threads
-    task = asyncio.current_task()
+    task = asyncio.current_task(throttle.loop)
     assert task is not None
     call.task = task
     try:
@@ -266,9 +267,10 @@ def _attempt_with(call: StepCall, number: int, value: Any) -> Attempt:
         return Attempt(call, number, error=call.refused)
     options = call.step_options
     limit = codec.MAX_BYTES if options.durable else sys.maxsize  # only journaled values have a limit
-    path = f"result of step {call.name!r}"
     try:
-        text, value = codec.normalize(value, options.returns, path=path, limit=limit)
+        text, value = codec.normalize(
+            value, options.returns, path=f"result of step {call.name!r}", limit=limit
+        )
     except Exception as error:
         return Attempt(call, number, error=error, is_final=True)
     except BaseException as error:  # of a validator of the user's

@@ -28,12 +28,13 @@ class ComputeThrottle:
         loop: The worker's event loop.
 
     Attributes:
+        loop: The worker's event loop.
         is_behind: Whether to wait with ``turn`` before computing.
         time: Returns the time of the loop.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self.time = loop.time
         self.is_behind = False
         self._going_on = deque[asyncio.Future[None]]()
@@ -48,7 +49,7 @@ class ComputeThrottle:
         Args:
             goes_on: Whether the run is already in memory, with events to process.
         """
-        waiter = self._loop.create_future()
+        waiter = self.loop.create_future()
         (self._going_on if goes_on else self._beginning).append(waiter)
         await waiter
 
@@ -61,7 +62,7 @@ class ComputeThrottle:
         self.is_behind |= self._seconds >= TURN_SECONDS
         if not self._is_counting:
             self._is_counting = True
-            self._loop.call_soon(self._next_turn)
+            self.loop.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
         if self._seconds >= TURN_SECONDS:
@@ -72,7 +73,7 @@ class ComputeThrottle:
         released = self._release(self._going_on) + self._release(self._beginning)
         self.is_behind = self._is_counting = released > 0
         if self.is_behind:  # until the released runs have computed
-            self._loop.call_soon(self._next_turn)
+            self.loop.call_soon(self._next_turn)
         else:
             self._at_once = 1
 

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import math
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import replace
 from itertools import dropwhile
 from typing import Any, Final, Protocol
@@ -266,26 +266,34 @@ class Driver:
                 return True
             if self._open_calls.due_at(execution) - self._store.clock.now() > self._may_hold:
                 return not await self._pause(execution)
-        self._open_calls.announce_once_steps()
+        if self._open_calls.to_start:
+            self._open_calls.announce_once_steps()
         if self._pending:
-            await self._append()
-        self._steps.start(execution, self._store.clock.now(), self._confirm, self._take_attempt)
+            await self._writes.write(self.run, self._store.append)  # inlined from ``_append``
+            if self.is_suspect:
+                self._note_growth()
+        if self._open_calls.to_start:
+            self._steps.start(execution, self._store.clock.now(), self._confirm, self._take_attempt)
         await self._wait(execution)
         return True
 
     def _absorb(self, execution: Execution) -> None:
-        self._pending.now = max(self._pending.now, self._store.clock.now())
+        pending = self._pending
+        pending.now = max(pending.now, self._store.clock.now())
         self._collect(execution)
-        while self._events and not execution.ended:
-            self._pending.may_be_cut()
-            event = self._events.popleft()
+        events = self._events
+        while events and not execution.ended:
+            event = events.popleft()
             if isinstance(event, Attempt):
-                self._steps.forget(event.call)
-                journal_attempt(event, self.run, execution, self._pending, self._open_calls)
+                self._steps.running.pop(event.call.n, None)
+                journal_attempt(event, self.run, execution, pending, self._open_calls)
             else:
                 self._messages.take(execution, event)
             self._collect(execution)
-        self._fire_timers(execution)
+            if events:
+                pending.may_be_cut()
+        if self._open_calls.due:
+            self._fire_timers(execution)
 
     async def _wait(self, execution: Execution) -> None:
         if self._events:
@@ -293,8 +301,7 @@ class Driver:
             return
         self._waiter = self._loop.create_future()
         alarm: asyncio.TimerHandle | None = None
-        due_at = self._open_calls.due_at(execution)
-        if due_at < math.inf:
+        if self._open_calls.due and (due_at := self._open_calls.due_at(execution)) < math.inf:
             delay = max(0.0, due_at - self._store.clock.now())
             alarm = self._loop.call_later(min(delay, 3600.0), self.poke)
         is_idle = self._is_idle()
@@ -324,14 +331,14 @@ class Driver:
         """Start no steps; let running ones finish and write their outcomes."""
         if self._pending:
             await self._append()
-        if not self._steps:
+        if not self._steps.running:
             return False
         await self._wait(execution)
         return True
 
     async def _suspend(self, execution: Execution) -> bool:
         """Let running steps finish and write their outcomes, then release the suspended run."""
-        if self._steps:
+        if self._steps.running:
             return await self._drain(execution)
 
         async def pause(write: Write) -> bool:
@@ -379,7 +386,11 @@ class Driver:
 
     # Steps
 
-    async def _confirm(self) -> None:
+    def _confirm(self) -> Awaitable[None] | None:
+        """Return None if the lease surely holds, otherwise what to await until it does."""
+        return None if self._loop.time() < self.sure_until else self._ask_whether_it_holds()
+
+    async def _ask_whether_it_holds(self) -> None:
         while self._loop.time() >= self.sure_until:  # the process may have been frozen in between
             await self._writes.retry(self._host.confirm, self)
 
@@ -391,7 +402,7 @@ class Driver:
     # Waiting, pausing, ending
 
     def _is_idle(self) -> bool:
-        return not (self._steps or self._open_calls.to_start or self._events)
+        return not (self._open_calls.to_start or self._events or self._steps.running)
 
     async def _pause(self, execution: Execution) -> bool:
         self._open_calls.note_timers(execution)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from signoff.engine.worker.journal_write import PendingWrite, parts
 from signoff.engine.worker.memory_load import RunLoad
@@ -18,6 +18,9 @@ from signoff.stores.contract.leases import Write
 from signoff.stores.contract.store import Store
 
 log = own_logger("signoff.worker")
+
+FIRST_WAIT: Final = 0.05  # seconds before an operation is repeated while the store is unavailable
+LONGEST_WAIT: Final = 5.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -78,7 +81,11 @@ class FencedWrites:
             *ahead, last = parts(write, cuts)
             await self._write_ahead(ahead, last)
         try:
-            done = await self.retry(operation, last)
+            try:
+                done = await operation(last)  # nearly always, and quicker than ``retry``
+            except StoreUnavailable as trouble:
+                await self._wait_for_store(trouble, FIRST_WAIT)
+                done = await self.retry(operation, last)
         except Exception:
             self._pending.put_back(last)
             raise
@@ -101,12 +108,15 @@ class FencedWrites:
 
     async def retry(self, operation: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call an operation of the store, again and again while the store is unavailable."""
-        wait = 0.05
+        wait = FIRST_WAIT
         while True:
             try:
                 return await operation(*args, **kwargs)
             except StoreUnavailable as trouble:
-                log.error("run %s waits for its store: %s", self._run_id, trouble)
-            with self._load:
-                await asyncio.sleep(wait)
-            wait = min(wait * 2, 5.0)
+                await self._wait_for_store(trouble, wait)
+            wait = min(wait * 2, LONGEST_WAIT)
+
+    async def _wait_for_store(self, trouble: StoreUnavailable, seconds: float) -> None:
+        log.error("run %s waits for its store: %s", self._run_id, trouble)
+        with self._load:
+            await asyncio.sleep(seconds)

@@ -115,7 +115,8 @@ class RunLoad:
         """Add a message or a result."""
         if value is not None:
             self._given += len(value)
-            self._count()
+            if self._given + self._journal >= LARGE_BYTES:
+                self._count()
 
     async def begin(self) -> None:
         """Wait for room if the run is large. Sizes are unknown when runs are claimed together."""

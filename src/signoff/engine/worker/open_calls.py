@@ -53,6 +53,7 @@ class OpenCalls:
     Attributes:
         to_start: Steps to start once the write is durable; emptied by the caller that starts them.
         to_stop: Numbers of cancelled steps; emptied by the caller that stops them.
+        due: The heap of due times and call numbers. Calls that are no longer open may still be in it.
     """
 
     def __init__(self, pending: PendingWrite, run: Run, questions: OutcomeQuestions) -> None:
@@ -61,7 +62,7 @@ class OpenCalls:
         self._pending = pending
         self._run = run
         self._questions = questions
-        self._due: list[tuple[float, int]] = []  # heap of due times and call numbers
+        self.due: list[tuple[float, int]] = []
 
     def collect(self, execution: Execution) -> None:
         """Add the calls opened and closed since the last collection to the next write."""
@@ -88,14 +89,14 @@ class OpenCalls:
 
     def clear(self) -> None:
         """Drop pending starts and due times."""
-        self._due.clear()
+        self.due.clear()
         self.to_start.clear()
 
     # Due times
 
     def remind(self, at: float, n: int) -> None:
         """Make call ``n`` due at a time."""
-        heapq.heappush(self._due, (at, n))
+        heapq.heappush(self.due, (at, n))
 
     def remind_of_all(self, execution: Execution) -> None:
         """Restore the due times of a paused run that was kept in memory."""
@@ -107,15 +108,15 @@ class OpenCalls:
 
     def due_at(self, execution: Execution) -> float:
         """Return when the next open call is due, in Unix seconds; infinity if none is."""
-        while self._due and self._due[0][1] not in execution.open:
-            heapq.heappop(self._due)
-        return self._due[0][0] if self._due else math.inf
+        while self.due and self.due[0][1] not in execution.open:
+            heapq.heappop(self.due)
+        return self.due[0][0] if self.due else math.inf
 
     def take_due(self, execution: Execution, now: float) -> Call[Any] | None:
         """Remove and return an open call that is due, if any."""
-        if not self._due or self.due_at(execution) > now:
+        if not self.due or self.due_at(execution) > now:
             return None
-        return execution.open[heapq.heappop(self._due)[1]]
+        return execution.open[heapq.heappop(self.due)[1]]
 
     # Entries
 

@@ -26,6 +26,9 @@ class RunningSteps:
         open_calls: The run's open calls.
         load: The run's share of the worker's memory, given back while it waits.
         attempt: Runs an attempt of a step.
+
+    Attributes:
+        running: The tasks of the attempts whose ends are not journaled yet, by the numbers of their calls.
     """
 
     def __init__(
@@ -41,16 +44,14 @@ class RunningSteps:
         self._open_calls = open_calls
         self._load = load
         self._run_attempt = attempt
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._tasks)
+        self._loop = asyncio.get_running_loop()
+        self.running: dict[int, asyncio.Task[None]] = {}
 
     def start(
         self,
         execution: Execution,
         now: float,
-        confirm: Callable[[], Awaitable[None]],
+        confirm: Callable[[], Awaitable[None] | None],
         ended: Callable[[Attempt], None],
     ) -> None:
         """Start the steps that are ready.
@@ -58,14 +59,16 @@ class RunningSteps:
         Args:
             execution: The run in memory.
             now: The time, in Unix seconds.
-            confirm: Returns once the lease surely holds.
+            confirm: Returns None if the lease surely holds, otherwise what to await until it does.
             ended: Called with each attempt that has ended.
         """
         for call in self._open_calls.to_start:
-            if call.n not in execution.open:
+            n = call.n
+            if n not in execution.open:
                 continue
-            before, _ = execution.past.attempts.get(call.n, (0, 0.0))
-            self._tasks[call.n] = create_step_task(call, self._attempt(call, before + 1, now, confirm, ended))
+            before, _ = execution.past.attempts.get(n, (0, 0.0))
+            attempt = self._attempt(call, before + 1, now, confirm, ended)
+            self.running[n] = create_step_task(call, attempt, self._loop)
         self._open_calls.to_start.clear()
 
     def stop(self) -> None:
@@ -73,20 +76,16 @@ class RunningSteps:
         if not self._open_calls.to_stop:
             return
         for n in self._open_calls.to_stop:
-            task = self._tasks.pop(n, None)
+            task = self.running.pop(n, None)
             if task is not None:
                 task.cancel()
         self._open_calls.to_stop.clear()
 
     def stop_all(self) -> None:
         """Cancel all steps."""
-        tasks, self._tasks = self._tasks, {}
+        tasks, self.running = self.running, {}
         for task in tasks.values():
             task.cancel()
-
-    def forget(self, call: StepCall) -> None:
-        """Note that the end of a step's attempt is being journaled."""
-        self._tasks.pop(call.n, None)
 
     def fail_blamed(self, execution: Execution, now: float) -> list[Attempt]:
         """Cancel the steps that have ended their worker, and return their attempts as failed.
@@ -96,11 +95,11 @@ class RunningSteps:
             now: The time of the failure, in Unix seconds.
         """
         failed: list[Attempt] = []
-        for n, task in list(self._tasks.items()):
+        for n, task in list(self.running.items()):
             call = execution.open.get(n)
             blamed: BeyondStep | None = getattr(call, "blamed", None)
             if isinstance(call, StepCall) and blamed is not None:
-                del self._tasks[n]
+                del self.running[n]
                 task.cancel()
                 failed.append(Attempt(call, call.attempt, error=blamed, started_at=now))
         return failed
@@ -112,7 +111,7 @@ class RunningSteps:
             number += 1
             running = self._run_attempt(call, self._run_id, number)
             with self._load:
-                attempt = await create_step_task(call, running)
+                attempt = await create_step_task(call, running, self._loop)
             if (live_stream := call.close_live()) is not None:
                 await self._end_live(call, live_stream)
             wait = attempt.retry_after
@@ -126,10 +125,11 @@ class RunningSteps:
         call: StepCall,
         number: int,
         started_at: float,
-        confirm: Callable[[], Awaitable[None]],
+        confirm: Callable[[], Awaitable[None] | None],
         ended: Callable[[Attempt], None],
     ) -> None:
-        await confirm()
+        if (unsure := confirm()) is not None:
+            await unsure
         try:
             attempt = await self._run_attempt(call, self._run_id, number)
         except GeneratorExit as error:  # of a task that the step awaited, which closes its awaiter
@@ -137,7 +137,7 @@ class RunningSteps:
                 raise
             attempt = Attempt(call, number, error=as_failure(f"step {call.name!r}", error))
         except asyncio.CancelledError as error:
-            if self._tasks.get(call.n) is not asyncio.current_task():
+            if self.running.get(call.n) is not asyncio.current_task():
                 if call.close_live() is not None:
                     self._pending.unpublishes.append(call.n)
                 raise
@@ -148,7 +148,7 @@ class RunningSteps:
             try:
                 await self._end_live(call, live_stream)
             except asyncio.CancelledError:  # the step has cancelled itself, or the driver has cancelled it
-                if self._tasks.get(call.n) is not asyncio.current_task():
+                if self.running.get(call.n) is not asyncio.current_task():
                     raise
                 self._pending.unpublishes.append(call.n)
         attempt.started_at = started_at + call.thread_wait

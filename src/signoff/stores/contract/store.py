@@ -48,9 +48,9 @@ be repeated:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
+from signoff.records.record import record
 from signoff.runtime.clock import Clock
 from signoff.stores.contract.groups import GroupStore
 from signoff.stores.contract.leases import LeaseStore
@@ -70,7 +70,7 @@ from signoff.stores.contract.workers import WorkerStore
 from signoff.stores.contract.workflows import WorkflowStore
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Change:
     """The effects of a commit, as reported to listeners in this process.
 

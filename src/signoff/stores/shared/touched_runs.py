@@ -56,8 +56,11 @@ class TouchedRuns:
 
     def change(self, namespace: str) -> Change:
         """Return the changes in a namespace."""
+        runs = frozenset(self.runs.get(namespace, ()))
+        if not (self.woken or self.ended):  # most commits are a worker's own appends
+            return Change(runs, ready=namespace in self.ready, due=self.due)
         return Change(
-            runs=frozenset(self.runs.get(namespace, ())),
+            runs=runs,
             woken=frozenset(self.woken.get(namespace, ())),
             ended=frozenset(self.ended.get(namespace, ())),
             ready=namespace in self.ready,

@@ -27,6 +27,7 @@ log = own_logger("signoff.store")
 
 FOLLOW_AFTER: Final = 60.0  # seconds that the machine's clock must differ
 SLOWLY: Final = 11 / 12  # seconds per second: the rate at which chrony turns a clock back
+ROUNDING: Final = 0.001  # seconds: far above the rounding errors of ``Anchor.is_even_at``
 
 READ: Final = "SELECT boot, ahead, slow_from, slow_time, lease_ahead FROM clock"
 WRITE: Final = """
@@ -98,7 +99,7 @@ class FileClock:
     def _count_from(self, anchor: Anchor) -> None:
         self._anchor = anchor
         self._ahead = anchor.ahead
-        self._is_even_at = anchor.is_even_at + 1.0  # from here on ``Anchor.time`` is ``ahead + up``
+        self._is_even_at = anchor.is_even_at + ROUNDING  # from here on ``Anchor.time`` is ``ahead + up``
 
 
 class LeaseClock:

@@ -22,10 +22,10 @@ FEW_CHARACTERS = 65_536
 # lease was granted since.
 FENCE = """
 SELECT
-    (SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = :namespace AND run_id = :run_id),
+    (SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = ? AND run_id = ?),
     state = 'running'
 FROM runs
-WHERE namespace = :namespace AND id = :run_id AND epoch = :epoch
+WHERE namespace = ? AND id = ? AND epoch = ?
 """
 
 NEXT_SEQ = "SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = ? AND run_id = ?"
@@ -51,7 +51,7 @@ def append(tx: Transaction, namespace: str, run_id: str, epoch: int, entries: Se
         LeaseLost: The lease does not hold.
         InvalidValue: The entries do not continue the journal.
     """
-    found = tx.db.execute(FENCE, {"namespace": namespace, "run_id": run_id, "epoch": epoch}).fetchone()
+    found = tx.db.execute(FENCE, (namespace, run_id, namespace, run_id, epoch)).fetchone()
     if found is None:
         raise LeaseLost(run_id, epoch)
     next_seq, is_held = found
@@ -62,11 +62,13 @@ def append(tx: Transaction, namespace: str, run_id: str, epoch: int, entries: Se
             raise LeaseLost(run_id, epoch)
     if not entries:
         return True
-    for seq, entry in enumerate(entries, next_seq):
+    seq = next_seq
+    for entry in entries:
         if entry.seq != seq:
             raise InvalidValue(
                 "entries", f"seq {entry.seq} where the journal of {run_id!r} continues at {seq}"
             )
+        seq += 1
     add(tx, namespace, run_id, entries)
     return True
 
@@ -92,12 +94,10 @@ def add(tx: Transaction, namespace: str, run_id: str, entries: Sequence[Entry]) 
         tx.db.execute(ADD, (namespace, run_id, *from_entry(entries[0])))
     else:
         tx.db.executemany(ADD, [(namespace, run_id, *from_entry(entry)) for entry in entries])
-    large.put(tx, namespace, run_id, _large(entries))
+    for entry in entries:
+        if large.is_large(entry.value):
+            large.put(tx, namespace, run_id, [(entry.seq, entry.value or "")])
     tx.touch(namespace, run_id)
-
-
-def _large(entries: Sequence[Entry]) -> list[large.Large]:
-    return [(entry.seq, entry.value or "") for entry in entries if large.is_large(entry.value)]
 
 
 def next_seq(tx: Transaction, namespace: str, run_id: str) -> int:

@@ -44,7 +44,8 @@ def is_large(text: str | None) -> bool:
 
 def column_text(text: str | None) -> str | None:
     """Return the column's content for a value."""
-    return APART if is_large(text) else text
+    # Inlined from ``is_large``: each entry passes here.
+    return APART if text is not None and (len(text) > LARGE_CHARACTERS or text == APART) else text
 
 
 def put(tx: Transaction, namespace: str, run_id: str, values: Iterable[Large]) -> None:

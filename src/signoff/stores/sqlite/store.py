@@ -387,8 +387,7 @@ class SqliteStore(Store):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Awaitable[T]:
-        namespace = self.namespace
-        return self._file.writer.write(lambda tx: work(tx, namespace, *args, **kwargs))
+        return self._file.writer.write(work, self.namespace, *args, **kwargs)
 
     async def _read(
         self, read: Callable[Concatenate[sqlite3.Connection, str, P], T], *args: P.args, **kwargs: P.kwargs

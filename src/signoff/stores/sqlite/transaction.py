@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from signoff.errors import StoreError, StoreMoved
 from signoff.observability import events
@@ -28,6 +28,7 @@ from signoff.stores.sqlite.schema import (
 )
 from signoff.stores.sqlite.write_ahead_log import LogLimit
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 log = own_logger("signoff.store")
@@ -48,19 +49,37 @@ class Refused:
 class Transaction(TouchedRuns):
     """A running write transaction, and what it has touched so far.
 
-    Attributes:
+    Args:
         db: The connection.
-        now: Business time, in unix seconds.
-        lease_now: Time of the lease clock, in unix seconds.
+        clock: Business time.
+        lease_clock: The clock that leases are measured by.
     """
 
-    __slots__ = ("db", "lease_now", "now")
+    __slots__ = ("_clock", "_lease_clock", "_lease_now", "_now", "db")
 
-    def __init__(self, db: sqlite3.Connection, now: float, lease_now: float) -> None:
+    def __init__(self, db: sqlite3.Connection, clock: Clock, lease_clock: Clock) -> None:
         super().__init__()
         self.db = db
-        self.now = now
-        self.lease_now = lease_now
+        self._clock = clock
+        self._lease_clock = lease_clock
+        self._now: float | None = None
+        self._lease_now: float | None = None
+
+    # The clocks are read on first use: most transactions are appends, which need neither.
+
+    @property
+    def now(self) -> float:
+        """Business time, in unix seconds. It stands still during a transaction."""
+        if self._now is None:
+            self._now = self._clock.now()
+        return self._now
+
+    @property
+    def lease_now(self) -> float:
+        """Time of the lease clock, in unix seconds. It stands still during a transaction."""
+        if self._lease_now is None:
+            self._lease_now = self._lease_clock.now()
+        return self._lease_now
 
     def attempt(self, do: Callable[[], object]) -> Exception | None:
         """Call ``do`` atomically. Returns its error, if it failed. Errors of the database itself are raised."""
@@ -80,19 +99,25 @@ class Transaction(TouchedRuns):
 class Work(Operation[T]):
     """An operation within a transaction. It may be repeated after a rollback.
 
-    Attributes:
+    Args:
         work: The function. If it raises, its writes are undone.
+        args: Its arguments after the transaction.
+        kwargs: Its keyword arguments.
     """
 
-    __slots__ = ("work",)
+    __slots__ = ("_args", "_kwargs", "_work")
 
-    def __init__(self, work: Callable[[Transaction], T | Refused]) -> None:
+    def __init__(
+        self, work: Callable[Concatenate[Transaction, P], T | Refused], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
         super().__init__()
-        self.work = work
+        self._work = work
+        self._args = args
+        self._kwargs = kwargs
 
     def do(self, transaction: Transaction) -> None:
         """Run the function and store its result or refusal."""
-        result = self.work(transaction)
+        result = self._work(transaction, *self._args, **self._kwargs)
         if isinstance(result, Refused):
             self.error = result.error
         else:
@@ -143,7 +168,7 @@ class Committer:
             self.is_refused = isinstance(error, sqlite3.Error) and not is_fault_of_one(error)
             for operation in batch:
                 operation.error = self.explain(error) if isinstance(error, sqlite3.Error) else error
-            return Transaction(self.db, 0.0, 0.0)
+            return Transaction(self.db, self._clock, self._lease_clock)
         finally:
             if self.db.in_transaction:
                 self._roll_back()
@@ -236,7 +261,7 @@ class Committer:
 
     def _try(self, batch: Sequence[Work[Any]]) -> Transaction:
         self.db.execute("BEGIN IMMEDIATE")
-        transaction = Transaction(self.db, self._clock.now(), self._lease_clock.now())
+        transaction = Transaction(self.db, self._clock, self._lease_clock)
         spoiler = self._do(batch, transaction)
         if spoiler is not None:
             # It failed half-way, for a reason of its own: repeat the others without it.

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from signoff.errors import StoreError, StoreMoved, StoreReadOnly, StoreUnavailable
 from signoff.runtime.loggers import own_logger
@@ -24,6 +24,7 @@ from signoff.stores.sqlite.schema import is_busy
 from signoff.stores.sqlite.transaction import Committer, Refused, Transaction, Work
 from signoff.stores.sqlite.write_ahead_log import LogLimit
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 log = own_logger("signoff.store")
@@ -93,17 +94,20 @@ class Writer:
 
     # Called on event loops
 
-    def write(self, work: Callable[[Transaction], T | Refused]) -> Awaitable[T]:
-        """Run ``work`` in a transaction, and return its result once it is durable.
+    def write(
+        self, work: Callable[Concatenate[Transaction, P], T | Refused], *args: P.args, **kwargs: P.kwargs
+    ) -> Awaitable[T]:
+        """Run ``work`` with these arguments in a transaction, and return its result once it is durable.
 
         ``work`` may run a second time after a rollback. If it raises, its writes are undone. It is done as a whole or
         not at all, even if the caller is cancelled.
         """
-        self.check_readable()
+        if self._closing or self._moved is not None:
+            self.check_readable()
         if self._is_read_only:
             self._outages.waiting()
             raise StoreReadOnly(self._location)
-        return self._group_commit.do(Work(work))
+        return self._group_commit.do(Work(work, *args, **kwargs))
 
     def read_here(self, read: Callable[[sqlite3.Connection], T]) -> tuple[T] | None:
         """Do a small read on this thread if the writer is idle; None if it is not."""
@@ -166,34 +170,41 @@ class Writer:
         self._disturbed()
 
     def _commit_one(self, operation: Work[Any]) -> bool:
-        return self._commit_here([operation])
+        transaction = self._commit_here([operation])
+        if transaction is None:
+            return False
+        self._announce(transaction)
+        return True
 
     def _commit_group(self, batch: list[Work[Any]]) -> None:
-        if self._commit_here(batch):
+        transaction = self._commit_here(batch)
+        if transaction is not None:
+            resolve_here(batch)
+            self._announce(transaction)
             return
         self._waiting.extend(batch)
         self._wakeup.wake()
         if not self._thread.is_alive():
             self._abandon()
 
-    def _commit_here(self, batch: list[Work[Any]]) -> bool:
-        if self._committer.average_seconds >= self._inline_below or len(batch) > INLINE_AT_MOST:
-            return False
+    def _commit_here(self, batch: list[Work[Any]]) -> Transaction | None:
+        """Commit on this thread, if that is quick. Returns None if it was not done."""
+        committer = self._committer
+        if committer.average_seconds >= self._inline_below or len(batch) > INLINE_AT_MOST:
+            return None
         if not self._lock.acquire(blocking=False):
-            return False
+            return None
         try:
             # Earlier operations go first; and after a close the connection is gone.
-            transaction = None if self._waiting or self._closing else self._committer.commit(batch)
-            self._report_loss()
+            transaction = None if self._waiting or self._closing else committer.commit(batch)
+            if committer.lost is not None:
+                self._report_loss()
         finally:
             self._lock.release()
-        if transaction is None:
-            return False
-        self._locked_since = None
-        self._note_outage()
-        resolve_here(batch)
-        self._announce(transaction)
-        return True
+        if transaction is not None:
+            self._locked_since = None
+            self._note_outage()
+        return transaction
 
     def _announce(self, transaction: Transaction) -> None:
         if transaction:
