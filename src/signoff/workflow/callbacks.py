@@ -11,7 +11,7 @@ from typing import Any
 from signoff.engine.run.call_inputs import inputs_text
 from signoff.engine.run.calls import PromiseCall
 from signoff.engine.run.execution import Execution
-from signoff.engine.run.unawaited_context_calls import Awaited
+from signoff.engine.run.unawaited_context_calls import AroundCall
 from signoff.errors import NonDeterminism, QuestionCancelled, RegistrationError, SignalTimeout
 from signoff.people.questions.answers import Answer, read_answer
 from signoff.people.questions.callback_terms import BY_HAND, PATH, RETURN, secret_in
@@ -113,7 +113,7 @@ class OpenCallback(DurablePromise):
         return f"{self.url.rpartition('/')[0]}/{RETURN}"
 
 
-class CallbackOpening(Awaited, Awaitable[OpenCallback]):
+class CallbackOpening(AroundCall, Awaitable[OpenCallback]):
     """The awaitable that ``ctx.callback()`` returns. Awaiting it opens the callback and returns it."""
 
     def __init__(self, call: CallbackCall) -> None:

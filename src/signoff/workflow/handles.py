@@ -9,13 +9,13 @@ from typing import Any, Generic, TypeVar, cast
 from signoff.engine.run.calls import Call, ProgressCall, PromiseCall
 from signoff.engine.run.child_calls import ChildCall, DetachedCall
 from signoff.engine.run.execution import Execution
-from signoff.engine.run.unawaited_context_calls import Awaited, Built
+from signoff.engine.run.unawaited_context_calls import AroundCall, Built
 from signoff.workflow.functions import LocalCall
 
 T = TypeVar("T")
 
 
-class Handle(Awaited, Awaitable[T], Generic[T]):
+class Handle(AroundCall, Awaitable[T], Generic[T]):
     """A call in progress, started with ``lfi`` or ``rfi``. Awaiting it waits for the result.
 
     Example::
@@ -27,7 +27,7 @@ class Handle(Awaited, Awaitable[T], Generic[T]):
 
     def __init__(self, execution: Execution, running: Call[T] | asyncio.Task[T]) -> None:
         self._execution = execution
-        self._running = running
+        self._call = running
 
     @property
     def label(self) -> str:
@@ -36,23 +36,23 @@ class Handle(Awaited, Awaitable[T], Generic[T]):
     @property
     def id(self) -> str:
         """The child run's id; for a function of this run, the name of its task."""
-        running = self._running
+        running = self._call
         if isinstance(running, asyncio.Task):
             return running.get_name()
         return running.id if isinstance(running, ChildCall) else running.name
 
     def done(self) -> bool:
         """Return whether the result is available."""
-        running = self._running
+        running = self._call
         future = running if isinstance(running, asyncio.Task) else running.begin()
         return future.done()
 
     def __await__(self) -> Generator[Any, None, T]:
-        self._execution.disown(self._running)
-        return (yield from self._running.__await__())
+        self._execution.disown(self._call)
+        return (yield from self._call.__await__())
 
 
-class Invocation(Awaited, Awaitable[Handle[T]], Generic[T]):
+class Invocation(AroundCall, Awaitable[Handle[T]], Generic[T]):
     """The awaitable that ``lfi`` and ``rfi`` return. Awaiting it starts the call and returns its handle."""
 
     def __init__(self, execution: Execution, call: Call[T] | LocalCall) -> None:
@@ -83,7 +83,7 @@ class Invocation(Awaited, Awaitable[Handle[T]], Generic[T]):
         yield
 
 
-class DurablePromise(Awaited, Awaitable[Any]):
+class DurablePromise(AroundCall, Awaitable[Any]):
     """A promise of this run. Awaiting it waits until it is settled from outside."""
 
     def __init__(self, call: PromiseCall) -> None:
@@ -106,7 +106,7 @@ class DurablePromise(Awaited, Awaitable[Any]):
         return (yield from self._call.__await__())
 
 
-class Opening(Awaited, Awaitable[DurablePromise]):
+class Opening(AroundCall, Awaitable[DurablePromise]):
     """The awaitable that ``ctx.promise()`` returns. Awaiting it creates the promise and returns it."""
 
     def __init__(self, execution: Execution, call: PromiseCall) -> None:
@@ -123,7 +123,7 @@ class Opening(Awaited, Awaitable[DurablePromise]):
         yield
 
 
-class Detached(Awaited, Awaitable[str]):
+class Detached(AroundCall, Awaitable[str]):
     """The awaitable that ``ctx.detached()`` returns. Awaiting it starts the run and returns its id."""
 
     def __init__(self, execution: Execution, call: DetachedCall) -> None:
@@ -150,7 +150,7 @@ class Detached(Awaited, Awaitable[str]):
         yield
 
 
-class Note(Awaited, Awaitable[None]):
+class Note(AroundCall, Awaitable[None]):
     """The awaitable that ``ctx.progress()`` returns. Awaiting it journals the progress."""
 
     def __init__(self, execution: Execution, call: ProgressCall) -> None:

@@ -125,6 +125,7 @@ class Execution:
         continuation: The arguments of the next generation, if the code asked for one.
         is_discarded: Whether the code was dropped where it was suspended.
         is_replaying: Whether the code is repeating journaled work.
+        built: The number of calls that the code has built.
         unbegun: The number of calls that the code has built and neither awaited nor dropped.
         setbacks: The number of awaited calls that have failed or were cancelled.
         dropped: The error for the first call that the code dropped without an await.
@@ -149,6 +150,7 @@ class Execution:
         self.stop_reason: str | None = None
         self.is_discarded = False
         self.is_replaying = False
+        self.built = 0
         self.unbegun = 0
         self.setbacks = 0
         self._setbacks_before = 0  # this turn

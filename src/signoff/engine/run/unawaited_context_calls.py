@@ -79,14 +79,25 @@ class Awaited(_NoValue):
         __getattr__ = _missing_attribute
 
 
+class AroundCall(Awaited):
+    """An awaitable around a call. Sets of them have one order at every replay."""
+
+    _call: Any
+
+    def __hash__(self) -> int:
+        return hash(self._call)
+
+
 class Built(_NoValue):
     """A call that the run's code has built and must await. Until then, reading its attributes is an error.
+
+    Its hash is its number among the calls that the code has built: a set of calls has one order at every replay.
 
     A subclass calls ``_build`` at construction and ``_take`` when it is awaited. The line that built it is kept as code
     and instruction, since a frame would keep all its variables alive.
     """
 
-    __slots__ = ("__weakref__", "_at", "_code", "_execution", "_is_begun", "_setbacks")
+    __slots__ = ("__weakref__", "_at", "_code", "_execution", "_is_begun", "_number", "_setbacks")
 
     _code: CodeType | None
 
@@ -114,6 +125,8 @@ class Built(_NoValue):
         self._is_begun = False
         self._setbacks = execution.setbacks
         execution.unbegun += 1
+        execution.built += 1
+        self._number = execution.built
         # No loop, for speed, and no variable for a frame: it would keep the call alive.
         frame: Any = inspect.currentframe()
         frame = frame.f_back.f_back
@@ -127,6 +140,9 @@ class Built(_NoValue):
             self._code, self._at = None, 0
         else:
             self._code, self._at = frame.f_code, instruction_of(frame)
+
+    def __hash__(self) -> int:
+        return self._number
 
     def _take(self) -> None:
         """Note that it is awaited, or that there is nothing to await."""
