@@ -315,6 +315,10 @@ class BlockingCall(SignoffError, RuntimeError):
         self.method = method
 
 
+class UnsupportedEnvironment(SignoffError, RuntimeError):
+    """This process, or the event loop that runs here, cannot run a client or a worker."""
+
+
 class ClientClosed(SignoffError, RuntimeError):
     """The client is closed, or was closed before the call returned."""
 

@@ -44,6 +44,7 @@ from signoff.records.pruned import Pruned
 from signoff.records.responders import Responder
 from signoff.records.start_options import check_id, check_priority, check_session, unix_time
 from signoff.records.timeline import TimelineChange, TimelineMark
+from signoff.runtime.real_threads import check_loop, check_threads
 from signoff.service.service import LocalBackend
 from signoff.service.snapshots import Snapshot
 from signoff.stores.contract.store import Store
@@ -193,6 +194,8 @@ class AsyncClient:
         self.notifications = AsyncNotifications(self.backend)
 
     async def __aenter__(self) -> AsyncClient:
+        check_threads("AsyncClient")
+        check_loop("AsyncClient")
         await self.backend.open()
         return self
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from signoff.errors import BegunBeforeFork, BlockingCall, ClientClosed
 from signoff.runtime import forks
+from signoff.runtime.real_threads import check_threads
 
 T = TypeVar("T")
 
@@ -84,6 +85,7 @@ class Background:
     """
 
     def __init__(self, reopen: Callable[[], Awaitable[None]]) -> None:
+        check_threads("Client")
         self._reopen = reopen
         self._stopping = False
         self._forks = 0  # between the creating process and the current one

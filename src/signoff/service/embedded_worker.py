@@ -13,6 +13,7 @@ from signoff.engine.worker.worker import Worker
 from signoff.engine.worker.worker_options import check_options
 from signoff.runtime import forks, private_names
 from signoff.runtime.loggers import own_logger
+from signoff.runtime.real_threads import check_loop, check_threads
 from signoff.stores.contract.store import Store
 from signoff.workflow.registry import Registry
 
@@ -49,6 +50,7 @@ class RunningWorker:
         self._is_entered = False
 
     def _enter(self) -> None:
+        check_threads("a worker")
         if not threading.main_thread().is_alive():
             raise RuntimeError(
                 "a worker cannot start after the main thread has ended: Python then starts no threads for steps. "
@@ -61,6 +63,7 @@ class RunningWorker:
         self._thread = None
 
     async def __aenter__(self) -> Worker:
+        check_loop("a worker")
         self._enter()
         try:
             worker = await self._begin()

@@ -25,6 +25,8 @@ class Handle(AroundCall, Awaitable[T], Generic[T]):
         invoice = await handle
     """
 
+    _call: Call[T] | asyncio.Task[T]
+
     def __init__(self, execution: Execution, running: Call[T] | asyncio.Task[T]) -> None:
         self._execution = execution
         self._call = running
@@ -85,6 +87,8 @@ class Invocation(AroundCall, Awaitable[Handle[T]], Generic[T]):
 
 class DurablePromise(AroundCall, Awaitable[Any]):
     """A promise of this run. Awaiting it waits until it is settled from outside."""
+
+    _call: PromiseCall
 
     def __init__(self, call: PromiseCall) -> None:
         self._call = call
