@@ -28,6 +28,7 @@ from signoff.agents.approvals.call_questions import CallQuestions, answer_or_den
 from signoff.agents.approvals.call_state import Edited, held
 from signoff.agents.approvals.operator_questions import Choice, ask_operators
 from signoff.agents.approvals.recorded_edits import EDITED, Agreed, as_chosen, as_edited
+from signoff.agents.approvals.relisted_tools import relist
 from signoff.agents.approvals.shown_arguments import ShownArguments
 from signoff.agents.approvals.tool_arguments import Arguments, plain
 from signoff.agents.approvals.tool_changes import Change, Known, ToolChanged, code_missing
@@ -354,7 +355,7 @@ class Gate:
             sent = arguments.edited(answer.proposal) if is_edited else arguments.sent
             before = arguments.shown
             edited_by = answer.user_id or "" if is_edited else edited_by
-            while (change := await self._change(call)) is not None:
+            while (change := await self._change(call, is_asked=True)) is not None:
                 choice = await self._choose(call, sent, change, answer.user_id)
                 if isinstance(choice, ToolDenied):
                     return choice
@@ -433,8 +434,10 @@ class Gate:
 
     # Tools that have changed since they were called
 
-    async def _change(self, call: ToolCallPart) -> Change | None:
-        """Journal whether a tool has changed since it was called."""
+    async def _change(self, call: ToolCallPart, *, is_asked: bool = False) -> Change | None:
+        """Journal whether a tool has changed since it was called, on an MCP server if people were asked meanwhile."""
+        if is_asked:
+            await relist(self._durable, self._ctx, self._tools, call.tool_name)
 
         async def look() -> Change | None:  # async, so that it does not wait for a thread
             return change_in(self._tools, call.tool_name)

@@ -15,6 +15,7 @@ from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 
 from signoff.agents.approvals.approval_policy import Policy, may_ask
 from signoff.agents.approvals.call_state import held
+from signoff.agents.approvals.relisted_tools import note_listed
 from signoff.agents.approvals.tool_changes import Known
 from signoff.agents.steps.dynamic_toolsets import dynamic_toolset, expecting
 from signoff.agents.steps.in_workflow import function_tool, is_inline, step_name_of
@@ -108,6 +109,7 @@ class AsApproved(WrapperToolset[AgentDepsT]):
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
         """Return the tools. Validators that run as steps get copies of the arguments."""
         tools = await super().get_tools(ctx)
+        note_listed(self.wrapped, tools)
         return {
             name: tool if is_inline(tool, name) else with_own_copies(tool) for name, tool in tools.items()
         }

@@ -29,6 +29,7 @@ class Held:
         edits: The edits that are being validated.
         models: The model objects that workflow code has passed, by id.
         dynamic: The arguments of dynamic toolsets' tools, by call id and validated input.
+        listed: The parameters of MCP servers' tools, by the server's id and the tool's name.
         managers: The tools among which a call's tool was found: a tool may call others through a manager of its own.
     """
 
@@ -41,6 +42,9 @@ class Held:
     edits: dict[str, Edited] = field(default_factory=dict[str, "Edited"])
     dynamic: dict[tuple[str, str], Arguments] = field(default_factory=dict[tuple[str, str], "Arguments"])
     models: dict[str, Model] = field(default_factory=dict[str, Model])
+    listed: dict[tuple[str, str], dict[str, Any]] = field(
+        default_factory=dict[tuple[str, str], dict[str, Any]]
+    )
     managers: dict[str, ToolManager[Any] | None] = field(default_factory=dict[str, "ToolManager[Any] | None"])
 
     def key_of(self, model: Model) -> str:

@@ -58,6 +58,25 @@ def stub_changed_tools(
         tools.tools = {**now, **found}
 
 
+def put_tool(
+    tools: ToolManager[Any], name: str, tool: ToolsetTool[Any] | None, known: Known, durable: Durable[Any]
+) -> None:
+    """Put a tool in the place of the one of that name, and a stub if it is another one than the model called.
+
+    Args:
+        tools: The tools of this step of the agent.
+        name: The name.
+        tool: The tool; None: there is none any more.
+        known: The facts when the model called it.
+        durable: The agent's capability.
+    """
+    others = {each: other for each, other in (tools.tools or {}).items() if each != name}
+    tools.tools = others if tool is None else {**others, name: tool}
+    if isinstance(tools.toolset, _StubbedToolset):
+        tools.toolset.found.pop(name, None)
+    stub_changed_tools(tools, {name: known}, durable)
+
+
 def tools_now(tools: ToolManager[Any]) -> dict[str, ToolsetTool[Any]]:
     """Return the tools of this code, including those behind a stub."""
     found = {
