@@ -15,13 +15,14 @@ from signoff.testing import MemoryStore, environment
 from tests.agents.chats import ObedientModel
 from tests.agents.paused_talks import WAYS, paused, talking
 from tests.agents.scripts import Script, calls, says
+from tests.places import NewStore
 from tests.support import in_asyncio
 
 
 @WAYS
 @in_asyncio
-async def test_a_repeated_response_answers_nothing_of_a_later_turn(tmp_path: Path, way: str) -> None:
-    async with talking(tmp_path, way) as talk:
+async def test_a_repeated_response_answers_nothing_of_a_later_turn(new_store: NewStore, way: str) -> None:
+    async with talking(new_store(), way) as talk:
         chat = talk.conversation("c")
         first, _ = await paused(chat, "rm a")
         for _ in range(2):
@@ -40,8 +41,8 @@ async def test_a_repeated_response_answers_nothing_of_a_later_turn(tmp_path: Pat
 
 @WAYS
 @in_asyncio
-async def test_a_repeated_resume_is_a_success_and_answers_once(tmp_path: Path, way: str) -> None:
-    async with talking(tmp_path, way) as talk:
+async def test_a_repeated_resume_is_a_success_and_answers_once(new_store: NewStore, way: str) -> None:
+    async with talking(new_store(), way) as talk:
         chat = talk.conversation("c")
         _, token = await paused(chat, "rm a")
         with pytest.raises(WrongAnswer):
@@ -77,8 +78,8 @@ async def test_a_resume_of_another_person_is_no_repetition(tmp_path: Path, way: 
 
 @WAYS
 @in_asyncio
-async def test_a_repeated_message_to_a_running_turn_is_read_once(tmp_path: Path, way: str) -> None:
-    async with talking(tmp_path, way) as talk:
+async def test_a_repeated_message_to_a_running_turn_is_read_once(new_store: NewStore, way: str) -> None:
+    async with talking(new_store(), way) as talk:
         chat = talk.conversation("c")
         first, _ = await paused(chat, "rm a")
         for _ in range(2):

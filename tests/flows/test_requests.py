@@ -65,6 +65,13 @@ async def questions(execution: Execution) -> list[str]:
     return [each.question for each in (await execution.get_pending_interrupts()).values()]
 
 
+async def asked(execution: Execution, *expected: str) -> None:
+    """Wait until exactly these questions are open."""
+    async with asyncio.timeout(30):
+        while await questions(execution) != list(expected):
+            await asyncio.sleep(0.02)
+
+
 @pytest.mark.parametrize("kind", WORLDS)
 @pytest.mark.parametrize("make", [looping, resuming])
 @in_asyncio
@@ -86,25 +93,24 @@ async def test_a_webhook_that_is_delivered_again_approves_no_other_instalment(
         assert (state["paid"], state["refused"]) == ([1, 2], [3])
 
 
+@pytest.mark.parametrize("kind", WORLDS)
 @in_asyncio
-async def test_a_repeated_vote_counts_for_no_other_instalment() -> None:
-    app = Signoff(MemoryStore())
-    app.register(looping(quorum=2))
-    async with environment(app) as env:
-        execution = await Executions(env.client, "loan").start(1, id="e")
-        await env.idle()
+async def test_a_repeated_vote_counts_for_no_other_instalment(tmp_path: Path, kind: str) -> None:
+    async with world(kind, tmp_path, looping(quorum=2)) as executions:
+        execution = await executions.start(1, id="e")
         for user in ("ana", "bob"):
             await execution.continue_with("approval", {"approved": True}, user_id=user, request_id=user)
-            await env.idle()
+        await asked(execution, "Pay instalment 2?")
+        for user in ("ana", "bob"):
+            await execution.continue_with("approval", {"approved": True}, user_id=user, request_id=user)
         assert await questions(execution) == ["Pay instalment 2?"]
-        for user in ("ana", "bob"):
-            await execution.continue_with("approval", {"approved": True}, user_id=user, request_id=user)
-            await env.idle()
+        await execution.continue_with("approval", {"approved": True}, user_id="ana", request_id="ana 2")
         assert await questions(execution) == ["Pay instalment 2?"]
 
 
+@pytest.mark.parametrize("kind", WORLDS)
 @in_asyncio
-async def test_an_event_that_votes_again_votes_on_nothing_else() -> None:
+async def test_an_event_that_votes_again_votes_on_nothing_else(tmp_path: Path, kind: str) -> None:
     flow = Flow("loan", auto_close_timeout=None)
 
     @flow.chunk
@@ -117,26 +123,23 @@ async def test_an_event_that_votes_again_votes_on_nothing_else() -> None:
 
     flow.when("go").to(ask)
     flow.when("paid").to(pay)
-    app = Signoff(MemoryStore())
-    app.register(flow)
-    async with environment(app) as env:
-        execution = await Executions(env.client, "loan").start(id="e")
+    async with world(kind, tmp_path, flow) as executions:
+        execution = await executions.start(id="e")
         vote: dict[str, Any] = {"value": {"approved": True}, "user_id": "ana", "request_id": "w"}
         for number in range(1, 3):  # the second time two interrupts wait
             await execution.emit("go")
-            await env.idle()
+            await asked(execution, *["?"] * number)
             assert await execution.emit("paid", **vote) is (number == 1)
             assert await execution.emit("paid", **vote) is False
             assert len(await execution.get_pending_interrupts()) == number
 
 
+@pytest.mark.parametrize("kind", WORLDS)
 @in_asyncio
-async def test_a_request_id_that_emitted_an_event_answers_nothing() -> None:
-    app = Signoff(MemoryStore())
-    app.register(looping())
-    async with environment(app) as env:
-        execution = await Executions(env.client, "loan").start(1, id="e")
-        await env.idle()
+async def test_a_request_id_that_emitted_an_event_answers_nothing(tmp_path: Path, kind: str) -> None:
+    async with world(kind, tmp_path, looping()) as executions:
+        execution = await executions.start(1, id="e")
+        await asked(execution, "Pay instalment 1?")
         await execution.emit("again", 5, request_id="w")
         with pytest.raises(RequestConflict):
             await execution.continue_with("approval", {"approved": True}, request_id="w")
