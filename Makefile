@@ -8,7 +8,8 @@
 #   make simulation [SEEDS=...]   simulated faults: 10,000 seeds (FIRST=... sets the first one)
 #   make fuzz [EXAMPLES=...]      fuzzes the HTTP API from its OpenAPI description: 300 requests per operation (SEED=... varies them)
 #   make kill [ARGS=...]          kill -9 of a worker before and after each journal entry, instead of one of the two
-#   make soak [STORE=postgres]    ten minutes of kills and a full disk, hostile tenants beside well-behaved ones (SECONDS=..., SEED=...)
+#   make soak [STORE=postgres]    ten minutes of kills and a full disk, hostile tenants beside well-behaved ones (SECONDS=..., SEED=...);
+#                                 STORE=both runs both stores at the same time
 #   make explore [ARGS=...]       the property-based tests, with other examples each time
 #   make bench                    the benchmarks
 #   make pictures                 retake the screenshots of Studio in README

@@ -13,11 +13,21 @@ def doubling(levels: int, keyword: str) -> Schema:
     return {"$defs": {**parts, f"a{levels}": {"type": "string"}}, "$ref": "#/$defs/a0"}
 
 
-FRACTIONS: tuple[Schema, Any] = ({"items": {"enum": [n + 0.5 for n in range(2_000)]}}, [1_999.5] * 9_000)
-"""It costs more than its estimate: a minute and a half."""
+def fractions(options: int, answers: int) -> tuple[Schema, Any]:
+    """A list of numbers, each of which is compared with all options: about a microsecond for each."""
+    return {"items": {"enum": [n + 0.5 for n in range(options)]}}, [options - 0.5] * answers
+
 
 COSTLY: dict[str, tuple[Schema, Any]] = {
-    "fractions": FRACTIONS,
+    "fractions": fractions(1_000, 9_000),
+    "small fractions": ({"items": {"enum": [n * 1e-300 for n in range(1, 80)]}}, [1e-300] * 40_000),
+    "fractions and integers": ({"items": {"enum": list(range(2_000))}}, [0.5] * 20_000),
+    "long integers and short ones": ({"items": {"enum": list(range(1_000))}}, [10**4000] * 250),
+    "bounds of long integers": ({"items": {"allOf": [{"minimum": 1}] * 50}}, [10**4000] * 250),
+    "multiples of long integers": ({"items": {"allOf": [{"multipleOf": 0.5}] * 30}}, [10**4000] * 250),
+    "different long integers": ({"uniqueItems": True}, [2**64 + n for n in range(20_000)]),
+    "different lists of them": ({"uniqueItems": True}, [[2**64 + n] for n in range(10_000)]),
+    "a long constant": ({"items": {"const": [0.5] * 1_000}}, [[0.5] * 999] * 250),
     "all branches": (doubling(14, "allOf"), 1),
     "any branch": (doubling(14, "anyOf"), 1),
     "bounds": ({"items": {"allOf": [{"minimum": 0}] * 500}}, list(range(30_000))),

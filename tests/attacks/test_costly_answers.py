@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -17,17 +18,21 @@ from signoff.people.questions.answers import answer
 from signoff.people.questions.question import Question
 from signoff.people.schemas import validation_process
 from signoff.people.schemas.promise_returns import data_of
-from signoff.people.schemas.validation import problems, problems_if_light
+from signoff.people.schemas.validation import MOST_CHECKS, MOST_UNFOLDED, problems, problems_if_light
+from signoff.people.schemas.validation_cost import Unfolded
 from signoff.people.schemas.validation_process import find_problems, schema_problem_apart
 from signoff.records import NewPromise, PromiseKind, PromiseState, Settlement
 from signoff.server.store_api.worker_settlements import check_settlement
 from signoff.service.service import LocalBackend
 from signoff.stores.contract.store import Store
 from signoff.stores.sqlite.store import SqliteStore
-from tests.attacks.costly import COSTLY, FRACTIONS, doubling
+from tests.attacks.costly import COSTLY, doubling, fractions
 from tests.support import in_asyncio
 
 MOST_HELD_SECONDS = 0.5  # of processor time, between two turns of the loop
+SHORT = 0.05
+MOST_ALLOWED_SECONDS = 2.0  # the estimate allows 0.3
+MOST_LIGHT_SECONDS = 0.1
 
 
 @asynccontextmanager
@@ -91,12 +96,51 @@ async def _by_promise(store: Store, schema: dict[str, Any], value: Any) -> None:
 @pytest.mark.parametrize("door", [_by_answer, _by_worker, _by_promise])
 @in_asyncio
 async def test_every_door_refuses_what_takes_too_long_and_the_loop_continues(
-    door: Callable[..., Awaitable[None]], tmp_path: Path
+    door: Callable[..., Awaitable[None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The estimate allows the answer, but it takes longer than the other process may take."""
+    limited = f"from signoff.people.schemas import validation_process as v; v.MOST_CPU_SECONDS = {SHORT}; "
+    command = vars(validation_process)["_CHILD"]
+    pool = vars(validation_process)["_Pool"]()
+    monkeypatch.setattr(
+        validation_process, "_CHILD", command.replace("from signoff", limited + "from signoff")
+    )
+    monkeypatch.setattr(validation_process, "_pool", pool)
     async with _stored(tmp_path) as store, _turning() as held:
         with pytest.raises((WrongAnswer, InvalidValue), match="takes too long to check"):
-            await door(store, *FRACTIONS)
+            await door(store, *fractions(1_000, 150))
         assert held() < MOST_HELD_SECONDS
+    pool.close()
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_the_estimate_covers_the_time_of_a_check(name: str) -> None:
+    """What the estimate allows, as much of the answer as it does, takes no longer than it may."""
+    schema, answer = COSTLY[name]
+    while isinstance(answer, list) and len(answer) > 1 and is_refused(schema, answer):
+        answer = answer[: len(answer) // 2]
+    if not is_refused(schema, answer):
+        began_at = time.process_time()
+        problems(schema, answer)
+        assert time.process_time() - began_at < MOST_ALLOWED_SECONDS
+
+
+@pytest.mark.parametrize(
+    "name", sorted(COSTLY.keys() - {"dependent names"})
+)  # to read its schema takes that long
+def test_no_check_on_the_loop_takes_long(name: str) -> None:
+    schema, answer = COSTLY[name]
+    while isinstance(answer, list) and len(answer) > 1 and problems_if_light(schema, answer) is None:
+        answer = answer[: len(answer) // 2]
+    began_at = time.process_time()
+    problems_if_light(schema, answer)
+    assert time.process_time() - began_at < MOST_LIGHT_SECONDS
+
+
+def is_refused(schema: dict[str, Any], answer: Any) -> bool:
+    """Whether an answer, or its schema, is refused unchecked."""
+    unfolded = Unfolded(schema, len(json.dumps(schema)))
+    return unfolded.each.checks > MOST_UNFOLDED or not unfolded.may_check(answer, MOST_CHECKS)
 
 
 @in_asyncio

@@ -1,9 +1,11 @@
 """A soak: innocent tenants work beside hostile ones, while processes and the database are killed and the disk fills.
 
     python -m tests.soak sqlite --seconds 600 --seed 7
+    python -m tests.soak both --seconds 300
 
-Prints the seed and the figures. The exit code is 1 if a promise to the innocent did not hold. As root on Linux it has a
-small disk of its own, which becomes full; elsewhere it prints that this was not tried.
+Prints the seed and the figures; with ``both``, a soak of each store runs beside the other. The exit code is 1 if a
+promise to the innocent did not hold. As root on Linux it has a small disk of its own, which becomes full; elsewhere it
+prints that this was not tried.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from signoff.server import Role
 from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.address import store_at
 from tests.cli.commands import Running
+from tests.postgres.folder import HeldFolder
 from tests.postgres.server import DURABLE, PostgresServer
 from tests.soak.hostile import Hostile
 from tests.soak.innocent import PATIENCE_SECONDS, Figures, Innocent
@@ -45,7 +48,9 @@ QUIET_PART: Final = 0.25
 MOST_AT_ONCE: Final = 4
 """Innocents, each with one run at a time: as many steps can be under way when a worker is killed."""
 
-DISK: Final = "size=512m"
+DISK: Final = "size=640m"
+SMALL_LOG: Final = {**DURABLE, "max_wal_size": "96MB", "min_wal_size": "32MB"}
+"""Postgres' settings: its log fits on the small disk."""
 
 
 class Soak:
@@ -105,15 +110,26 @@ class Soak:
                 self.most_memory = max(self.most_memory, memory)
 
     async def trouble(self, stop: asyncio.Event, every_seconds: float) -> None:
-        """Let one thing after the other happen, until it is to stop."""
-        things = [self._kill_worker, self._kill_worker, self._stop_worker, self._kill_server]
-        things += [self._crash_database] if self._database is not None else []
-        things += [self._fill_disk, self._fill_disk] if self._has_disk else []
+        """Let one thing after the other happen, until it is to stop: each once, then each once again."""
+        things = {
+            "worker: SIGKILL": self._kill_worker,
+            "worker: SIGTERM": self._stop_worker,
+            "server: SIGKILL": self._kill_server,
+        }
+        if self._database is not None:
+            things["database: kill -9 of all its processes"] = self._crash_database
+        if self._has_disk:
+            things["disk: full for 2 s"] = self._fill_disk
+        self.happened.update(dict.fromkeys(things, 0))
+        left = list(things)
         while not stop.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), every_seconds * self._chance.uniform(0.5, 1.5))
                 return
-            await self._chance.choice(things)()
+            name = left.pop(self._chance.randrange(len(left)))
+            self.happened[name] += 1
+            await things[name]()
+            left = left or list(things)
 
     def _server(self) -> Running:
         options = ("--require-auth", "--port", str(self._port))
@@ -132,7 +148,6 @@ class Soak:
         await self._replace_worker(signal.SIGTERM)
 
     async def _replace_worker(self, number: signal.Signals) -> None:
-        self.happened[f"worker: {number.name}"] += 1
         place = self._chance.randrange(len(self.workers))
         self.workers[place].signal(number)
         await asyncio.to_thread(self.workers[place].ends)
@@ -140,23 +155,23 @@ class Soak:
 
     async def _kill_server(self) -> None:
         assert self.server is not None
-        self.happened["server: SIGKILL"] += 1
         self.server.signal(signal.SIGKILL)
         await asyncio.to_thread(self.server.ends)
         self.server = self._server()
 
     async def _crash_database(self) -> None:
         assert self._database is not None
-        self.happened["database: kill -9 of all its processes"] += 1
         await asyncio.to_thread(self._database.kill)
         await asyncio.to_thread(self._database.start)
 
     async def _fill_disk(self) -> None:
-        self.happened["disk: full for 2 s"] += 1
         ballast = self.folder / "ballast"
         await asyncio.to_thread(_fill, ballast)
         await asyncio.sleep(2)
         ballast.unlink()
+        if self._database is not None and not psutil.pid_exists(self._database.pid):
+            self.happened["database: stopped by the full disk, and started again"] += 1
+            await asyncio.to_thread(self._database.start)
 
 
 def _fill(ballast: Path) -> None:
@@ -195,7 +210,8 @@ async def soak(run: Soak, url: str, keys: tuple[str, str, str, str], seconds: fl
     if ticked != expected:
         figures.broken.append(f"the schedule fired at the minutes {ticked}, not {expected}")
     print(
-        f"{time.monotonic() - began_at:.0f} s; {len(figures.ids)} refunds, {figures.reconnected} streams resumed"
+        f"{time.monotonic() - began_at:.0f} s; {len(figures.ids)} refunds as expected, each started, answered and "
+        f"followed to its end; {figures.reconnected} streams resumed; {len(figures.broken)} broken promises"
     )
     print("  what happened: ", ", ".join(f"{count} x {name}" for name, count in sorted(run.happened.items())))
     print("  ticks: ", len(ticked), "of", len(expected))
@@ -298,19 +314,23 @@ async def make_keys(store: str) -> tuple[str, str, str, str]:
 def main() -> int:
     """Run the soak that the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak")
-    parser.add_argument("store", choices=["sqlite", "postgres"])
+    parser.add_argument("store", choices=["sqlite", "postgres", "both"])
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
     asked = parser.parse_args()
+    if asked.store == "both":
+        return _both(asked.seconds, asked.seed)
     print(f"soak on {asked.store} for {asked.seconds:g} s, seed {asked.seed}", flush=True)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="signoff-soak-")))
-        has_disk = asked.store == "sqlite" and stack.enter_context(own_disk(folder))
-        if asked.store == "sqlite" and not has_disk:
+        has_disk = stack.enter_context(own_disk(folder))
+        if not has_disk:
             print("A full disk is NOT tried: that needs the right to mount one")
         (folder / "soak.py").write_text(WORKFLOWS)
         database = (
-            stack.enter_context(PostgresServer(settings=DURABLE)) if asked.store == "postgres" else None
+            stack.enter_context(PostgresServer(settings=SMALL_LOG, held=HeldFolder.hold_new(folder)))
+            if asked.store == "postgres"
+            else None
         )
         store = f"sqlite:///{folder / 'signoff.db'}" if database is None else database.url()
         keys = asyncio.run(make_keys(store))
@@ -319,6 +339,20 @@ def main() -> int:
         stack.callback(run.stop)
         run.start()
         return asyncio.run(soak(run, f"http://127.0.0.1:{port}", keys, asked.seconds, asked.seed))
+
+
+def _both(seconds: float, seed: int) -> int:
+    """Run a soak of each store beside the other, and print what each prints. Returns the exit code."""
+    commands = [
+        [sys.executable, "-m", "tests.soak", store, "--seconds", str(seconds), "--seed", str(seed)]
+        for store in ("sqlite", "postgres")
+    ]
+    soaks = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for command in commands
+    ]
+    for soak in soaks:
+        print(soak.communicate()[0].decode(), flush=True)
+    return max(abs(soak.returncode) for soak in soaks)
 
 
 def _free_port() -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gzip
 import json
 import random
 from collections import Counter
@@ -16,6 +18,8 @@ from tests.attacks.costly import COSTLY
 
 MOST_LARGE_RUNS = 40
 """Runs of 1 MiB that it starts: what it writes is kept, and the soak's disk is small."""
+
+_COMPRESSED = gzip.compress(gzip.compress(b" " * 50_000_000))
 
 
 class Hostile:
@@ -57,6 +61,13 @@ class Hostile:
             self._bad_schedule,
             self._lost_stream,
             self._half_request,
+            self._compressed_body,
+            self._two_lengths,
+            self._many_headers,
+            self._unread_page,
+            self._odd_texts,
+            self._long_integers,
+            self._many_streams,
         ]
 
     async def play(self, stop: asyncio.Event) -> None:
@@ -133,6 +144,47 @@ class Hostile:
         writer.write(b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n{")
         await asyncio.sleep(0.5)
         writer.close()
+
+    async def _compressed_body(self) -> httpx.Response:
+        headers = {"content-type": "application/json", "content-encoding": "gzip"}
+        return await self._http.post("/v1/runs", content=_COMPRESSED, headers=headers)
+
+    async def _two_lengths(self) -> None:
+        head = b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await self._raw(head + b"0\r\n\r\nGET /v1/runs HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+    async def _many_headers(self) -> None:
+        lines = b"".join(b"X-%d: %b\r\n" % (n, b"y" * 1000) for n in range(2_000))
+        await self._raw(b"GET /v1/runs HTTP/1.1\r\nHost: localhost\r\n" + lines)
+
+    async def _unread_page(self) -> None:
+        key = self._http.headers["authorization"].encode()
+        page = b"GET /v1/runs?limit=1000 HTTP/1.1\r\nHost: localhost\r\nAuthorization: " + key + b"\r\n\r\n"
+        await self._raw(page * 20)
+
+    async def _odd_texts(self) -> httpx.Response:
+        text = self._chance.choice(["\\u0000", "\\ud800", "\\udc00\\ud800", "\\u202e", "\\ufffe", "\\u0085"])
+        body = f'{{"workflow":"w{text}","id":"i{text}","group":"g{text}","args":["{text}"]}}'
+        return await self._http.post("/v1/runs", content=body, headers={"content-type": "application/json"})
+
+    async def _long_integers(self) -> httpx.Response:
+        """Answer with integers of thousands of digits, each of which is compared with each option."""
+        schema = {"type": "array", "items": {"enum": list(range(900))}}
+        data = Question.make("Go?", input_type="form", answer_type=schema).to_json()
+        await self._store("create_promise", {"new": {"id": "digits", "kind": "question", "data": data}})
+        return await self._post("/v1/questions/digits/answer", {"user_id": "eve", "value": [10**4000] * 8})
+
+    async def _many_streams(self) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(30):
+                await stack.enter_async_context(self._http.stream("GET", "/v1/questions/events"))
+
+    async def _raw(self, sent: bytes) -> None:
+        url = self._http.base_url
+        _, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(sent)
+        await asyncio.sleep(0.5)
+        writer.transport.abort()
 
     async def _store(self, do: str, arguments: dict[str, Any]) -> httpx.Response:
         operation = {"id": 1, "do": do, "namespace": "evil", "arguments": arguments}

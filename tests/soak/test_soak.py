@@ -1,6 +1,6 @@
 """A short soak on each store, as ``make soak`` plays it for ten minutes. A failure names the seed.
 
-Ten minutes for each store do not fit into the 40 minutes of continuous integration, which also runs 90 seconds of each.
+Continuous integration also runs five minutes of each, at the same time.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -159,3 +159,47 @@ def members_of(value: Any) -> Mapping[str, Any]:
 def listed_in(value: Any) -> Sequence[Any]:
     """Return a list's items; empty for other values."""
     return cast("list[Any]", value) if isinstance(value, list) else ()
+
+
+def applied_here(part: Schema, targets: References) -> Iterator[Any]:
+    """Yield the schemas applied to the same value."""
+    for name in ("allOf", "anyOf", "oneOf"):
+        yield from listed_in(part.get(name))
+    for name in ("not", "if", "then", "else"):
+        if name in part:
+            yield part[name]
+    for name in ("dependentSchemas", "dependencies"):
+        yield from members_of(part.get(name)).values()
+    yield from targets.of(part)
+
+
+def schemas_inside(part: Schema) -> Iterator[Any]:
+    """Yield the schemas applied to the parts of a value."""
+    for name in ("properties", "patternProperties"):
+        yield from members_of(part.get(name)).values()
+    yield from listed_in(part.get("prefixItems"))
+    yield from (part[name] for name in WIDE if name in part)
+
+
+def applied_inside(part: Schema, value: object) -> Iterator[tuple[Any, Any, int]]:
+    """Yield the schemas applied to a value's parts, except keys, with the part and its share of a problem's path."""
+    if isinstance(value, dict):
+        held = cast("dict[str, Any]", value)
+        known = members_of(part.get("properties"))
+        for name, item in held.items():
+            if name in known:
+                yield known[name], item, len(name)
+        for pattern, each in members_of(part.get("patternProperties")).items():
+            yield from ((each, item, len(name) + len(pattern)) for name, item in held.items())
+        for keyword in ("additionalProperties", "unevaluatedProperties"):
+            if keyword in part:
+                yield from (
+                    (part[keyword], item, len(name)) for name, item in held.items() if name not in known
+                )
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        yield from (
+            (each, item, 0) for each, item in zip(listed_in(part.get("prefixItems")), items, strict=False)
+        )
+        for each in (part[name] for name in ("items", "contains", "unevaluatedItems") if name in part):
+            yield from ((each, item, 0) for item in items)

@@ -11,6 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from signoff.people.schemas.number_cost import (
+    LARGE_MULTIPLE,
+    compared_numbers,
+    has_long_integer,
+    is_ordinary,
+    multiple_cost,
+    number_cost,
+)
 from signoff.people.schemas.pattern_cost import (
     LONGEST_COMPARED,
     may_go_back,
@@ -20,12 +28,14 @@ from signoff.people.schemas.pattern_cost import (
 )
 from signoff.people.schemas.references import (
     DRAFT,
-    WIDE,
     References,
     Schema,
     TooMuch,
+    applied_here,
+    applied_inside,
     listed_in,
     members_of,
+    schemas_inside,
 )
 from signoff.people.schemas.value_size import Weight
 
@@ -35,7 +45,6 @@ MOST_LOOKED_AT: Final = 30_000
 _AT_ONCE: Final = 16
 """Number of values and keys that take as long as one visit."""
 
-_BRANCHES: Final = ("anyOf", "oneOf")
 _NO_CHECKS: Final = frozenset(
     {
         *("title", "description", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly"),
@@ -55,11 +64,8 @@ _BY_LENGTH: Final = ("minLength", "maxLength", "const", "enum", "uniqueItems")
 _FORMAT: Final = 2
 """Cost of a text's format, per character."""
 
-_MULTIPLE, _LARGE_MULTIPLE = 100, 3_000
-"""Cost of ``multipleOf``, for numbers of ordinary size and for others."""
-
-_LONG_NUMBER: Final = 200
-"""Cost of comparing a value with an integer of more than 64 bits."""
+_LISTED_NUMBER: Final = 7
+"""Cost of comparing a value with an integer of a list that has other options than integers."""
 
 _OF_DRAFT: Final = 300
 """Upper bound on the checks of a draft's part for one value, and on its problems."""
@@ -81,12 +87,14 @@ class Effort:
         steps: Additional comparisons for each four characters of a text or key.
         problems: Number of problems. Each holds a copy of the value.
         quoted: Additional bytes of the schema that these problems hold.
+        numbers: Numbers of the schema that a number in it is compared with: bounds and options.
     """
 
     checks: int
     steps: int
     problems: int
     quoted: int
+    numbers: int = 0
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,7 @@ class Unfolded:
         self._without_circle: set[int] = set()
         self._begun: set[int] = set()
         self.is_recursive = False
+        self._has_unique_items = any("uniqueItems" in part for part in self._targets.parts)
         self.pattern_states = sum(
             pattern_states(each) for part in self._targets.parts for each in _patterns_in(part)
         )
@@ -150,7 +159,9 @@ class Unfolded:
 
     def checks_of(self, weight: Weight) -> int:
         """Return an upper bound on the cost of checking a value, from its weight alone."""
-        return self.each.checks * weight.size + self.each.steps * weight.chars // 4
+        each = self.each.checks + self.each.numbers * weight.dearest
+        pairs = weight.size**2 * weight.dearest if self._has_unique_items else 0
+        return each * weight.size + self.each.steps * weight.chars // 4 + pairs
 
     def copied_of(self, weight: Weight) -> int:
         """Return an upper bound on the bytes held by a value's problems, from its weight alone."""
@@ -180,7 +191,7 @@ class Unfolded:
         if key in self._begun:
             raise TooMuch("a reference leads to itself without going deeper")
         self._begun.add(key)
-        for each in _applied_here(part, self._targets):
+        for each in applied_here(part, self._targets):
             if isinstance(each, Mapping):
                 self._check_circle(cast("Schema", each))
         self._begun.remove(key)
@@ -197,8 +208,8 @@ class Unfolded:
         known = self._counted.get(key)
         if known is None:
             self._begun.add(key)
-            found = [self._count(each) for each in _applied_here(members, self._targets)]
-            found += [self._count(each) for each in _schemas_inside(members)]
+            found = [self._count(each) for each in applied_here(members, self._targets)]
+            found += [self._count(each) for each in schemas_inside(members)]
             known = self._counted[key] = _sum(members, found)
             self._begun.remove(key)
         return known
@@ -206,60 +217,48 @@ class Unfolded:
 
 def _sum(part: Schema, found: Iterable[Effort]) -> Effort:
     own = _own(part)
-    checks, steps, problems, quoted = own.checks, own.steps, own.problems, own.quoted
+    checks, steps, problems, quoted, numbers = own.checks, own.steps, own.problems, own.quoted, own.numbers
     for each in found:
         checks += each.checks
         steps += each.steps
         problems += each.problems
         quoted += each.quoted
+        numbers += each.numbers
     times = _times(part)
-    return Effort(checks * times, steps * times, problems, quoted)
+    return Effort(checks * times, steps * times, problems, quoted, numbers * times)
 
 
 def _own(part: Schema) -> Effort:
     """Return the cost of a part's own keywords, for any value."""
     if part is DRAFT:
-        return Effort(_OF_DRAFT, 4 * _OF_DRAFT, _OF_DRAFT, _OF_DRAFT * 1_000)
-    checks = _flat_checks(part) + (_LARGE_MULTIPLE if "multipleOf" in part else 0)
+        return Effort(_OF_DRAFT, 4 * _OF_DRAFT, _OF_DRAFT, _OF_DRAFT * 1_000, _OF_DRAFT)
+    checks = _flat_checks(part) + (LARGE_MULTIPLE if "multipleOf" in part else 0)
     steps = 4 * _per_char(part) + sum(
         4 * (steps_of(each, LONGEST_COMPARED) // LONGEST_COMPARED + 1) for each in _patterns_in(part)
     )
     problems = _fixed_problems(part) + len(listed_in(part.get("required"))) + _dependent_names(part)
     if "propertyNames" in part:
         problems = _UNBOUNDED  # one per key, each with a copy of the whole object
-    return Effort(checks, steps, problems + ("type" in part), _quoted(part))
+    return Effort(checks, steps, problems + ("type" in part), _quoted(part), len(compared_numbers(part)))
 
 
 def _flat_checks(part: Schema) -> int:
     """Return the comparisons of a part that do not depend on the value."""
-    checks = 1 + _options(part.get("enum")) + len(members_of(part.get("dependentRequired")))
+    checks = 1 + _option_cost(part.get("enum")) + len(members_of(part.get("dependentRequired")))
+    checks += Weight.of(part["const"]).size - 1 if "const" in part else 0
+    checks += sum(map(number_cost, compared_numbers(part)))
     return checks + sum(100 for each in _patterns_in(part) if may_go_back(each))
 
 
-def _options(options: object) -> int:
+def _option_cost(options: object) -> int:
     """Return the number of comparisons of ``enum``. Sets of texts only, or of small integers only, are hashed."""
     listed = listed_in(options)
     kinds = set(map(type, listed))
-    if kinds <= {str} or (kinds <= {int} and not any(map(_is_long, listed))):
+    if kinds <= {str} or (kinds <= {int} and not any(map(number_cost, cast("list[int]", listed)))):
         return 0
-    return Weight.of(listed).size + _LONG_NUMBER * _long_numbers_in(listed)
-
-
-def _is_long(value: object) -> bool:
-    """Whether a value is an integer of more than 64 bits, which is compared digit by digit."""
-    return isinstance(value, int) and not -(2**63) <= value < 2**63
-
-
-def _long_numbers_in(value: object) -> int:
-    count, rest = 0, [value]
-    while rest:
-        each = rest.pop()
-        count += _is_long(each)
-        if isinstance(each, dict):
-            rest.extend(cast("dict[str, object]", each).values())
-        elif isinstance(each, list):
-            rest.extend(cast("list[object]", each))
-    return count
+    return Weight.of(listed).size + _LISTED_NUMBER * sum(
+        1 for each in listed if isinstance(each, int | float)
+    )
 
 
 def _per_char(part: Schema) -> int:
@@ -298,7 +297,7 @@ class _Pairs:
         self._most_checks = most_checks
         self._most_copied = most_copied
         self._known: dict[tuple[int, int], Cost] = {}
-        self._held: dict[int, int] = {}
+        self._weights: dict[int, Weight] = {}
         self._fixed: dict[int, _Fixed] = {}
         self._looked_at = 0
 
@@ -335,12 +334,17 @@ class _Pairs:
             return self._limited(Cost(checks, _OF_DRAFT * weight.size, copied))
         fixed = self._fixed_of(part)
         checks = fixed.checks + _checks_by_value(part, fixed, value)
+        if fixed.numbers or (fixed.is_unique and isinstance(value, list)):
+            dearest = self._weight(value).dearest
+            checks += fixed.numbers * dearest
+            if fixed.is_unique and isinstance(value, list) and has_long_integer(value):
+                checks += len(cast("list[Any]", value)) ** 2 * dearest // 2  # all of one hash
         problems = fixed.problems + _problems_by_value(part, fixed, value)
         copied = problems * (self._bytes(value) + _PROBLEM) + fixed.quoted
         cost = self._limited(Cost(checks, problems, copied))
-        for each in _applied_here(part, self._targets):
+        for each in applied_here(part, self._targets):
             cost = self._limited(cost + self.of(each, value))
-        for each, held, key in _applied_inside(part, value):
+        for each, held, key in applied_inside(part, value):
             inside = self.of(each, held)
             cost = self._limited(cost + inside + Cost(0, 0, inside.problems * key))
         if "propertyNames" in part and isinstance(value, dict):
@@ -362,10 +366,13 @@ class _Pairs:
         return known
 
     def _bytes(self, value: Value) -> int:
+        return self._weight(value).held
+
+    def _weight(self, value: Value) -> Weight:
         key = _identity(value)
-        known = self._held.get(key)
+        known = self._weights.get(key)
         if known is None:
-            known = self._held[key] = self._weigh(value).held
+            known = self._weights[key] = self._weigh(value)
         return known
 
 
@@ -379,6 +386,8 @@ class _Fixed:
         quoted: Bytes of the schema that its problems hold.
         required: The required names of an object.
         patterns: Number of key patterns, their total size, and how many may backtrack.
+        numbers: How many numbers of the schema are compared with those of a value.
+        is_unique: Whether the items of a list must differ.
     """
 
     checks: int
@@ -386,27 +395,30 @@ class _Fixed:
     quoted: int
     required: frozenset[str]
     patterns: tuple[int, int, int]
+    numbers: int
+    is_unique: bool
 
     @classmethod
     def of(cls, part: Schema) -> _Fixed:
         required = frozenset(each for each in listed_in(part.get("required")) if isinstance(each, str))
         patterns = list(members_of(part.get("patternProperties")))
         sizes = len(patterns), sum(map(pattern_size, patterns)), sum(map(may_go_back, patterns))
-        return cls(_flat_checks(part), _fixed_problems(part), _quoted(part), required, sizes)
+        return cls(
+            _flat_checks(part),
+            _fixed_problems(part),
+            _quoted(part),
+            required,
+            sizes,
+            len(compared_numbers(part)),
+            part.get("uniqueItems") is True,
+        )
 
 
 def _identity(value: Value) -> int:
     """Return the same number for values of equal cost."""
     if isinstance(value, dict | list | str):
         return id(cast("object", value))
-    return 0 if _is_ordinary(value) else -1
-
-
-def _is_ordinary(number: object) -> bool:
-    """Whether a number is of a size that is divided fast."""
-    if isinstance(number, int | float):
-        return number == 0 or 1e-12 < abs(number) < 1e15
-    return True
+    return 0 if not isinstance(value, int | float) else -2 * number_cost(value) - (not is_ordinary(value))
 
 
 def _checks_by_value(part: Schema, fixed: _Fixed, value: Value) -> int:
@@ -424,8 +436,7 @@ def _checks_by_value(part: Schema, fixed: _Fixed, value: Value) -> int:
         steps += back * sum(300 * length * (400 + length) // 400 for length in lengths) if back else 0
         return steps * (2 if "additionalProperties" in part else 1)
     if isinstance(value, int | float) and "multipleOf" in part:
-        ordinary = _is_ordinary(value) and _is_ordinary(part["multipleOf"])
-        return _MULTIPLE if ordinary else _LARGE_MULTIPLE
+        return multiple_cost(value, part["multipleOf"])
     return 0
 
 
@@ -459,50 +470,6 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "boolean": (bool,),
     "null": (type(None),),
 }
-
-
-def _applied_here(part: Schema, targets: References) -> Iterator[Any]:
-    """Yield the schemas applied to the same value."""
-    for name in ("allOf", *_BRANCHES):
-        yield from listed_in(part.get(name))
-    for name in ("not", "if", "then", "else"):
-        if name in part:
-            yield part[name]
-    for name in ("dependentSchemas", "dependencies"):
-        yield from members_of(part.get(name)).values()
-    yield from targets.of(part)
-
-
-def _schemas_inside(part: Schema) -> Iterator[Any]:
-    """Yield the schemas applied to the parts of a value."""
-    for name in ("properties", "patternProperties"):
-        yield from members_of(part.get(name)).values()
-    yield from listed_in(part.get("prefixItems"))
-    yield from (part[name] for name in WIDE if name in part)
-
-
-def _applied_inside(part: Schema, value: Value) -> Iterator[tuple[Any, Value, int]]:
-    """Yield the schemas applied to a value's parts, except keys, with the part and its share of a problem's path."""
-    if isinstance(value, dict):
-        held = cast("dict[str, Any]", value)
-        known = members_of(part.get("properties"))
-        for name, item in held.items():
-            if name in known:
-                yield known[name], item, len(name)
-        for pattern, each in members_of(part.get("patternProperties")).items():
-            yield from ((each, item, len(name) + len(pattern)) for name, item in held.items())
-        for keyword in ("additionalProperties", "unevaluatedProperties"):
-            if keyword in part:
-                yield from (
-                    (part[keyword], item, len(name)) for name, item in held.items() if name not in known
-                )
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-        yield from (
-            (each, item, 0) for each, item in zip(listed_in(part.get("prefixItems")), items, strict=False)
-        )
-        for each in (part[name] for name in ("items", "contains", "unevaluatedItems") if name in part):
-            yield from ((each, item, 0) for item in items)
 
 
 def _patterns_in(part: Schema) -> Iterator[str]:

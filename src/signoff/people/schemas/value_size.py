@@ -1,10 +1,12 @@
-"""The size of a JSON value: number of values, characters and bytes."""
+"""The size of a JSON value: number of values, characters and bytes, and the cost of comparing its numbers."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
 from typing import Any, cast
+
+from signoff.people.schemas.number_cost import number_cost
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,7 @@ class Weight:
         held: Bytes in memory.
         nested: The sum of ``held`` over all values in it: the size of one copy of each.
         path: Maximum total length of the keys on the path to a value in it.
+        dearest: The highest ``number_cost`` of a number in it.
     """
 
     size: int
@@ -24,11 +27,12 @@ class Weight:
     held: int
     nested: int
     path: int
+    dearest: int
 
     @classmethod
     def of(cls, value: object) -> Weight:
         """Measure a value."""
-        size = chars = held = nested = path = depth = 0
+        size = chars = held = nested = path = depth = dearest = 0
         level = [value]
         while level:
             depth += 1
@@ -46,9 +50,11 @@ class Weight:
                     below.extend(members.values())
                 elif isinstance(each, list):
                     below.extend(cast("list[object]", each))
+                elif isinstance(each, int | float):
+                    dearest = max(dearest, number_cost(each))
             size += len(level)
             held += here
             nested += depth * here
             path += longest
             level = below
-        return cls(size, chars, held, nested, path)
+        return cls(size, chars, held, nested, path, dearest)
