@@ -386,22 +386,22 @@ def test_absurd_arguments_are_refused_in_one_short_line(here: Here, shop: Path, 
     assert ended.err.rstrip("\n").isprintable()
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "show {long}",
-        "cancel {long}",
-        "signal {long} go",
-        "answer {long} --approve",
-        "start {long}",
-        "start add --id {long}",
-        "start add --group {long}",
-        "start add --arg {long}=1",
-        "retry x --reason {long}",
-        "schedules create s add --cron {long}",
-        "{long}",
-    ],
-)
+LONG_LINES = [
+    "show {long}",
+    "cancel {long}",
+    "signal {long} go",
+    "answer {long} --approve",
+    "start {long}",
+    "start add --id {long}",
+    "start add --group {long}",
+    "start add --arg {long}=1",
+    "retry x --reason {long}",
+    "schedules create s add --cron {long}",
+    "{long}",
+]
+
+
+@pytest.mark.parametrize("line", LONG_LINES)
 def test_no_argument_is_too_long_for_one_short_line(here: Here, messy_shop: Path, line: str) -> None:
     given = line.format(long="x" * 100_000).split()
     ended = here(*given, "--store", "sqlite:///signoff.db", cwd=messy_shop)
@@ -409,3 +409,12 @@ def test_no_argument_is_too_long_for_one_short_line(here: Here, messy_shop: Path
     assert ended.err.startswith("signoff: ")
     assert ended.err.count("\n") == 1
     assert len(ended.err) < 2_100
+
+
+@pytest.mark.parametrize("line", LONG_LINES)
+def test_no_argument_is_too_long_for_the_error_of_a_program(here: Here, messy_shop: Path, line: str) -> None:
+    given = line.format(long="x" * 100_000).split()
+    ended = here(*given, "--json", "--store", "sqlite:///signoff.db", cwd=messy_shop)
+    assert ended.code in (USAGE, NOT_FOUND)
+    assert len(ended.err) < 2_300
+    assert json.loads(ended.err)["error"]["exit_code"] == ended.code

@@ -117,10 +117,12 @@ def _options(options: Options, *, required: bool, default: Any, other: str | Non
 def _list(options: Options, other: str | None) -> list[str]:
     """Print the options. Return the mark of each: its number, or ``#1`` if options are numbers themselves."""
     numbers = [str(number) for number in range(1, len(options) + 1 + (other is not None))]
-    named = {str(each) for option in options for each in (option["value"], option["label"])}
+    named = {
+        str(each) for option in options for each in (option["value"], option.get("label", option["value"]))
+    }
     marks = [f"#{number}" for number in numbers] if named.intersection({"0", *numbers}) else numbers
     for mark, option in zip(marks, options, strict=False):
-        click.echo(f"  {mark}  {one_line(str(option['label']))}", err=True)
+        click.echo(f"  {mark}  {one_line(str(option.get('label', option['value'])))}", err=True)
         if option.get("help"):
             click.echo(f"     {one_line(option['help'])}", err=True)
     if other is not None:
@@ -150,7 +152,7 @@ def _chosen(text: str, options: Options, marks: Sequence[str], other: str | None
     if other is not None and (mark == marks[-1] or text == other):
         return True, {"other": _line(one_line(other), required=True)}
     for option in options:
-        if text in (option["value"], option["label"]):
+        if text in (option["value"], option.get("label", option["value"])):
             return True, option["value"]
     return False, None
 

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from signoff.cli.formatting import one_line
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _WIDE = 10_000  # piped output is not wrapped
 
 LONGEST_MESSAGE = 2_000
-"""Maximum length of a failure's message for people, in characters."""
+"""Maximum length of a failure's message, and of each text beside it, in characters."""
 
 
 class Output:
@@ -53,8 +53,8 @@ class Output:
     def failure(self, message: str, code: int, facts: dict[str, Any]) -> None:
         """Print to stderr why the command failed."""
         if self.as_json:
-            error = {"error": {"message": message, "exit_code": code, **facts}}
-            _write_json(sys.stderr, error)
+            error = {"message": message, "exit_code": code, **facts}
+            _write_json(sys.stderr, {"error": _all_elided(error)})
         else:
             _print(self._stderr, f"signoff: {_elided(message)}", "red")
 
@@ -87,6 +87,15 @@ def _elided(message: str) -> str:
         return message
     half = LONGEST_MESSAGE // 2
     return f"{message[:half]}...{message[-half:]}"
+
+
+def _all_elided(value: Any) -> Any:
+    """Elide each text in plain data."""
+    if isinstance(value, dict):
+        return {name: _all_elided(each) for name, each in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_all_elided(each) for each in cast("list[Any]", value)]
+    return _elided(value) if isinstance(value, str) else value
 
 
 def tolerate_unencodable(*streams: TextIO) -> None:

@@ -145,7 +145,8 @@ def html_fields_of(question: Question) -> tuple[FieldGroup, ...]:
             return (_whole(HtmlField("f0", (), kind, "Your answer", hint=hint, initial=default)),)
         case "select" | "multiselect":
             choices = tuple(
-                Choice(each["value"], each["label"], each.get("help")) for each in question.options
+                Choice(each["value"], each.get("label", each["value"]), each.get("help"))
+                for each in question.options
             )
             kind = "one" if question.input_type == "select" else "some"
             if not _can_begin(default):

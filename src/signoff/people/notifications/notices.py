@@ -96,7 +96,12 @@ class Notice:
             ("Details", _written(data.get("metadata") or None)),
             *self._action,
             ("Proposed", _written(data.get("proposal"))),
-            ("Options", "\n".join(str(option.get("label", "")) for option in data.get("options", ()))),
+            (
+                "Options",
+                "\n".join(
+                    str(option.get("label", option.get("value", ""))) for option in data.get("options", ())
+                ),
+            ),
             ("Attached", "\n".join(map(attachment_text, data.get("attachments", ())))),
             ("Due", self._due),
             ("Answered", self._outcome),
@@ -167,6 +172,10 @@ def url_of(public_url: str | None, question: Promise) -> str | None:
 def details_of(event: AuditEvent) -> dict[str, Any]:
     """Return the details of an event; empty if they are not a JSON object."""
     return read_object(event.details)
+
+
+def _label(option: Mapping[str, Any]) -> str:
+    return str(option.get("label", option.get("value", "")))
 
 
 def _written(value: object) -> str:

@@ -220,6 +220,8 @@ class Question:
         unknown = parts.keys() - _PARTS
         if unknown:
             raise QuestionTooNew(question.id, f"a part {min(unknown)!r}")
+        if parts["input_type"] not in _INPUT_TYPES:
+            raise QuestionTooNew(question.id, f"an input type {parts['input_type'][:100]!r}")
         return cls(**parts)
 
     def to_json(self, policy: Policy | None = None) -> str:

@@ -334,11 +334,11 @@ class _Pairs:
             return self._limited(Cost(checks, _OF_DRAFT * weight.size, copied))
         fixed = self._fixed_of(part)
         checks = fixed.checks + _checks_by_value(part, fixed, value)
-        if fixed.numbers or (fixed.is_unique and isinstance(value, list)):
+        items = len(cast("list[Any]", value)) if fixed.is_unique and isinstance(value, list) else 0
+        if fixed.numbers or items:
             dearest = self._weight(value).dearest
             checks += fixed.numbers * dearest
-            if fixed.is_unique and isinstance(value, list) and has_long_integer(value):
-                checks += len(cast("list[Any]", value)) ** 2 * dearest // 2  # all of one hash
+            checks += items**2 * dearest // 2 if items and has_long_integer(cast("list[Any]", value)) else 0
         problems = fixed.problems + _problems_by_value(part, fixed, value)
         copied = problems * (self._bytes(value) + _PROBLEM) + fixed.quoted
         cost = self._limited(Cost(checks, problems, copied))
