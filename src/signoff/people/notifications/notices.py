@@ -96,12 +96,7 @@ class Notice:
             ("Details", _written(data.get("metadata") or None)),
             *self._action,
             ("Proposed", _written(data.get("proposal"))),
-            (
-                "Options",
-                "\n".join(
-                    str(option.get("label", option.get("value", ""))) for option in data.get("options", ())
-                ),
-            ),
+            ("Options", "\n".join(map(_label, data.get("options", ())))),
             ("Attached", "\n".join(map(attachment_text, data.get("attachments", ())))),
             ("Due", self._due),
             ("Answered", self._outcome),

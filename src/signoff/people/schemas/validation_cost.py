@@ -344,7 +344,7 @@ class _Pairs:
         cost = self._limited(Cost(checks, problems, copied))
         for each in applied_here(part, self._targets):
             cost = self._limited(cost + self.of(each, value))
-        for each, held, key in applied_inside(part, value):
+        for each, held, key in applied_inside(part, cast("Any", value)):
             inside = self.of(each, held)
             cost = self._limited(cost + inside + Cost(0, 0, inside.problems * key))
         if "propertyNames" in part and isinstance(value, dict):
