@@ -357,3 +357,13 @@ async def test_a_changed_argument_of_a_run_is_noticed(name: str, first: Any, the
     error = await run_with(name, first, then)
     assert isinstance(error, NonDeterminism)
     assert shown in str(error)
+
+
+@in_asyncio
+async def test_headers_of_a_run_are_neither_compared_nor_journaled() -> None:
+    def settings(token: str) -> dict[str, Any]:
+        return {"temperature": 0.0, "extra_headers": {"authorization": token}, "timeout": len(token)}
+
+    assert await run_with("model_settings", settings("s3cret"), settings("renewed")) is None
+    error = await run_with("model_settings", settings("s3cret"), {"temperature": 1.0})
+    assert 'model_settings={"temperature": 0.0}' in str(error)

@@ -89,7 +89,11 @@ def _model(given: Any) -> Any:
 
 
 def _settings(given: Any) -> Any:
-    return dict(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else given
+    """Without credentials, which may be renewed and do not belong into a journal, and without time limits."""
+    if not isinstance(given, Mapping):
+        return given
+    settings = cast("Mapping[str, Any]", given)
+    return {name: value for name, value in settings.items() if name not in ("extra_headers", "timeout")}
 
 
 def _toolsets(given: Sequence[Any]) -> list[str]:
