@@ -45,7 +45,8 @@ async def record_tools(durable: Durable[Any], ctx: RunContext[Any], calls: Seque
             facts[name] = found.facts()
         return facts
 
-    step = current_context().step(f"{durable.name}:calls", look, retry=durable.retry)  # validators run in it
+    # validators run in it; `returns`, since the annotation of a nested function is resolved at each call
+    step = current_context().step(f"{durable.name}:calls", look, retry=durable.retry, returns=Any)
     kept: dict[str, dict[str, Any]] = await step
     found = {name: Known(**facts) for name, facts in kept.items()}
     held().known.update(found)

@@ -124,6 +124,8 @@ class Leaving(Generic[T]):
         finally:
             self._has_ended = True
             self._exits.clear()  # also frees their tracebacks
+            if self._body.done():
+                self._body = None  # its context has this object: a cycle with all messages of the agent's run
 
     async def _outcome_of(self, body: Callable[[], Awaitable[object]]) -> _Outcome:
         """Run a body to its end. The task itself never raises, since some exceptions would also end the loop."""

@@ -86,10 +86,10 @@ class StepExecutor(Executor):
             else:
                 outcome.set_result(done.result())
 
-        def withdrawn(_: Future[Any]) -> None:
-            if outcome.cancelled():
+        def withdraw(future: Future[Any]) -> None:  # without `outcome`, which keeps this function
+            if future.cancelled():
                 running.cancel()
 
         running.add_done_callback(ended)
-        outcome.add_done_callback(withdrawn)
+        outcome.add_done_callback(withdraw)
         return outcome
