@@ -52,8 +52,9 @@ from signoff.agents.steps.step_backend import RETRY, Config, StepBackend, config
 from signoff.agents.steps.tool_usage import with_own_usage
 from signoff.agents.steps.tools import KEY, Calling, asked_here, calling, check_may_run
 from signoff.agents.steps.truncated_responses import WholeAnswers
+from signoff.agents.steps.turn_record import check_time, steered
 from signoff.agents.steps.unawaited_tools import check_awaits
-from signoff.agents.steps.workflow_scope import InWorkflow, context_here
+from signoff.agents.steps.workflow_scope import InWorkflow
 from signoff.engine.steps.retry import RetryPolicy
 from signoff.engine.steps.step_options import check_retry
 from signoff.errors import NotSerializable, RegistrationError
@@ -62,6 +63,7 @@ from signoff.records.responders import check_names
 from signoff.records.start_options import check_flag, check_seconds
 from signoff.runtime import private_names
 from signoff.runtime.loggers import own_logger
+from signoff.workflow.current_context import context_here
 
 log = own_logger("signoff.agents")
 
@@ -276,7 +278,8 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
         token = hold()
         try:
             with given.current():
-                return await super().wrap_run(ctx, handler=handler)
+                async with steered(ctx):
+                    return await super().wrap_run(ctx, handler=handler)
         finally:
             let_go(token)
 
@@ -331,6 +334,13 @@ class Durable(BaseDurabilityCapability[AgentDepsT]):
                     name,
                     ", ".join(sorted(tools)) or "none",
                 )
+
+    async def before_model_request(
+        self, ctx: RunContext[AgentDepsT], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Stop before a request if the turn has no time left for it. Raises UsageLimitExceeded."""
+        check_time(ctx)
+        return await super().before_model_request(ctx, request_context)
 
     async def wrap_model_request(
         self,

@@ -36,6 +36,11 @@ def current_context() -> Context:
     return context
 
 
+def context_here() -> Context | None:
+    """Return the context of the workflow code that runs here; None: there is none."""
+    return None if current_attempt.get(None) is not None else _running.get(None)
+
+
 def run_as(context: Context) -> None:
     """Make ``context`` the current context of the calling code."""
     _running.set(context)

@@ -16,7 +16,6 @@ from pydantic_ai.usage import RunUsage
 
 from signoff.agents.durable import Durable, InWorkflow
 from signoff.agents.steps.in_workflow import has_workflow_code
-from signoff.agents.steps.turn_record import TurnRecord
 
 RESPONSES: Final = 5
 """The number of responses after which a turn continues in a new generation."""
@@ -37,7 +36,7 @@ _PER_RUN: Final = (
 )
 """The hooks with which a capability may see a whole run of the agent. It would take each generation for one."""
 
-_OWN: Final = (Durable, InWorkflow, TurnRecord, Instrumentation)
+_OWN: Final = (Durable, InWorkflow, Instrumentation)
 """Capabilities with some of these hooks that do not depend on earlier generations."""
 
 

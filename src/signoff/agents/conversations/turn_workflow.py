@@ -166,7 +166,7 @@ class Turn:
         with capture_run_messages() as messages:
             try:
                 async with self._given(context, record):
-                    ended = await self._run_agent(said, context, record, progress)
+                    ended = await self._run_agent(said, context, progress)
                 if not isinstance(ended, Stop):
                     return await self._finished(ended, begun)
                 following = await self._keep_behind(ended, begun, progress, record.watch.seconds)
@@ -212,7 +212,7 @@ class Turn:
         return SaidBefore(history, read_prompt(prompt), behind)
 
     async def _run_agent(
-        self, said: SaidBefore, context: Any, record: TurnRecord, progress: Progress | None
+        self, said: SaidBefore, context: Any, progress: Progress | None
     ) -> AgentRunResult[Any] | Stop:
         """Run the agent to its end, or to the end of this generation."""
         options: dict[str, Any] = {
@@ -221,7 +221,6 @@ class Turn:
             "run_id": self._ctx.run_id,
             "usage_limits": self._settings.budget.limits,
             "usage": None if progress is None else usage_of(progress),
-            "capabilities": [record],
         }
         if not can_be_split(self._agent):
             return await self._agent.run(said.prompt, **options)

@@ -17,7 +17,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import InstructionPart
 from pydantic_ai.models import Model
 
-from signoff.agents.steps.turn_record import TurnRecord
+from signoff.agents.steps.turn_record import turn_record_of
 from signoff.engine.run.call_inputs import argument_text, folded_object
 
 _ITER: Final = inspect.unwrap(Agent.iter).__code__
@@ -45,7 +45,7 @@ def noted_arguments() -> Mapping[str, Any]:
     noted = _noted.get()
     _noted.set(None)
     given = {name: value for name, value in (noted or {}).items() if value is not None}
-    if any(isinstance(each, TurnRecord) for each in given.pop("capabilities", ())):
+    if turn_record_of(given.pop("run_id", None)) is not None:
         given.pop("usage_limits", None)
     return given
 
@@ -148,4 +148,4 @@ _DATA: Final[Mapping[str, Callable[[Any], Any]]] = {
 }
 """How the compared arguments become data."""
 
-_READ: Final = (*_DATA, "capabilities")
+_READ: Final = (*_DATA, "run_id")

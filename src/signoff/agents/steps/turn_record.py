@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Any, Final
 
 from pydantic_ai import RunContext
-from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.models import ModelRequestContext
-from pydantic_ai.run import AgentRunResult
 
 from signoff.agents.steps.budgets import Budget, Stopwatch
 from signoff.workflow.context import Context
@@ -36,8 +33,10 @@ async def beside(listening: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
             await task
 
 
-class TurnRecord(AbstractCapability[Any]):
+class TurnRecord:
     """Notes begun calls, counts the working time, and passes on messages to the turn.
+
+    It is not a capability of its own: Pydantic AI copies the run's context for each capability and hook.
 
     Args:
         ctx: The turn's run.
@@ -64,28 +63,51 @@ class TurnRecord(AbstractCapability[Any]):
         finally:
             _current.reset(token)
 
-    async def wrap_run(
-        self, ctx: RunContext[Any], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
-    ) -> AgentRunResult[Any]:
+    @property
+    def run_id(self) -> str:
+        """The id of the turn's run, which is also that of the agent's."""
+        return self._ctx.run_id
+
+    async def listen(self, ctx: RunContext[Any]) -> None:
         """Pass on messages to the turn."""
+        while True:
+            said = await self._ctx.wait_for_signal(STEER)
+            if isinstance(said, str):
+                ctx.enqueue(said)
+            else:  # it did not come from `Conversation.steer`
+                self._ctx.logger.warning("signal %s is not a text but %r: it is ignored", STEER, said)
 
-        async def listen() -> None:
-            while True:
-                said = await self._ctx.wait_for_signal(STEER)
-                if isinstance(said, str):
-                    ctx.enqueue(said)
-                else:  # it did not come from `Conversation.steer`
-                    self._ctx.logger.warning("signal %s is not a text but %r: it is ignored", STEER, said)
-
-        async with beside(listen()):
-            return await handler()
-
-    async def before_model_request(
-        self, ctx: RunContext[Any], request_context: ModelRequestContext
-    ) -> ModelRequestContext:
-        """Stop before a request if no time is left for it."""
+    def check_time(self) -> None:
+        """Check that time is left for another request. Raises UsageLimitExceeded."""
         self.watch.check(self._budget.seconds)
-        return request_context
+
+
+def turn_record_of(run_id: str | None) -> TurnRecord | None:
+    """Return the record of a turn; None: it is not current here, such as for an agent that runs inside of the turn.
+
+    Args:
+        run_id: The id of the agent's run.
+    """
+    record = _current.get(None)
+    return record if record is not None and record.run_id == run_id else None
+
+
+@asynccontextmanager
+async def steered(ctx: RunContext[Any]) -> AsyncGenerator[None]:
+    """Pass on messages to the turn inside of this context, if the agent's run is one."""
+    record = turn_record_of(ctx.run_id)
+    if record is None:
+        yield
+        return
+    async with beside(record.listen(ctx)):
+        yield
+
+
+def check_time(ctx: RunContext[Any]) -> None:
+    """Check that the agent's run, if it is a turn, has time for another request."""
+    record = turn_record_of(ctx.run_id)
+    if record is not None:
+        record.check_time()
 
 
 def note_call(tool_call_id: str) -> None:

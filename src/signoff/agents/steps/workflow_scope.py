@@ -13,18 +13,8 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
 
 from signoff.agents.approvals.call_state import held
-from signoff.errors import OutsideWorkflow
 from signoff.runtime import private_names
-from signoff.workflow.context import Context
-from signoff.workflow.current_context import current_context
-
-
-def context_here() -> Context | None:
-    """Return the context of the workflow code that runs here; None: there is none."""
-    try:
-        return current_context()
-    except OutsideWorkflow:
-        return None
+from signoff.workflow.current_context import context_here
 
 
 def _is_replaying() -> bool:
