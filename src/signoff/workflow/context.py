@@ -210,7 +210,7 @@ class Context:
             on_failure=on_failure,
         )
         options.check(f"step {name!r}")
-        if returns is not None:
+        if returns is not None and returns is not Any:
             codec.check_type(f"step {name!r}: returns", returns)
         if callee is None:
             note_variables(function, self._execution.codes)

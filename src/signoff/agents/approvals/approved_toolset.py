@@ -18,7 +18,7 @@ from signoff.agents.approvals.call_state import held
 from signoff.agents.approvals.relisted_tools import note_listed
 from signoff.agents.approvals.tool_changes import Known
 from signoff.agents.steps.dynamic_toolsets import dynamic_toolset, expecting
-from signoff.agents.steps.in_workflow import function_tool, is_inline, step_name_of
+from signoff.agents.steps.in_workflow import function_tool, is_inline, source_of, step_name_of
 from signoff.agents.steps.plain_tools import for_step, with_own_copies
 from signoff.agents.steps.tools import is_external, requires_approval
 from signoff.errors import OutsideWorkflow
@@ -55,6 +55,8 @@ class Running:
         """
         called = self._tools.get(self.call.tool_name)
         if called is None:  # it has changed
+            return True
+        if name == self.call.tool_name and source_of(tool) is source_of(called):
             return True
         function = function_tool(tool, name)
         if function is not None:
@@ -111,7 +113,8 @@ class AsApproved(WrapperToolset[AgentDepsT]):
         tools = await super().get_tools(ctx)
         note_listed(self.wrapped, tools)
         return {
-            name: tool if is_inline(tool, name) else with_own_copies(tool) for name, tool in tools.items()
+            name: tool if tool.args_validator_func is None or is_inline(tool, name) else with_own_copies(tool)
+            for name, tool in tools.items()
         }
 
     async def call_tool(

@@ -80,7 +80,7 @@ def put_tool(
 def tools_now(tools: ToolManager[Any]) -> dict[str, ToolsetTool[Any]]:
     """Return the tools of this code, including those behind a stub."""
     found = {
-        name: tool.toolset.now if isinstance(tool.toolset, _ToolStub) else tool
+        name: tool.toolset.now if type(tool.toolset) is _ToolStub else tool
         for name, tool in (tools.tools or {}).items()
     }
     return {name: tool for name, tool in found.items() if tool is not None}
@@ -91,7 +91,7 @@ def change_in(tools: ToolManager[Any], name: str) -> Change | None:
     tool = (tools.tools or {}).get(name)
     if tool is None:
         return "gone"
-    return tool.toolset.change if isinstance(tool.toolset, _ToolStub) else None
+    return tool.toolset.change if type(tool.toolset) is _ToolStub else None
 
 
 def runs_inline(tools: ToolManager[Any], name: str) -> bool:
@@ -99,7 +99,7 @@ def runs_inline(tools: ToolManager[Any], name: str) -> bool:
     tool = (tools.tools or {}).get(name)
     if tool is None:
         return False
-    return tool.toolset.is_inline if isinstance(tool.toolset, _ToolStub) else is_inline(tool, name)
+    return tool.toolset.is_inline if type(tool.toolset) is _ToolStub else is_inline(tool, name)
 
 
 def manager_of_chosen(

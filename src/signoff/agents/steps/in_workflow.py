@@ -71,42 +71,41 @@ def has_workflow_code(toolset: AbstractToolset[Any]) -> bool:
     return any(found)
 
 
-def is_in_workflow(tool: ToolsetTool[Any], name: str) -> bool:
-    """Whether a tool's body is workflow code."""
-    found = function_tool(tool, name)
-    return found is not None and getattr(found.function, _MARK, False)
-
-
 def function_tool(tool: ToolsetTool[Any], name: str) -> Tool[Any] | None:
     """Return the tool as made from a function; None: it was not made from one."""
-    tool = _source_of(tool)
-    toolset = tool.toolset
-    while isinstance(toolset, WrapperToolset):
-        toolset = toolset.wrapped
-    if not isinstance(toolset, FunctionToolset):
+    tool = source_of(tool)
+    toolset = _leaf_of(tool.toolset)
+    if FunctionToolset not in type(toolset).__mro__:
         return None
     own_name = tool.original_name if isinstance(tool, FunctionToolsetTool) else None
     return toolset.tools.get(own_name or name)
 
 
-def _source_of(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
-    while (source := getattr(tool, "source_tool", None)) is not None:  # of combined toolsets
+def source_of(tool: ToolsetTool[Any]) -> ToolsetTool[Any]:
+    """Return the tool in a tool of combined toolsets."""
+    while (source := getattr(tool, "source_tool", None)) is not None:
         tool = source
     return tool
+
+
+def _leaf_of(toolset: Any) -> Any:
+    # `isinstance`, which is slow for abstract classes, would say the same
+    while WrapperToolset in type(toolset).__mro__:
+        toolset = toolset.wrapped
+    return toolset
 
 
 def is_inline(tool: ToolsetTool[Any], name: str) -> bool:
     """Whether a tool's body runs as workflow code, and not as a step."""
     if (tool.tool_def.metadata or {}).get(KEY) is False:
         return True
-    return is_in_workflow(tool, name) or is_of_a_toolset_of_its_own(tool)
+    found = function_tool(tool, name)
+    return _is_of_a_toolset_of_its_own(tool) if found is None else getattr(found.function, _MARK, False)
 
 
-def is_of_a_toolset_of_its_own(tool: ToolsetTool[Any]) -> bool:
+def _is_of_a_toolset_of_its_own(tool: ToolsetTool[Any]) -> bool:
     """Whether a tool belongs to a toolset of the user's own class, whose calls are not steps."""
-    leaf = _source_of(tool).toolset
-    while isinstance(leaf, WrapperToolset):
-        leaf = leaf.wrapped
+    leaf = _leaf_of(source_of(tool).toolset)
     return not any(
         each.__module__.startswith(_LIBRARY)
         for each in type(leaf).__mro__[:-1]

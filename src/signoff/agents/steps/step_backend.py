@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final, Literal, cast
 
 from pydantic_ai.durable_exec import (
@@ -94,17 +95,26 @@ class StepNames(JournalOperationNamer):
 
     def operation_name(self, operation_id: DurableOperationId) -> str:
         """Return the name of an operation, without a tool's name."""
-        return f"{self._agent}:{_suffix(operation_id)}"
+        return _operation_name(self._agent, operation_id)
 
     def invocation_name(self, operation_id: DurableOperationId, *, label: str | None):
         """Return the name of a step; a tool call's step has the tool's name."""
-        usual = super().invocation_name(operation_id, label=label or "")
-        if label is None:
-            return replace(usual, operation_name=self.operation_name(operation_id))
-        name = f"{self._agent}.{label}"
-        if isinstance(operation_id, ToolsetValidateToolArgumentsId):
-            name += ":validate"
-        return replace(usual, operation_name=name)
+        return _invocation_name(self._agent, operation_id, label)
+
+
+@lru_cache(1_024)
+def _invocation_name(agent: str, operation_id: DurableOperationId, label: str | None):
+    usual = JournalOperationNamer(agent).invocation_name(operation_id, label=label or "")
+    if label is None:
+        return replace(usual, operation_name=_operation_name(agent, operation_id))
+    name = f"{agent}.{label}"
+    if isinstance(operation_id, ToolsetValidateToolArgumentsId):
+        name += ":validate"
+    return replace(usual, operation_name=name)
+
+
+def _operation_name(agent: str, operation_id: DurableOperationId) -> str:
+    return f"{agent}:{_suffix(operation_id)}"
 
 
 def _suffix(operation_id: DurableOperationId) -> str:
@@ -166,20 +176,10 @@ class StepBackend(CallableOperationBackend[Config]):
         used = RunUsage() if called is None else called.usage
         if is_call:
             check_not_left(context, name)
-
-        async def run() -> object:
-            if is_call:
-                return await measured(used, lambda: run_tool(name, body))
-            with without_pauses(name):
-                return await body()
-
-        async def step() -> object:
-            return await self._unit(run, copy)
-
-        # given here: an annotation of `step` would be resolved at each call
-        compare = _compared(operation_id, cache_key)
-        compare = with_given(name, step, compare)
-        call = context.step(name, step, returns=Any, compare=compare, **config)
+        operation = _Operation(name, body, used if is_call else None, self._unit, copy)
+        compare = _compared(operation_id, called, cache_key)
+        compare = with_given(name, _run, compare)
+        call = context.step(name, _run, operation, returns=Any, compare=compare, **config)
         if is_call and config.get("effect") != "once":  # the tool may have been one that writes when it began
             call.ask_operators(outcome_operators(self._operators))
         try:
@@ -189,6 +189,36 @@ class StepBackend(CallableOperationBackend[Config]):
         finally:
             note_work(call.attempt_times)
         return outcome_of(counted(payload, used)) if is_call else payload
+
+
+@dataclass(slots=True, eq=False)
+class _Operation:
+    """An operation of an agent, for its step.
+
+    Attributes:
+        name: The name of the step.
+        body: The operation.
+        used: For a tool call, the usage of the agent's run.
+        unit: Runs it inside its step.
+        copy: Copies the dependencies.
+    """
+
+    name: str
+    body: Callable[[], Awaitable[object]]
+    used: RunUsage | None
+    unit: Unit
+    copy: Copy
+
+    async def run(self) -> object:
+        if self.used is not None:
+            return await measured(self.used, lambda: run_tool(self.name, self.body))
+        with without_pauses(self.name):
+            return await self.body()
+
+
+async def _run(operation: _Operation) -> Any:
+    """Run an operation. One function for all steps, since the facts about a nested one are collected at each call."""
+    return await operation.unit(operation.run, operation.copy)
 
 
 def with_given(name: str, function: Callable[..., Any], compare: object) -> object:
@@ -204,14 +234,15 @@ def with_given(name: str, function: Callable[..., Any], compare: object) -> obje
     return ComparedTexts({"compare": compared_text(name, function, compare), **texts}) if texts else compare
 
 
-def _compared(operation_id: DurableOperationId, about: tuple[object, ...]) -> object:
+def _compared(
+    operation_id: DurableOperationId, called: RunContext[Any] | None, about: tuple[object, ...]
+) -> object:
     """Return the data that a replay compares besides an operation's name; None: nothing.
 
     For a tool call: the model's arguments, which do not change with the tool. For a model request: the user's last
     text, since instructions and tools may change while a run waits.
     """
     if isinstance(operation_id, ToolsetCallToolId):
-        called = _context_in(about)
         return None if called is None else sent_in(called)
     if isinstance(operation_id, ModelRequestId):
         histories = [cast("list[object]", each) for each in about if isinstance(each, list)]
@@ -220,7 +251,10 @@ def _compared(operation_id: DurableOperationId, about: tuple[object, ...]) -> ob
 
 
 def _context_in(about: tuple[object, ...]) -> RunContext[Any] | None:
-    return next((cast("RunContext[Any]", each) for each in about if isinstance(each, RunContext)), None)
+    for each in about:
+        if isinstance(each, RunContext):
+            return cast("RunContext[Any]", each)
+    return None
 
 
 def outcome_of(payload: object) -> object:

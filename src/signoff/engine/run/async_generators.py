@@ -37,13 +37,31 @@ def is_collecting() -> bool:
     return threading.get_ident() in _collecting
 
 
+class _Begun(weakref.ref[AnyGenerator]):
+    """A generator that has begun. One class for all, since a function for each costs more than the reference."""
+
+    __slots__ = ("identity", "number")
+
+    number: int
+    identity: int
+
+
 class Generators:
     """The async generators of a run that have begun and not ended."""
 
     def __init__(self) -> None:
-        self._begun: dict[int, weakref.ref[AnyGenerator]] = {}
+        begun: dict[int, _Begun] = {}
         # By identity, since the collector clears weak references before it finalizes.
-        self._numbers: dict[int, int] = {}
+        numbers: dict[int, int] = {}
+
+        def forget(ended: _Begun) -> None:
+            begun.pop(ended.number, None)
+            if not _collecting or not is_collecting():
+                numbers.pop(ended.identity, None)
+
+        self._begun = begun
+        self._numbers = numbers
+        self._forget: Any = forget
         self._kept: dict[int, AnyGenerator] = {}  # found by the garbage collector
         self._next = 0
 
@@ -52,13 +70,8 @@ class Generators:
         number, identity = self._next, id(generator)
         self._next += 1
         self._numbers[identity] = number
-
-        def forget(_: object) -> None:
-            self._begun.pop(number, None)
-            if not is_collecting():
-                self._numbers.pop(identity, None)
-
-        self._begun[number] = weakref.ref(generator, forget)
+        self._begun[number] = begun = _Begun(generator, self._forget)
+        begun.number, begun.identity = number, identity
 
     def keep(self, generator: AnyGenerator) -> None:
         """Keep a generator that the garbage collector has found until the run ends."""
