@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import replace
+from copy import copy
 from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
@@ -30,7 +30,9 @@ def with_own_usage(ctx: RunContext[AgentDepsT]) -> RunContext[AgentDepsT]:
     own = _own.get()
     if own is None:
         return ctx
-    return replace(ctx, usage=own, messages=list(ctx.messages), metadata=copied(ctx.metadata, {}))
+    made = copy(ctx)  # `replace` takes three times as long
+    made.usage, made.messages, made.metadata = own, list(ctx.messages), copied(ctx.metadata, {})
+    return made
 
 
 async def measured(used: RunUsage, run: Callable[[], Awaitable[object]]) -> object:
@@ -57,7 +59,9 @@ async def measured(used: RunUsage, run: Callable[[], Awaitable[object]]) -> obje
 
 def _copy_of(usage: RunUsage) -> RunUsage:
     """Return a copy whose details are its own. ``deepcopy`` takes ten times as long."""
-    return replace(usage, details=dict(usage.details))
+    made = copy(usage)
+    made.details = dict(usage.details)
+    return made
 
 
 def counted(outcome: object, used: RunUsage) -> object:

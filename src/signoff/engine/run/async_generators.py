@@ -10,7 +10,7 @@ import gc
 import threading
 import weakref
 from collections.abc import AsyncGenerator
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 AnyGenerator: TypeAlias = AsyncGenerator[Any, Any]
 
@@ -37,8 +37,11 @@ def is_collecting() -> bool:
     return threading.get_ident() in _collecting
 
 
+_FEW: Final = 64
+
+
 class _Begun(weakref.ref[AnyGenerator]):
-    """A generator that has begun. One class for all, since a function for each costs more than the reference."""
+    """A generator that has begun."""
 
     __slots__ = ("identity", "number")
 
@@ -50,32 +53,28 @@ class Generators:
     """The async generators of a run that have begun and not ended."""
 
     def __init__(self) -> None:
-        begun: dict[int, _Begun] = {}
-        # By identity, since the collector clears weak references before it finalizes.
-        numbers: dict[int, int] = {}
-
-        def forget(ended: _Begun) -> None:
-            begun.pop(ended.number, None)
-            if not _collecting or not is_collecting():
-                numbers.pop(ended.identity, None)
-
-        self._begun = begun
-        self._numbers = numbers
-        self._forget: Any = forget
+        # Ended ones are removed together: a callback for each takes longer than everything else here.
+        self._begun: list[_Begun] = []
+        self._most = _FEW
         self._kept: dict[int, AnyGenerator] = {}  # found by the garbage collector
         self._next = 0
 
     def begin(self, generator: AnyGenerator) -> None:
         """Note that a generator begins."""
-        number, identity = self._next, id(generator)
+        begun = _Begun(generator)
+        begun.number, begun.identity = self._next, id(generator)
         self._next += 1
-        self._numbers[identity] = number
-        self._begun[number] = begun = _Begun(generator, self._forget)
-        begun.number, begun.identity = number, identity
+        self._begun.append(begun)
+        # The collector clears weak references before it finalizes, and `keep` needs their numbers then.
+        if len(self._begun) > self._most and not is_collecting():
+            self._begun = [each for each in self._begun if each() is not None]
+            self._most = _FEW + 2 * len(self._begun)
 
     def keep(self, generator: AnyGenerator) -> None:
         """Keep a generator that the garbage collector has found until the run ends."""
-        self._kept[self._numbers.pop(id(generator), self._next)] = generator
+        # the last one, since an ended one may have had the same identity
+        found = (each.number for each in reversed(self._begun) if each.identity == id(generator))
+        self._kept[next(found, self._next)] = generator
 
     @property
     def kept(self) -> list[AnyGenerator]:
@@ -84,7 +83,7 @@ class Generators:
 
     def left(self) -> list[AnyGenerator]:
         """Remove and return the generators that have not ended, in the order in which they began."""
-        found = {number: each() for number, each in self._begun.items()} | self._kept
+        found = {each.number: each() for each in self._begun} | self._kept
         self.drop()
         ordered = (found[number] for number in sorted(found))
         return [each for each in ordered if each is not None and _is_open(each)]
@@ -92,7 +91,6 @@ class Generators:
     def drop(self) -> None:
         """Forget all generators."""
         self._begun.clear()
-        self._numbers.clear()
         self._kept.clear()
 
 
