@@ -72,7 +72,8 @@ class OpenCalls:
             execution.patched.clear()
         issued, execution.issued = execution.issued, []
         for call in issued:
-            self._pending.may_be_cut()
+            if len(issued) > 1:
+                self._pending.may_be_cut()
             self._open(execution, call)
         if execution.abandoned:
             abandoned, execution.abandoned = execution.abandoned, []

@@ -211,7 +211,8 @@ def bytes_of(record: object) -> int:
     for name in names:
         part: object = getattr(record, name)
         if part:
-            size += len(str(part).encode())
+            text = str(part)
+            size += len(text) if text.isascii() else len(text.encode())
     return size
 
 

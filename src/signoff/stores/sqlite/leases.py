@@ -96,6 +96,8 @@ def _claims_with(runs: Iterable[Run], found: Sequence[tuple[Message, int]]) -> l
 
     If the messages fill a page there may be more: then the runs' counters show that not all were read.
     """
+    if not found:
+        return [Claim(run, ()) for run in runs]
     waiting: dict[str, list[Message]] = {}
     for message, _ in found:
         waiting.setdefault(message.run_id, []).append(message)
