@@ -1,0 +1,107 @@
+"""Each route and each role: no request raises a server's memory by more than 64 MiB, measured from outside.
+
+``test_memory`` measures what an admin and a worker write, on both stores. The routes are those of the table of rights,
+so a new one fails here until ``largest_requests`` has its largest request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from signoff.server import Role
+from signoff.server.auth.roles import RIGHTS
+from tests import worker_keys
+from tests.attacks.largest_requests import LARGEST, requests_of, routes_for
+from tests.attacks.served import LONG_SECONDS, MOST_KIB, STREAM_BYTES, Served, url
+
+__all__ = ["url"]
+
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="it reads /proc"),
+]
+
+MORE_KIB = dict.fromkeys(
+    ("GET /v1/questions/events", "POST /v1/runs nested", "POST /v1/questions/long.1000/answer lists"),
+    96 * 1024,
+)
+"""What takes more than it should, up to 80 MiB as the first large request of a server (docs/security.md says so). The
+first inbox stream of a namespace reads back 200 events, with questions of 1 MiB here.
+"""
+
+IDLE_SECONDS = 1.0
+"""A stream without an event for so long has sent everything that there is."""
+
+
+class Signed:
+    """A server behind a proxy that signs people in."""
+
+    def __init__(self, served: Served) -> None:
+        self.memory = served.memory
+        self._http = served.http
+
+    def take(self, method: str, path: str, role: Role | None, **sent: object) -> int:
+        """Send a request as somebody of a role, and read the reply. Returns the status."""
+        headers = {} if role is None else {"x-user": "ana", "x-groups": "finance", "x-roles": role.value}
+        if path.startswith("/v1/store"):
+            headers = {"authorization": f"Bearer {worker_keys.SECRET}"}
+        more = dict(sent)
+        more["headers"] = {**headers, **dict(more.get("headers") or {})}  # type: ignore[call-overload]
+        timeout = httpx.Timeout(LONG_SECONDS, read=IDLE_SECONDS if _is_stream(path) else LONG_SECONDS)
+        size, status = 0, 200
+        try:
+            with self._http.stream(method, path, timeout=timeout, **more) as reply:  # type: ignore[arg-type]
+                status = reply.status_code
+                for part in reply.iter_raw():
+                    size += len(part)
+                    if _is_stream(path) and size > STREAM_BYTES:
+                        break
+        except httpx.ReadTimeout:
+            assert _is_stream(path), path
+        return status
+
+
+def _is_stream(path: str) -> bool:
+    return path.endswith(("events", "/changes"))
+
+
+@pytest.fixture
+def signed(url: str, tmp_path: Path) -> Iterator[Signed]:
+    options = ("--user-header", "X-User", "--groups-header", "X-Groups", "--roles-header", "X-Roles")
+    with ExitStack() as stack:
+        served = Served(stack, url, tmp_path, *options)
+        del served.http.headers["authorization"]
+        yield Signed(served)
+
+
+def test_every_route_has_its_largest_requests() -> None:
+    assert LARGEST.keys() == RIGHTS.keys()
+    assert all(LARGEST.values())
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("role", "way"), [(None, "writes"), *((role, "reads") for role in (None, *Role))], ids=str
+)
+def test_no_request_of_any_role_takes_much_of_a_server_s_memory(
+    signed: Signed, role: Role | None, way: str
+) -> None:
+    taken: dict[str, int] = {}
+    statuses: dict[str, int] = {}
+    for route in routes_for(role):
+        if (route[0] == "GET") != (way == "reads"):
+            continue
+        for name, path, sent in requests_of(route):
+            with signed.memory.rise() as risen:
+                statuses[name] = signed.take(route[0], path, role, **sent)
+            taken[name] = risen[0]
+    print(role, sorted(taken.items(), key=lambda each: -each[1])[:8])
+    assert {name: status for name, status in statuses.items() if status >= 500} == {}
+    closed = {name for name, status in statuses.items() if status in (401, 403, 405)}
+    assert role in (None, Role.RESPONDER) or closed == set()  # a responder sees only what is asked of them
+    assert {name: kib for name, kib in taken.items() if kib > MORE_KIB.get(name, MOST_KIB)} == {}
