@@ -39,6 +39,7 @@ be repeated:
   raises ``LeaseLost``.)
 - ``create_run``, ``create_promise``, ``settle``, ``amend``, ``signal``, ``retry`` and ``claim`` take a ``token``, a
   unique id of the call. Repeated with the same token and arguments, they return the same result without effect.
+- Operations on tasks that are repeated return the promise or the conflict as it is by then, as their protocol expects.
 - All others change nothing when repeated, except ``claim_deliveries``, which documents what happens.
 """
 
@@ -64,6 +65,7 @@ from signoff.stores.contract.runs import RunStore
 from signoff.stores.contract.schedules import ScheduleStore
 from signoff.stores.contract.sessions import SessionStore
 from signoff.stores.contract.snapshots import SnapshotStore
+from signoff.stores.contract.tasks import TaskStore
 from signoff.stores.contract.timers import TimerStore
 from signoff.stores.contract.tokens import TokenStore
 from signoff.stores.contract.workers import WorkerStore
@@ -109,6 +111,7 @@ class Store(
     WorkflowStore,
     LiveStore,
     SnapshotStore,
+    TaskStore,
     TimerStore,
     GroupStore,
     ScheduleStore,
