@@ -1,0 +1,146 @@
+"""Promises as the durable promise protocol shows them, and as the store keeps them: they are the same promises.
+
+A promise of the protocol keeps its parameter, tags and exact timeout as its ``data``. A value that is JSON in base64, as
+the SDKs write it, is kept as that JSON, so that workflows and people see the value itself; any other is kept as
+``{"resonate:value": {"headers": ..., "data": ...}}``. Promises that Signoff created are shown with the same rules.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from signoff.records import NewPromise, Promise, PromiseKind, PromiseState
+
+NEVER: Final = 2**53 - 1
+"""The timeout of a promise without a deadline: the largest integer that every language reads exactly."""
+
+LAST_DEADLINE: Final = 253_402_300_799_000  # the end of the year 9999, in milliseconds
+
+TIMER: Final = "resonate:timer"
+"""The tag of promises that resolve at their timeout."""
+
+WRAPPED: Final = "resonate:value"
+"""The key of a value that is not JSON in base64."""
+
+STATES: Final[Mapping[PromiseState, str]] = {
+    PromiseState.PENDING: "pending",
+    PromiseState.RESOLVED: "resolved",
+    PromiseState.REJECTED: "rejected",
+    PromiseState.CANCELLED: "rejected_canceled",
+    PromiseState.TIMED_OUT: "rejected_timedout",
+}
+
+Value = Mapping[str, Any]
+"""``{"headers": {...}, "data": "..."}``; both may be missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What a promise of the protocol has besides the fields of a promise.
+
+    Attributes:
+        timeout_at: In unix milliseconds.
+        key: The idempotency key of its creation, in the protocol of 2024.
+    """
+
+    param: Value = field(default_factory=dict[str, Any])
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    timeout_at: int = NEVER
+    key: str | None = None
+
+
+def to_new(id: str, details: Details, *, kind: PromiseKind = PromiseKind.PROMISE) -> NewPromise:
+    """Return the promise to be created."""
+    data = {"param": details.param, "tags": details.tags, "timeoutAt": details.timeout_at}
+    if details.key is not None:
+        data["key"] = details.key
+    due_at = None if details.timeout_at > LAST_DEADLINE else details.timeout_at / 1000
+    return NewPromise(id, kind, due_at=due_at, data=json.dumps({"resonate": data}))
+
+
+def details_of(promise: Promise) -> Details:
+    """Return what a promise has in the protocol. One that Signoff created has its data as parameter, and no tags."""
+    data = None if promise.data is None else json.loads(promise.data)
+    known = data.get("resonate") if isinstance(data, dict) else None
+    if isinstance(known, dict):
+        return Details(known["param"], known["tags"], known["timeoutAt"], known.get("key"))
+    timeout_at = NEVER if promise.due_at is None else milliseconds(promise.due_at)
+    return Details({} if promise.data is None else {"data": _encoded(promise.data)}, {}, timeout_at)
+
+
+def to_text(value: Value) -> str | None:
+    """Return the JSON that the store keeps for a value of the protocol. Empty headers and data are dropped."""
+    headers, data = value.get("headers"), value.get("data")
+    if not headers:
+        if not data:
+            return None
+        text = _decoded(data)
+        if text is not None:
+            return text
+    kept = {"headers": headers, "data": data}
+    return json.dumps({WRAPPED: {name: part for name, part in kept.items() if part}})
+
+
+def to_value(text: str | None) -> dict[str, Any]:
+    """Return a value of the protocol from the JSON that the store keeps."""
+    if text is None:
+        return {}
+    if text.startswith(f'{{"{WRAPPED}"'):
+        return json.loads(text)[WRAPPED]
+    return {"data": _encoded(text)}
+
+
+def state_of(promise: Promise, details: Details) -> str:
+    """Return the state in the protocol. A timer that has run out is resolved."""
+    if promise.state is PromiseState.TIMED_OUT and details.tags.get(TIMER) == "true":
+        return "resolved"
+    return STATES[promise.state]
+
+
+def settled_at(promise: Promise, details: Details) -> int | None:
+    """Return when a promise was settled, in unix milliseconds. A deadline counts from its time, not its discovery."""
+    if promise.state is PromiseState.TIMED_OUT:
+        return details.timeout_at
+    return None if promise.settled_at is None else milliseconds(promise.settled_at)
+
+
+def to_record(promise: Promise) -> dict[str, Any]:
+    """Return a promise as the protocol shows it."""
+    details = details_of(promise)
+    record: dict[str, Any] = {
+        "id": promise.id,
+        "state": state_of(promise, details),
+        "param": details.param,
+        "value": to_value(promise.value),
+        "tags": details.tags,
+        "timeoutAt": details.timeout_at,
+        "createdAt": min(milliseconds(promise.created_at), details.timeout_at),
+    }
+    at = settled_at(promise, details)
+    return record if at is None else {**record, "settledAt": at}
+
+
+def milliseconds(seconds: float) -> int:
+    """Return unix seconds as whole milliseconds."""
+    return round(seconds * 1000)
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _decoded(data: str) -> str | None:
+    """Return the JSON text that this is the base64 of, if encoding it gives the same again."""
+    try:
+        text = base64.b64decode(data, validate=True).decode()
+        value = json.loads(text)
+    except (binascii.Error, ValueError, RecursionError):
+        return None
+    if _encoded(text) != data or (isinstance(value, dict) and WRAPPED in value):
+        return None
+    return text
