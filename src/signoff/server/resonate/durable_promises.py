@@ -1,7 +1,7 @@
 """Promises as the durable promise protocol shows them, and as the store keeps them: they are the same promises.
 
-A promise of the protocol keeps its parameter, tags and exact timeout as its ``data``. A value that is JSON in base64, as
-the SDKs write it, is kept as that JSON, so that workflows and people see the value itself; any other is kept as
+A promise of the protocol keeps its parameter, tags and exact timeout as its ``data``. A value that is JSON in base64,
+as the SDKs write it, is kept as that JSON, so that workflows and people see the value itself; any other is kept as
 ``{"resonate:value": {"headers": ..., "data": ...}}``. Promises that Signoff created are shown with the same rules.
 """
 
@@ -130,6 +130,10 @@ def milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)  # NaN and Infinity are not JSON
+
+
 def _encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
@@ -138,7 +142,7 @@ def _decoded(data: str) -> str | None:
     """Return the JSON text that this is the base64 of, if encoding it gives the same again."""
     try:
         text = base64.b64decode(data, validate=True).decode()
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_refuse)
     except (binascii.Error, ValueError, RecursionError):
         return None
     if _encoded(text) != data or (isinstance(value, dict) and WRAPPED in value):
