@@ -15,6 +15,7 @@ from signoff.server.auth.key_file import WorkerKeys
 from signoff.server.auth.oidc_settings import OpenIdConnect
 from signoff.server.auth.trusted_proxy import TrustedProxy
 from signoff.server.process.uvicorn_server import Serving, bind, url_of
+from signoff.server.resonate.listener import ResonateListener
 from signoff.stores.contract.store import Store
 
 
@@ -46,6 +47,7 @@ class Server:
         host: The address to listen on.
         port: The port; 0 takes a free one.
         allowed_hosts: Names that clients reach the server by, besides the local ones and ``host``.
+        resonate_port: The port for the durable promise protocol of Resonate; 0 takes a free one. None: it is off.
         options: Further arguments of ``create_server_app``.
 
     Example:
@@ -61,17 +63,26 @@ class Server:
         host: str = "127.0.0.1",
         port: int = 8000,
         allowed_hosts: Iterable[str] = (),
+        resonate_port: int | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
         self.host = host
         self.port = port
-        self._app = create_server_app(app_or_store, allowed_hosts=(host, *allowed_hosts), **options)
+        self._allowed_hosts = tuple(allowed_hosts)
+        self._resonate_port = resonate_port
+        self._resonate: ResonateListener | None = None
+        self._app = create_server_app(app_or_store, allowed_hosts=(host, *self._allowed_hosts), **options)
         self._stack = AsyncExitStack()
 
     @property
     def url(self) -> str:
         """The URL that reaches it from this machine."""
         return url_of(self.host, self.port)
+
+    @property
+    def resonate_url(self) -> str | None:
+        """The URL of the durable promise protocol; None if it is off. Valid while the server listens."""
+        return None if self._resonate is None else self._resonate.url
 
     @property
     def asks(self) -> bool:
@@ -87,6 +98,10 @@ class Server:
             self._serving = Serving(self._app, listener, self._app.state.services.stopping)
             self._stack.push_async_callback(self._serving.stop)
             await self._serving.listening.wait()
+            if self._resonate_port is not None:
+                services = self._app.state.services
+                listener = ResonateListener(services, self.host, self._resonate_port, self._allowed_hosts)
+                self._resonate = await self._stack.enter_async_context(listener)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -114,6 +129,7 @@ async def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     allowed_hosts: Iterable[str] = (),
+    resonate_port: int | None = None,
     listening: Callable[[Server], None] | None = None,
     **options: Unpack[ServerOptions],
 ) -> None:
@@ -124,6 +140,7 @@ async def serve(
         host: The address to listen on.
         port: The port; 0 takes a free one.
         allowed_hosts: Names that clients reach the server by, besides the local ones and ``host``.
+        resonate_port: The port for the durable promise protocol of Resonate; None: it is off.
         listening: Called with the server once it listens, so its ``url`` and ``port`` are known.
         options: Further arguments of ``create_server_app``.
 
@@ -131,7 +148,15 @@ async def serve(
         OSError: The address cannot be listened on.
         StoreUnavailable: The store cannot be opened.
     """
-    async with Server(app_or_store, host=host, port=port, allowed_hosts=allowed_hosts, **options) as server:
+    serving = Server(
+        app_or_store,
+        host=host,
+        port=port,
+        allowed_hosts=allowed_hosts,
+        resonate_port=resonate_port,
+        **options,
+    )
+    async with serving as server:
         if listening is not None:
             listening(server)
         await server.wait_closed()

@@ -272,6 +272,14 @@ def worker(
     show_default=True,
     help="Seconds to keep serving after SIGTERM, with 503 at /ready, so that load balancers stop sending.",
 )
+@click.option("--resonate", is_flag=True, help="Speak the durable promise protocol of Resonate, too.")
+@click.option(
+    "--resonate-port",
+    type=click.IntRange(0, 65535),
+    default=8001,
+    show_default=True,
+    help="The port for --resonate; 0: a free one.",
+)
 @identity_options
 @_redact
 @_retain
@@ -299,6 +307,8 @@ def server(
     oidc_roles_claim: str | None,
     public_url: str | None,
     require_auth: bool,
+    resonate: bool,
+    resonate_port: int,
     redact: tuple[str, ...],
     out: Output,
     **serving: Any,
@@ -335,6 +345,7 @@ def server(
             "channels": _channels_in(channels_file),
             "anchors": anchors,
             "redact": redact,
+            "resonate_port": resonate_port if resonate else None,
             **serving,
         }
         async with _listening(app, out, **options) as server:
@@ -416,6 +427,9 @@ async def _listening(app: Signoff, out: Output, **options: Any) -> AsyncGenerato
         async with Server(app, **options) as server:
             text = f"listening on {server.url}, store {app.store.location}"
             facts = {"url": server.url, "port": server.port, "store": app.store.location}
+            if server.resonate_url is not None:
+                text = f"{text}, durable promise protocol on {server.resonate_url}"
+                facts["resonate_url"] = server.resonate_url
             out.event("listening", text, **facts, authenticates=server.asks)
             if not server.asks:
                 out.note(open_doors(server.url, app.store.location))

@@ -95,34 +95,40 @@ def to_value(text: str | None) -> dict[str, Any]:
     return {"data": _encoded(text)}
 
 
-def state_of(promise: Promise, details: Details) -> str:
-    """Return the state in the protocol. A timer that has run out is resolved."""
-    if promise.state is PromiseState.TIMED_OUT and details.tags.get(TIMER) == "true":
-        return "resolved"
-    return STATES[promise.state]
+def is_late(promise: Promise, now: int) -> bool:
+    """Whether a promise is pending past its timeout: nothing can settle it any longer."""
+    return promise.state is PromiseState.PENDING and now >= details_of(promise).timeout_at
 
 
-def settled_at(promise: Promise, details: Details) -> int | None:
-    """Return when a promise was settled, in unix milliseconds. A deadline counts from its time, not its discovery."""
-    if promise.state is PromiseState.TIMED_OUT:
-        return details.timeout_at
-    return None if promise.settled_at is None else milliseconds(promise.settled_at)
+def to_record(promise: Promise, now: int = 0) -> dict[str, Any]:
+    """Return a promise as the protocol shows it.
 
-
-def to_record(promise: Promise) -> dict[str, Any]:
-    """Return a promise as the protocol shows it."""
+    Args:
+        promise: The promise.
+        now: The time, in unix milliseconds: a promise that is pending past its timeout is shown as timed out.
+    """
     details = details_of(promise)
+    is_timed_out = promise.state is PromiseState.TIMED_OUT or (
+        promise.state is PromiseState.PENDING and now >= details.timeout_at
+    )
+    if not is_timed_out:
+        state = STATES[promise.state]
+    else:
+        state = "resolved" if details.tags.get(TIMER) == "true" else "rejected_timedout"
     record: dict[str, Any] = {
         "id": promise.id,
-        "state": state_of(promise, details),
+        "state": state,
         "param": details.param,
         "value": to_value(promise.value),
         "tags": details.tags,
         "timeoutAt": details.timeout_at,
         "createdAt": min(milliseconds(promise.created_at), details.timeout_at),
     }
-    at = settled_at(promise, details)
-    return record if at is None else {**record, "settledAt": at}
+    if is_timed_out:  # a deadline counts from its time, not its discovery
+        record["settledAt"] = details.timeout_at
+    elif promise.settled_at is not None:
+        record["settledAt"] = milliseconds(promise.settled_at)
+    return record
 
 
 def milliseconds(seconds: float) -> int:
