@@ -64,6 +64,7 @@ class SignoffGroups:
 
             stop[namespace] = self._store.within(namespace).listen(noticed)
 
+        listen(self._store.namespace)  # learns of due tasks of all namespaces
         try:
             while True:
                 self._changed.clear()
