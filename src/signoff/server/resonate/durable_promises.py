@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from signoff.codec.strict_json import read_object
 from signoff.records import NewPromise, Promise, PromiseKind, PromiseState
 
 NEVER: Final = 2**53 - 1
@@ -71,6 +72,15 @@ def details_of(promise: Promise) -> Details:
         return Details(known["param"], known["tags"], known["timeoutAt"], known.get("key"))
     timeout_at = NEVER if promise.due_at is None else milliseconds(promise.due_at)
     return Details({} if promise.data is None else {"data": _encoded(promise.data)}, {}, timeout_at)
+
+
+def called_by(details: Details) -> dict[str, Any] | None:
+    """Return the call of a promise: ``{"func": ..., "args": [...], "kwargs": {...}}``; None if it is no call."""
+    call = read_object(to_text(details.param))
+    args, named = call.get("args", []), call.get("kwargs", {})
+    if isinstance(call.get("func"), str) and isinstance(args, list) and isinstance(named, dict):
+        return call
+    return None
 
 
 def to_text(value: Value) -> str | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 from signoff.server.process.uvicorn_server import Serving, bind, url_of
 from signoff.server.resonate.app import create_resonate_app
 from signoff.server.resonate.deliveries import Deliveries
+from signoff.server.resonate.signoff_groups import SignoffGroups
 from signoff.server.services import Services
 
 
@@ -37,6 +39,8 @@ class ResonateListener:
         listener = bind(self.host, self.port)
         self.port = listener.getsockname()[1]
         self._stack.callback(listener.close)
+        groups = asyncio.create_task(SignoffGroups(self._services.store).serve())
+        self._stack.push_async_callback(_end, groups)
         deliveries = Deliveries(self.url)
         self._stack.push_async_callback(deliveries.close)
         app = create_resonate_app(self._services, deliveries, self._allowed_hosts)
@@ -47,3 +51,9 @@ class ResonateListener:
 
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

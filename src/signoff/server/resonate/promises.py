@@ -8,6 +8,7 @@ from signoff.records.tasks import NewInvocation, TaskLease, TaskRef
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.durable_promises import Details, is_late, to_new, to_record, to_text
 from signoff.server.resonate.protocol import Refusal, Reply
+from signoff.server.resonate.questions import terms_of, to_new_question
 from signoff.server.resonate.requests import (
     BRANCH,
     ById,
@@ -32,7 +33,7 @@ async def get(call: Call, data: ById) -> Reply:
 async def create(call: Call, data: CreatePromise) -> Reply:
     """Create a promise, and its task if it has a target; or show the promise with this id."""
     try:
-        invocation = await call.store.open_invocation(new_invocation(data))
+        invocation = await call.store.open_invocation(new_invocation(call, data))
     except IdConflict:  # a question, or the promise of a run
         return shown(call, await known(call, data.id))
     if not invocation.was_created:
@@ -64,12 +65,21 @@ async def register_listener(call: Call, data: RegisterListener) -> Reply:
 
 
 def new_invocation(
-    data: CreatePromise, *, lease: TaskLease | None = None, holder: TaskRef | None = None
+    call: Call, data: CreatePromise, *, lease: TaskLease | None = None, holder: TaskRef | None = None
 ) -> NewInvocation:
-    """Return the promise to be created, and its task."""
+    """Return the promise to be created, and its task. A question has no task: a person settles it.
+
+    Raises:
+        InvalidValue: It is a question whose terms are not valid.
+    """
+    details = Details(data.param.plain(), data.tags, data.timeout_at)
+    terms = terms_of(details)
+    if terms is not None:
+        new = to_new_question(data.id, details, terms, call.now / 1000)
+        return NewInvocation(new, branch=data.tags.get(BRANCH) or None, holder=holder)
     delay = data.delay
     return NewInvocation(
-        to_new(data.id, Details(data.param.plain(), data.tags, data.timeout_at)),
+        to_new(data.id, details),
         data.target,
         data.tags.get(BRANCH) or None,
         None if delay is None else delay / 1000,

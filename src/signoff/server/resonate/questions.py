@@ -20,7 +20,7 @@ from signoff.people.questions.policy_options import TYPES, plain_options, read_o
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import excluded_users
 from signoff.records import NewPromise, PromiseKind
-from signoff.server.resonate.durable_promises import Details, to_new
+from signoff.server.resonate.durable_promises import Details, called_by, to_new
 
 TAG: Final = "signoff:question"
 """The tag of a promise that a person settles, and the function that asks a question."""
@@ -47,26 +47,22 @@ _POLICY: Final = TYPES.keys() - {"timeout_seconds"}
 _KNOWN: Final = {"text", *_PARTS, *_SCHEMAS, *_POLICY}
 
 
-def terms_of(tags: Mapping[str, str], invoked: Any) -> dict[str, Any] | None:
+def terms_of(details: Details) -> dict[str, Any] | None:
     """Return the terms of a promise's question, or None if it asks none.
-
-    Args:
-        tags: The promise's tags.
-        invoked: Its parameter as plain data: a call of an SDK is ``{"func": ..., "args": [...]}``.
 
     Raises:
         InvalidValue: The terms are not JSON, or neither a text nor an object.
     """
-    if TAG in tags:
+    if TAG in details.tags:
         try:
-            terms = json.loads(tags[TAG])
+            terms = json.loads(details.tags[TAG])
         except (ValueError, RecursionError):
             raise InvalidValue(f"tags.{TAG}", "is not JSON; pass a JSON text or object") from None
         return _object(f"tags.{TAG}", terms)
-    call = cast("dict[str, Any]", invoked) if isinstance(invoked, dict) else {}
-    if call.get("func") != TAG:
+    called = called_by(details)
+    if called is None or called["func"] != TAG:
         return None
-    arguments = call.get("args")
+    arguments = called.get("args")
     if not isinstance(arguments, list) or len(cast("list[Any]", arguments)) != 1:
         raise InvalidValue(
             "param", f"{TAG} takes one argument: the question's text, or an object with its terms"

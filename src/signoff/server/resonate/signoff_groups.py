@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Final
 
 from signoff.codec.strict_json import read_object
 from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, SignoffError, TaskConflict
@@ -19,7 +19,7 @@ from signoff.records import NewRun, PromiseKind, PromiseState, Run, RunState, Se
 from signoff.records.paging import WorkflowFilter
 from signoff.records.tasks import Task, TaskLease, TaskRef, TaskState, queue_of
 from signoff.runtime.loggers import own_logger
-from signoff.server.resonate.durable_promises import details_of, to_text
+from signoff.server.resonate.durable_promises import called_by, details_of
 from signoff.stores.contract.store import Change, Store
 
 log = own_logger("signoff.server")
@@ -132,7 +132,7 @@ async def _begin(store: Store, task: Task, queues: dict[str, str]) -> bool:
     """
     group = queues[queue_of(task.target)]
     promise = await store.get_promise(task.id)
-    called = _call_of(details_of(promise).param)
+    called = called_by(details_of(promise))
     if called is None or not await _is_known(store, group, called["func"]):
         return False
     arguments = json.dumps({"args": called.get("args", []), "kwargs": called.get("kwargs", {})})
@@ -152,15 +152,6 @@ async def _begin(store: Store, task: Task, queues: dict[str, str]) -> bool:
 
 async def _is_known(store: Store, group: str, workflow: str) -> bool:
     return bool((await store.list_workflows(WorkflowFilter(workflow, group), limit=1)).items)
-
-
-def _call_of(param: Any) -> dict[str, Any] | None:
-    """Return the call of a parameter: ``{"func": ..., "args": [...], "kwargs": {...}}``; None if it is none."""
-    call = read_object(to_text(param))
-    args, named = call.get("args", []), call.get("kwargs", {})
-    if isinstance(call.get("func"), str) and isinstance(args, list) and isinstance(named, dict):
-        return cast("dict[str, Any]", call)
-    return None
 
 
 async def _finish(store: Store, begun: set[str], ids: list[str]) -> None:

@@ -48,7 +48,7 @@ async def create(call: Call, data: CreateTask) -> Reply:
     lease = TaskLease(data.pid, data.ttl)
     call.sender.check_target(f"task {action.id!r}", action.target or "")
     try:
-        invocation = await call.store.open_invocation(promises.new_invocation(action, lease=lease))
+        invocation = await call.store.open_invocation(promises.new_invocation(call, action, lease=lease))
     except (IdConflict, InvalidValue):
         raise Refusal(
             422, f"promise {action.id!r} exists without a resonate:target tag: it has no task"
@@ -135,7 +135,7 @@ async def _perform(call: Call, data: FenceTask) -> Reply:
     action, holder = data.action, _ref(data)
     if isinstance(action, CreateAction):
         try:
-            new = promises.new_invocation(action.data, holder=holder)
+            new = promises.new_invocation(call, action.data, holder=holder)
             return promises.shown(call, (await call.store.open_invocation(new)).promise)
         except IdConflict:  # a question, or the promise of a run
             return promises.shown(call, await promises.known(call, action.data.id))
