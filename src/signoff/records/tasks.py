@@ -49,6 +49,7 @@ class NewInvocation:
     promise: NewPromise
     target: str | None = None  # address of the workers; None: no task
     branch: str | None = None  # promises with the same branch are returned together
+    parent: str | None = None  # the task that created it, with which it is returned, too
     send_at: float | None = None  # when the task is sent; None: at once
     lease: TaskLease | None = None  # acquires the task at once, without sending it
     holder: TaskRef | None = None  # the task that creates it: refused unless acquired in this version

@@ -11,6 +11,7 @@ from signoff.server.resonate.protocol import Refusal, Reply
 from signoff.server.resonate.questions import terms_of, to_new_question
 from signoff.server.resonate.requests import (
     BRANCH,
+    PARENT,
     ById,
     CreatePromise,
     RegisterCallback,
@@ -73,15 +74,17 @@ def new_invocation(
         InvalidValue: It is a question whose terms are not valid.
     """
     details = Details(data.param.plain(), data.tags, data.timeout_at)
+    branch, parent = data.tags.get(BRANCH) or None, data.tags.get(PARENT) or None
     terms = terms_of(details)
     if terms is not None:
         new = to_new_question(data.id, details, terms, call.now / 1000)
-        return NewInvocation(new, branch=data.tags.get(BRANCH) or None, holder=holder)
+        return NewInvocation(new, branch=branch, parent=parent, holder=holder)
     delay = data.delay
     return NewInvocation(
         to_new(data.id, details),
         data.target,
-        data.tags.get(BRANCH) or None,
+        branch,
+        parent,
         None if delay is None else delay / 1000,
         lease,
         holder,

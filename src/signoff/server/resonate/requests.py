@@ -33,6 +33,7 @@ MOST_LISTED: Final = 1000
 TARGET: Final = "resonate:target"
 DELAY: Final = "resonate:delay"
 BRANCH: Final = "resonate:branch"
+PARENT: Final = "resonate:parent"
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -91,11 +91,13 @@ async def suspend(call: Call, data: SuspendTask) -> Reply:
 
 
 async def fence(call: Call, data: FenceTask) -> Reply:
-    """Create or settle a promise in the name of an acquired task."""
+    """Create or settle a promise in the name of an acquired task.
+
+    Its process has the other promises of the task since it acquired it, so none are returned.
+    """
     await _check_group(call, data.id)
     inner = await _perform(call, data)
-    action = to_envelope(data.action.kind, call.correlation_id, inner)
-    return Reply({"action": action, "preload": await _preload(call, data.id)})
+    return Reply({"action": to_envelope(data.action.kind, call.correlation_id, inner), "preload": []})
 
 
 async def heartbeat(call: Call, data: Heartbeat) -> Reply:
@@ -140,10 +142,11 @@ async def _perform(call: Call, data: FenceTask) -> Reply:
         except IdConflict:  # a question, or the promise of a run
             return promises.shown(call, await promises.known(call, action.data.id))
     settlement = promises.settlement_of(call, action.data)
-    with contextlib.suppress(Refusal):  # the store checks the task first
+    promise: Promise | None = None
+    with contextlib.suppress(Refusal):  # there is none: the store checks the task first
         promise = await promises.known(call, action.data.id)
-        if promise.state is PromiseState.PENDING:
-            promises.check_may_settle(call, promise, settlement)
+    if promise is not None and promise.state is PromiseState.PENDING:
+        promises.check_may_settle(call, promise, settlement)
     try:
         return promises.shown(call, await call.store.settle_held(holder, action.data.id, settlement))
     except NotFound as error:
@@ -167,7 +170,10 @@ async def _preload(call: Call, promise_id: str) -> list[dict[str, Any]]:
 
 
 async def _preload_of(call: Call, promise: Promise) -> list[dict[str, Any]]:
-    """Return the other promises of a promise's branch, which its process then need not ask for."""
+    """Return the other promises of a promise's branch and those that its task created.
+
+    Its process need not ask for them then: a replay makes no request for what it has created before.
+    """
     branch = details_of(promise).tags.get(BRANCH)
     if not branch:
         return []

@@ -117,8 +117,8 @@ def open_invocation(tx: Transaction, namespace: str, new: NewInvocation) -> Invo
     promise, was_created = promises.create_promise(tx, namespace, new.promise, None)
     if not was_created:
         return _known(tx, namespace, promise, new.lease)
-    if new.branch is not None:
-        tx.db.execute(ADD_TO_BRANCH, (namespace, new.branch, promise.id))
+    for branch in {new.branch, new.parent} - {None}:
+        tx.db.execute(ADD_TO_BRANCH, (namespace, branch, promise.id))
     task = None
     if new.target is not None:
         task = _insert(tx, namespace, new, new.target)
