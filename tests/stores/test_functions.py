@@ -28,7 +28,7 @@ from tests.support import in_asyncio
 
 SOURCE = resources.files("signoff.stores") / "schema" / "postgres"
 
-DIGEST = (3, "f0e4ada9f1bc9730dac6726d6bfd12903974ebdac326e0cd2026d22843998a99")
+DIGEST = (4, "7b6e524db79f7420c08771579e333dc4cf0fa13fc2d862c99044d95ff0661c95")
 """The version of the functions, and the digest of its source."""
 
 ADDED = """

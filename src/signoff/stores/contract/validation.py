@@ -52,10 +52,14 @@ from signoff.records.paging import (
     TokenFilter,
     WorkflowFilter,
 )
+from signoff.records.tasks import NewInvocation, TaskLease
 from signoff.stores.contract.snapshots import Saved
 
 HIGHEST_LIMIT = 2**31 - 1
 """The highest limit of running and starting runs that every store can count."""
+
+LONGEST_LEASE_MS = 2**53 - 1
+"""The longest lease on a task, in milliseconds: what JSON can hold."""
 
 MAX_DETAILS = 4 * MAX_BYTES
 """The largest details of an event, in bytes: the largest answer, escaped once more as JSON within JSON."""
@@ -105,6 +109,23 @@ def check_schedule(new: NewSchedule) -> None:
     check_size("id", new.id, LONGEST_CHOSEN_BYTES)  # its runs' ids are longer
     check_names(workflow=new.workflow, group=new.group)
     check_size("concurrency_key", new.concurrency_key, LONGEST_REQUEST_BYTES)
+
+
+def check_invocation(new: NewInvocation) -> None:
+    """Raise InvalidValue for an invocation that could not be stored."""
+    check_names(target=new.target)
+    check_ids(branch=new.branch)
+    if new.send_at is not None and not math.isfinite(new.send_at):
+        raise InvalidValue("send_at", f"{new.send_at} is not a time")
+    if new.lease is not None:
+        check_lease(new.lease)
+
+
+def check_lease(lease: TaskLease) -> None:
+    """Raise InvalidValue for a lease on a task that could not be stored."""
+    check_names(pid=lease.pid)
+    if not 0 <= lease.ttl <= LONGEST_LEASE_MS:
+        raise InvalidValue("ttl", f"{lease.ttl} is not between 0 and {LONGEST_LEASE_MS} milliseconds")
 
 
 def check_saved(saved: Saved) -> None:
@@ -368,7 +389,7 @@ def _items(value: object) -> Iterable[object]:
 def check_arguments(arguments: Mapping[str, Any]) -> None:
     """Raise InvalidValue for arguments of an operation that their names or types alone show to be invalid."""
     check_request(arguments.get("request_id"), arguments.get("token"))
-    check_names(worker_id=arguments.get("worker_id"))
+    check_names(**{name: arguments.get(name) for name in ("worker_id", "pid", "address")})
     check_limits(arguments.get("max_running"), arguments.get("starts_per"))
     if "deliveries" in arguments:
         check_deliveries(arguments["channel"], arguments["deliveries"])
@@ -396,7 +417,9 @@ _CHECKS: Final[Mapping[type[Any], Callable[[Any], None]]] = {
     NewRule: check_rule,
     NewSchedule: check_schedule,
     NewToken: check_token,
+    NewInvocation: check_invocation,
     Report: check_report,
+    TaskLease: check_lease,
     Saved: check_saved,
     WorkerInfo: check_worker,
     **dict.fromkeys(

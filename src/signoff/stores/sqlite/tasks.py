@@ -177,8 +177,10 @@ def suspend_task(tx: Transaction, namespace: str, ref: TaskRef, awaited: Sequenc
         resumes = states.get_task(tx.db, namespace, ref.id).resumes
         states.move(tx, namespace, ref.id, TaskState.PENDING if resumes else TaskState.SUSPENDED)
         return not resumes
-    found = [_state_of(tx, namespace, promise_id) for promise_id in awaited]
-    if any(state != PromiseState.PENDING for state in found):
+    found = {promise_id: _state_of(tx, namespace, promise_id) for promise_id in awaited}
+    if (missing := next((id for id, state in found.items() if state is None), None)) is not None:
+        raise InvalidValue("awaited", f"there is no promise {missing!r}")
+    if any(state != PromiseState.PENDING for state in found.values()):
         tx.db.execute(states.SET_RESUMES, ("[]", namespace, ref.id))
         return False
     for promise_id in awaited:
@@ -225,11 +227,13 @@ def await_promise(
     _time_out(tx, namespace, [awaited, awaiter])
     promise = promises.get_promise(tx.db, namespace, awaited)
     row = tx.db.execute(states.GET, (namespace, awaiter)).fetchone()
-    if row is None and address is not None:
+    if row is None:
+        if address is None or (state := _state_of(tx, namespace, awaiter)) is None:
+            raise InvalidValue("awaiter", f"there is no task {awaiter!r}")
+        if state != PromiseState.PENDING:
+            return promise
         values = (namespace, awaiter, "suspended", address, queue_of(address), 0, None, None, None, None)
         row = tx.db.execute(INSERT, values).fetchone()
-    if row is None:
-        raise InvalidValue("awaiter", f"there is no task {awaiter!r}")
     task = states.to_task(row)
     if task.state is TaskState.FULFILLED:
         return promise
@@ -298,7 +302,8 @@ def list_branch(db: sqlite3.Connection, namespace: str, branch: str, limit: int)
 
 
 def _insert(tx: Transaction, namespace: str, new: NewInvocation, target: str) -> Task:
-    lease = new.lease
+    due_at = new.promise.due_at
+    lease = None if due_at is not None and due_at <= tx.now else new.lease
     values: tuple[Any, ...]
     if lease is None:
         values = ("pending", target, queue_of(target), 0, None, None, new.send_at or tx.now, None)
@@ -355,9 +360,7 @@ def _time_out(tx: Transaction, namespace: str, promise_ids: Iterable[str]) -> li
     return [promise for promise in map(late, promise_ids) if promise is not None]
 
 
-def _state_of(tx: Transaction, namespace: str, promise_id: str) -> str:
+def _state_of(tx: Transaction, namespace: str, promise_id: str) -> str | None:
     query = "SELECT state FROM promises WHERE namespace = ? AND id = ?"
     row = tx.db.execute(query, (namespace, promise_id)).fetchone()
-    if row is None:
-        raise InvalidValue("awaited", f"there is no promise {promise_id!r}")
-    return row[0]
+    return None if row is None else row[0]
