@@ -105,16 +105,23 @@ class TaskMessage:
     promise: Promise | None = None
 
 
+PUSH_QUEUE: Final = "push"
+"""The queue of all HTTP URLs."""
+
+
 def queue_of(address: str) -> str:
-    """Return the queue of an address: what a process has to poll to receive its messages.
+    """Return the queue of an address: what has to be polled to receive its messages.
 
     Every process of a group polls the queue of ``poll://any@group`` (any path is only a preference) and its own,
-    ``poll://uni@group/pid``. Any other address, such as a URL, is its own queue.
+    ``poll://uni@group/pid``. A server polls ``PUSH_QUEUE``, whose messages it posts to their URLs. Any other address is
+    its own queue.
 
     Example::
 
         queue_of("poll://any@default/worker-1")  # "poll://any@default"
     """
+    if address.startswith(("http://", "https://")):
+        return PUSH_QUEUE
     scheme, separator, rest = address.partition("://any@")
     if separator and scheme == "poll":
         return f"{scheme}{separator}{rest.partition('/')[0]}"

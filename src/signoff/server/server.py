@@ -48,6 +48,7 @@ class Server:
         port: The port; 0 takes a free one.
         allowed_hosts: Names that clients reach the server by, besides the local ones and ``host``.
         resonate_port: The port for the durable promise protocol of Resonate; 0 takes a free one. None: it is off.
+        resonate_push: The beginnings of the URLs that its messages may be posted to.
         options: Further arguments of ``create_server_app``.
 
     Example:
@@ -64,12 +65,14 @@ class Server:
         port: int = 8000,
         allowed_hosts: Iterable[str] = (),
         resonate_port: int | None = None,
+        resonate_push: Iterable[str] = (),
         **options: Unpack[ServerOptions],
     ) -> None:
         self.host = host
         self.port = port
         self._allowed_hosts = tuple(allowed_hosts)
         self._resonate_port = resonate_port
+        self._resonate_push = tuple(resonate_push)
         self._resonate: ResonateListener | None = None
         self._app = create_server_app(app_or_store, allowed_hosts=(host, *self._allowed_hosts), **options)
         self._stack = AsyncExitStack()
@@ -100,7 +103,9 @@ class Server:
             await self._serving.listening.wait()
             if self._resonate_port is not None:
                 services = self._app.state.services
-                listener = ResonateListener(services, self.host, self._resonate_port, self._allowed_hosts)
+                listener = ResonateListener(
+                    services, self.host, self._resonate_port, self._allowed_hosts, self._resonate_push
+                )
                 self._resonate = await self._stack.enter_async_context(listener)
         except BaseException:
             await self._stack.aclose()

@@ -280,6 +280,12 @@ def worker(
     show_default=True,
     help="The port for --resonate; 0: a free one.",
 )
+@click.option(
+    "--resonate-push",
+    multiple=True,
+    metavar="URL",
+    help="Where --resonate may post messages, such as https://functions.example.com/; repeat for more.",
+)
 @identity_options
 @_redact
 @_retain
@@ -309,6 +315,7 @@ def server(
     require_auth: bool,
     resonate: bool,
     resonate_port: int,
+    resonate_push: tuple[str, ...],
     redact: tuple[str, ...],
     out: Output,
     **serving: Any,
@@ -346,6 +353,7 @@ def server(
             "anchors": anchors,
             "redact": redact,
             "resonate_port": resonate_port if resonate else None,
+            "resonate_push": resonate_push,
             **serving,
         }
         async with _listening(app, out, **options) as server:

@@ -16,7 +16,7 @@ from signoff.errors import AccessDenied, NotAuthenticated
 from signoff.records import Origin, Promise, TokenKind
 from signoff.server.auth.actors import UNAUTHENTICATED, Actor
 from signoff.server.auth.keyring import bearer_of
-from signoff.server.auth.roles import Reach, Role, reach_of
+from signoff.server.auth.roles import Reach, Rights, Role, reach_of
 from signoff.server.resonate.addresses import PollAddress, read_address
 from signoff.server.store_api.access import SHOWN_OF_HASH, Access
 from signoff.stores.contract.store import Store
@@ -25,8 +25,12 @@ from signoff.stores.tokens import PREFIXES
 if TYPE_CHECKING:
     from signoff.server.services import Services
 
-_READ: Final = dict.fromkeys((Role.VIEWER, Role.OPERATOR, Role.ADMIN), Reach.ALL)
-_WORK: Final = dict.fromkeys((Role.OPERATOR, Role.ADMIN), Reach.ALL)
+_READ: Final[Rights] = {
+    Role.VIEWER: Reach.ALL,
+    Role.OPERATOR: Reach.ALL,
+    Role.ADMIN: Reach.ALL,
+}
+_WORK: Final[Rights] = {Role.OPERATOR: Reach.ALL, Role.ADMIN: Reach.ALL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +65,11 @@ class Sender:
 
     def check_role(self, kind: str, *, reads: bool) -> None:
         """Raise AccessDenied if it may not perform an operation."""
-        identity = self.actor.identity
-        if identity is None or reach_of(identity.person.roles, _READ if reads else _WORK) is not None:
+        identity, needed = self.actor.identity, _READ if reads else _WORK
+        if identity is None or reach_of(identity.person.roles, needed) is not None:
             return
-        needed = "viewer, operator or admin" if reads else "operator or admin"
-        raise AccessDenied(kind, f"{identity.person.user_id!r} needs the role {needed}")
+        roles = " or ".join(role.value for role in needed)
+        raise AccessDenied(kind, f"{identity.person.user_id!r} needs the role {roles}")
 
     def check_group(self, what: str, group: str | None) -> None:
         """Raise AccessDenied if a worker key is not for a group."""
@@ -76,6 +80,14 @@ class Sender:
         """Raise AccessDenied if a worker key may not work on tasks with a target."""
         address = read_address(target)
         self.check_group(what, address.group if isinstance(address, PollAddress) else None)
+
+    def sees_target(self, target: str) -> bool:
+        """Whether it may work on tasks with a target."""
+        try:
+            self.check_target("task", target)
+        except AccessDenied:
+            return False
+        return True
 
     async def check_promise(self, store: Store, promise: Promise) -> None:
         """Raise AccessDenied if a worker key may not use a promise: that of a run of another group."""

@@ -103,7 +103,8 @@ async def _perform(http: HttpRequest, request: Request) -> Reply:
     origin = sender.origin(services.address_of(http.scope))
     own = services.within(sender.namespace)
     deliveries.of(own.store)
-    return await operation.perform(Call(sender, own.with_origin(origin), request.correlation_id), data)
+    call = Call(sender, own.with_origin(origin), request.correlation_id, deliveries.push)
+    return await operation.perform(call, data)
 
 
 async def _poll(http: HttpRequest) -> Response:

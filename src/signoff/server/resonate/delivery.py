@@ -15,10 +15,11 @@ from typing import Any, Final
 from pydantic_core import to_json
 
 from signoff.errors import SignoffError
-from signoff.records.tasks import TaskMessage
+from signoff.records.tasks import PUSH_QUEUE, TaskMessage
 from signoff.runtime.loggers import own_logger
-from signoff.server.resonate.addresses import PollAddress, queues_of, read_address
+from signoff.server.resonate.addresses import PollAddress, PushAddress, queues_of, read_address
 from signoff.server.resonate.durable_promises import to_record
+from signoff.server.resonate.push import Push
 from signoff.stores.contract.store import Change, Store
 
 log = own_logger("signoff.server")
@@ -73,11 +74,13 @@ class Delivery:
     Args:
         store: An open store, bound to the namespace.
         server_url: The URL of this server, for the receivers of tasks.
+        push: Posts messages to URLs.
     """
 
-    def __init__(self, store: Store, server_url: str) -> None:
+    def __init__(self, store: Store, server_url: str, push: Push) -> None:
         self._store = store
         self._server_url = server_url
+        self._push = push
         self._loop = asyncio.get_running_loop()
         self._connections: list[Connection] = []
         self._next = 0
@@ -151,6 +154,8 @@ class Delivery:
         queues = dict.fromkeys(
             queue for each in self._connections if each.has_room for queue in queues_of(each.group, each.pid)
         )
+        if self._push.has_room:
+            queues[PUSH_QUEUE] = None
         if not queues:
             return 0
         messages = await self._store.take_task_messages(list(queues), MOST_AT_ONCE)
@@ -164,6 +169,8 @@ class Delivery:
             receiver = self._receiver(address)
             if receiver is not None:  # else it disconnected meanwhile: the message is due again later
                 receiver.add(message)
+        elif isinstance(address, PushAddress):
+            self._push.post(address.url, self.to_wire(message), lambda: self.sent([message]))
 
     def _receiver(self, address: PollAddress) -> Connection | None:
         """Return the connection of the address's process; else, if any will do, each of the group in turn."""

@@ -12,9 +12,11 @@ import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from signoff.codec.strict_json import read_object
+from pydantic import Field, TypeAdapter, ValidationError
+
+from signoff.codec.strict_json import read_kept, read_object
 from signoff.records import NewPromise, Promise, PromiseKind, PromiseState
 
 NEVER: Final = 2**53 - 1
@@ -51,13 +53,16 @@ class Details:
 
     param: Value = field(default_factory=dict[str, Any])
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
-    timeout_at: int = NEVER
+    timeout_at: Annotated[int, Field(validation_alias="timeoutAt")] = NEVER
     key: str | None = None
+
+
+_DETAILS: Final = TypeAdapter(Details)
 
 
 def to_new(id: str, details: Details, *, kind: PromiseKind = PromiseKind.PROMISE) -> NewPromise:
     """Return the promise to be created."""
-    data = {"param": details.param, "tags": details.tags, "timeoutAt": details.timeout_at}
+    data: dict[str, Any] = {"param": details.param, "tags": details.tags, "timeoutAt": details.timeout_at}
     if details.key is not None:
         data["key"] = details.key
     due_at = None if details.timeout_at > LAST_DEADLINE else details.timeout_at / 1000
@@ -66,10 +71,12 @@ def to_new(id: str, details: Details, *, kind: PromiseKind = PromiseKind.PROMISE
 
 def details_of(promise: Promise) -> Details:
     """Return what a promise has in the protocol. One that Signoff created has its data as parameter, and no tags."""
-    data = None if promise.data is None else json.loads(promise.data)
-    known = data.get("resonate") if isinstance(data, dict) else None
+    known = read_object(promise.data).get("resonate")
     if isinstance(known, dict):
-        return Details(known["param"], known["tags"], known["timeoutAt"], known.get("key"))
+        try:
+            return _DETAILS.validate_python(known)
+        except ValidationError:
+            pass  # data of a Signoff user that has such a key
     timeout_at = NEVER if promise.due_at is None else milliseconds(promise.due_at)
     return Details({} if promise.data is None else {"data": _encoded(promise.data)}, {}, timeout_at)
 
@@ -106,8 +113,15 @@ def to_value(text: str | None) -> dict[str, Any]:
 
 
 def is_late(promise: Promise, now: int) -> bool:
-    """Whether a promise is pending past its timeout: nothing can settle it any longer."""
-    return promise.state is PromiseState.PENDING and now >= details_of(promise).timeout_at
+    """Whether a promise is pending past its timeout: nothing can settle it any longer.
+
+    A question whose policy acts at its deadline has no timeout.
+    """
+    return (
+        promise.state is PromiseState.PENDING
+        and promise.due_at is not None
+        and now >= details_of(promise).timeout_at
+    )
 
 
 def to_record(promise: Promise, now: int = 0) -> dict[str, Any]:
@@ -118,9 +132,7 @@ def to_record(promise: Promise, now: int = 0) -> dict[str, Any]:
         now: The time, in unix milliseconds: a promise that is pending past its timeout is shown as timed out.
     """
     details = details_of(promise)
-    is_timed_out = promise.state is PromiseState.TIMED_OUT or (
-        promise.state is PromiseState.PENDING and now >= details.timeout_at
-    )
+    is_timed_out = promise.state is PromiseState.TIMED_OUT or is_late(promise, now)
     if not is_timed_out:
         state = STATES[promise.state]
     else:
@@ -146,10 +158,6 @@ def milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)  # NaN and Infinity are not JSON
-
-
 def _encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
@@ -158,7 +166,7 @@ def _decoded(data: str) -> str | None:
     """Return the JSON text that this is the base64 of, if encoding it gives the same again."""
     try:
         text = base64.b64decode(data, validate=True).decode()
-        value = json.loads(text, parse_constant=_refuse)
+        value = read_kept(text)
     except (binascii.Error, ValueError, RecursionError):
         return None
     if _encoded(text) != data or (isinstance(value, dict) and WRAPPED in value):

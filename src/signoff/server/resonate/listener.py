@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from signoff.server.process.uvicorn_server import Serving, bind, url_of
 from signoff.server.resonate.app import create_resonate_app
 from signoff.server.resonate.deliveries import Deliveries
+from signoff.server.resonate.push import Push
 from signoff.server.resonate.signoff_groups import SignoffGroups
 from signoff.server.services import Services
 
@@ -21,13 +22,25 @@ class ResonateListener:
         host: The address to listen on.
         port: The port; 0 takes a free one.
         allowed_hosts: Names that clients reach it by, besides the local ones and ``host``.
+        push_to: The beginnings of the URLs that messages may be posted to.
+
+    Raises:
+        InvalidValue: One of these is not an HTTP URL.
     """
 
-    def __init__(self, services: Services, host: str, port: int, allowed_hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        services: Services,
+        host: str,
+        port: int,
+        allowed_hosts: Iterable[str] = (),
+        push_to: Iterable[str] = (),
+    ) -> None:
         self.host = host
         self.port = port
         self._services = services
         self._allowed_hosts = (host, *allowed_hosts)
+        self._push = Push(push_to)
         self._stack = AsyncExitStack()
 
     @property
@@ -41,8 +54,10 @@ class ResonateListener:
         self._stack.callback(listener.close)
         groups = asyncio.create_task(SignoffGroups(self._services.store).serve())
         self._stack.push_async_callback(_end, groups)
-        deliveries = Deliveries(self.url)
+        deliveries = Deliveries(self.url, self._push)
         self._stack.push_async_callback(deliveries.close)
+        if self._push.is_on:
+            deliveries.of(self._services.store)
         app = create_resonate_app(self._services, deliveries, self._allowed_hosts)
         serving = Serving(app, listener, self._services.stopping)
         self._stack.push_async_callback(serving.stop)

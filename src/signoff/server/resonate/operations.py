@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from signoff.server.resonate import promises, requests, tasks
+from signoff.server.resonate import promises, requests, searches, tasks
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.protocol import Reply
 
@@ -34,6 +34,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "promise.settle": Operation(requests.SettlePromise, promises.settle),
     "promise.register_callback": Operation(requests.RegisterCallback, promises.register_callback),
     "promise.register_listener": Operation(requests.RegisterListener, promises.register_listener),
+    "promise.search": Operation(requests.SearchPromises, searches.search_promises, reads=True),
     "task.get": Operation(requests.ById, tasks.get, reads=True),
     "task.create": Operation(requests.CreateTask, tasks.create),
     "task.acquire": Operation(requests.AcquireTask, tasks.acquire),
@@ -44,6 +45,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "task.heartbeat": Operation(requests.Heartbeat, tasks.heartbeat),
     "task.halt": Operation(requests.ById, tasks.halt),
     "task.continue": Operation(requests.ById, tasks.resume),
+    "task.search": Operation(requests.SearchTasks, searches.search_tasks, reads=True),
 }
 
 DEBUG: Final = frozenset({"debug.start", "debug.stop", "debug.reset", "debug.snap", "debug.tick"})

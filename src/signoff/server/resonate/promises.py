@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from signoff.errors import AccessDenied, AlreadySettled, IdConflict, InvalidValue, NotFound
+from signoff.codec import MAX_BYTES
+from signoff.errors import AccessDenied, AlreadySettled, IdConflict, InvalidValue, NotFound, PayloadTooLarge
 from signoff.records import Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.tasks import NewInvocation, TaskLease, TaskRef
 from signoff.server.resonate.call import Call
@@ -61,6 +62,7 @@ async def register_callback(call: Call, data: RegisterCallback) -> Reply:
 
 async def register_listener(call: Call, data: RegisterListener) -> Reply:
     """Send a promise to an address once it is settled."""
+    call.check_address(data.address)
     await known(call, data.awaited, "awaited promise")
     return shown(call, await call.store.listen_promise(data.awaited, data.address))
 
@@ -71,17 +73,25 @@ def new_invocation(
     """Return the promise to be created, and its task. A question has no task: a person settles it.
 
     Raises:
+        Refusal: Messages may not be sent to its target.
         InvalidValue: It is a question whose terms are not valid.
+        PayloadTooLarge: Its parameter and tags are over the limit of a value.
     """
+    if data.target is not None:
+        call.check_address(data.target)
     details = Details(data.param.plain(), data.tags, data.timeout_at)
     branch, parent = data.tags.get(BRANCH) or None, data.tags.get(PARENT) or None
     terms = terms_of(details)
     if terms is not None:
-        new = to_new_question(data.id, details, terms, call.now / 1000)
-        return NewInvocation(new, branch=branch, parent=parent, holder=holder)
+        question = to_new_question(data.id, details, terms, call.now / 1000)
+        if question.assignees:
+            call.sender.actor.check_names_people(f"question {data.id!r}", question.assignees)
+        return NewInvocation(question, branch=branch, parent=parent, holder=holder)
     delay = data.delay
+    new = to_new(data.id, details)
+    check_bytes("param and tags", new.data)
     return NewInvocation(
-        to_new(data.id, details),
+        new,
         data.target,
         branch,
         parent,
@@ -92,8 +102,17 @@ def new_invocation(
 
 
 def settlement_of(call: Call, data: SettlePromise) -> Settlement:
-    """Return the settlement for the store."""
-    return Settlement(SETTLED[data.state], to_text(data.value.plain()), by=call.sender.by)
+    """Return the settlement for the store. Raises PayloadTooLarge."""
+    text = to_text(data.value.plain())
+    check_bytes("value", text)
+    return Settlement(SETTLED[data.state], text, by=call.sender.by)
+
+
+def check_bytes(path: str, text: str | None) -> None:
+    """Raise PayloadTooLarge for JSON over the limit of a value."""
+    size = 0 if text is None else len(text.encode())
+    if size > MAX_BYTES:
+        raise PayloadTooLarge(path, size, MAX_BYTES)
 
 
 def shown(call: Call, promise: Promise) -> Reply:

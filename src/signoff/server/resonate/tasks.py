@@ -47,8 +47,9 @@ async def create(call: Call, data: CreateTask) -> Reply:
     action = data.action.data
     lease = TaskLease(data.pid, data.ttl)
     call.sender.check_target(f"task {action.id!r}", action.target or "")
+    new = promises.new_invocation(call, action, lease=lease)
     try:
-        invocation = await call.store.open_invocation(promises.new_invocation(call, action, lease=lease))
+        invocation = await call.store.open_invocation(new)
     except (IdConflict, InvalidValue):
         raise Refusal(
             422, f"promise {action.id!r} exists without a resonate:target tag: it has no task"
@@ -156,7 +157,8 @@ async def _perform(call: Call, data: FenceTask) -> Reply:
 
 
 async def _acquired(call: Call, invocation: Invocation) -> Reply:
-    assert invocation.task is not None
+    if invocation.task is None:  # it asks people a question
+        raise Refusal(422, f"promise {invocation.promise.id!r} has no task: a person answers it")
     reply = {
         "task": to_task_record(invocation.task),
         "promise": to_record(invocation.promise, call.now),
