@@ -28,7 +28,7 @@ from tests.support import in_asyncio
 
 SOURCE = resources.files("signoff.stores") / "schema" / "postgres"
 
-DIGEST = (4, "7b6e524db79f7420c08771579e333dc4cf0fa13fc2d862c99044d95ff0661c95")
+DIGEST = (4, "d11af47706e56d08a7aea598bba1722c8429cd0e146ba0e4923f75ced107a127")
 """The version of the functions, and the digest of its source."""
 
 ADDED = """

@@ -240,6 +240,15 @@ async def test_promises_of_a_branch_are_listed_together_by_id(scene: Scene) -> N
     assert list(await scene.within("acme").store.list_branch("main")) == []
 
 
+@rule
+async def test_promises_are_listed_with_their_parent_too(scene: Scene) -> None:
+    await opened(scene, "root", branch="root")
+    await opened(scene, "root.2", branch="root.2", parent="root")
+    await opened(scene, "root.1", branch="root", parent="root", target=None)
+    assert [each.id for each in await scene.store.list_branch("root")] == ["root", "root.1", "root.2"]
+    assert [each.id for each in await scene.store.list_branch("root.2")] == ["root.2"]
+
+
 # Acquiring and releasing
 
 

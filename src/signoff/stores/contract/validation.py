@@ -114,7 +114,7 @@ def check_schedule(new: NewSchedule) -> None:
 def check_invocation(new: NewInvocation) -> None:
     """Raise InvalidValue for an invocation that could not be stored."""
     check_names(target=new.target)
-    check_ids(branch=new.branch)
+    check_ids(branch=new.branch, parent=new.parent)
     if new.send_at is not None and not math.isfinite(new.send_at):
         raise InvalidValue("send_at", f"{new.send_at} is not a time")
     if new.lease is not None:

@@ -56,7 +56,7 @@ CREATE TABLE signoff.promise_branches (
     namespace text COLLATE "C" NOT NULL,
     promise_id text COLLATE "C" NOT NULL,
     branch text COLLATE "C" NOT NULL,
-    PRIMARY KEY (shard, namespace, promise_id)
+    PRIMARY KEY (shard, namespace, promise_id, branch)
 );
 
 CREATE INDEX promise_branches_by_branch ON signoff.promise_branches (branch, namespace, promise_id);

@@ -336,9 +336,9 @@ BEGIN
             'resumes', task.resumes, 'woken', woken
         );
     END IF;
-    IF p_op ? 'branch' THEN
+    IF p_op ? 'branches' THEN
         INSERT INTO signoff.promise_branches (shard, namespace, promise_id, branch)
-        VALUES (v_shard, v_namespace, v_id, p_op ->> 'branch')
+        SELECT v_shard, v_namespace, v_id, branch FROM jsonb_array_elements_text(p_op -> 'branches') AS branch
         ON CONFLICT DO NOTHING;
     END IF;
     IF promise.due_at <= p_now THEN
