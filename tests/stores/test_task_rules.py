@@ -233,6 +233,10 @@ async def test_promises_of_a_branch_are_listed_together_by_id(scene: Scene) -> N
         await opened(scene, id, branch="main", target=None)
     await opened(scene, "other", branch="next")
     await opened(scene, "a", branch="next")
+    await opened(scene, "child", branch="child", parent="c", target=None)
+    await opened(scene, "c", branch="c", parent="c")
+    for branch in ("child", "c"):
+        assert [each.id for each in await scene.store.list_branch(branch)] == ["child"]
     assert [each.id for each in await scene.store.list_branch("main")] == ["a", "b", "b.1", "c"]
     first = await scene.store.list_branch("main", limit=2)
     assert [(each.id, each.data) for each in first] == [("a", '{"a": 1}'), ("b", '{"a": 1}')]

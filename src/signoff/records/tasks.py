@@ -54,6 +54,11 @@ class NewInvocation:
     lease: TaskLease | None = None  # acquires the task at once, without sending it
     holder: TaskRef | None = None  # the task that creates it: refused unless acquired in this version
 
+    @property
+    def id(self) -> str:
+        """The id of the promise."""
+        return self.promise.id
+
 
 @dataclass(frozen=True, slots=True)
 class Task:

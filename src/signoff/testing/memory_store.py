@@ -35,6 +35,7 @@ from signoff.records.paging import (
     page_place,
     place_of,
 )
+from signoff.records.tasks import Task, TaskState
 from signoff.runtime import forks
 from signoff.runtime.clock import Clock, SystemClock
 from signoff.runtime.loggers import own_logger
@@ -124,6 +125,20 @@ _METHODS: Final = _methods(
         "read_cursor": "outbox.read_cursor",
         "list_groups": "groups.list_groups",
         "get_schedule": "schedules.get",
+        "open_invocation": "tasks.open",
+        "settle_held": "tasks.settle",
+        "acquire_task": "tasks.acquire",
+        "release_task": "tasks.release",
+        "suspend_task": "tasks.suspend",
+        "heartbeat_tasks": "tasks.heartbeat",
+        "halt_task": "tasks.halt",
+        "continue_task": "tasks.continue_task",
+        "await_promise": "tasks.await_promise",
+        "listen_promise": "tasks.listen",
+        "get_task": "tasks.get",
+        "list_branch": "tasks.list_branch",
+        "take_task_messages": "tasks.take_messages",
+        "finish_task_message": "tasks.finish_message",
     }
 )
 """The method of the model for each operation that needs only the namespace and the arguments."""
@@ -336,6 +351,14 @@ class MemoryStore(Store):
         )
         items, more = first_of(found, limit)
         return Page(tuple(items), items[-1].id if more and items else None)
+
+    async def list_tasks(
+        self, *, state: TaskState | None = None, after: str | None = None, limit: int = 100
+    ) -> Page[Task]:
+        found = [
+            each for each in self.model.tasks.list_tasks(self.namespace, state) if each.id > (after or "")
+        ]
+        return Page(tuple(found[:limit]), found[limit - 1].id if len(found) > limit else None)
 
     async def list_workflows(
         self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100

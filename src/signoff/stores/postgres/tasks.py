@@ -90,7 +90,7 @@ def open_invocation(namespace: str, new: NewInvocation) -> Request[Invocation]:
     body: dict[str, Any] = {"new": from_promise(new.promise), "promise_ids": ids, "task_ids": ids}
     optional = {
         "target": new.target,
-        "branches": sorted({new.branch, new.parent} - {None}) or None,
+        "branches": sorted(each for each in {new.branch, new.parent} if each is not None) or None,
         "send_at": new.send_at,
         "lease": _from_lease(new.lease),
         "holder": None if holder is None else {"id": holder.id, "version": holder.version},

@@ -50,7 +50,7 @@ CREATE TABLE signoff.promise_listeners (
 
 CREATE INDEX promise_listeners_to_send ON signoff.promise_listeners (queue, namespace, send_at) WHERE send_at IS NOT NULL;
 
--- Promises of one branch, which a process receives together with its task.
+-- Promises of one branch, or of the task that created them, which a process receives together with its task.
 CREATE TABLE signoff.promise_branches (
     shard text COLLATE "C" NOT NULL,
     namespace text COLLATE "C" NOT NULL,
