@@ -92,7 +92,7 @@ def _python_3_12() -> str:
 
 
 def _run(command: list[str | Path]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, timeout=300)
     if done.returncode != 0:
         raise OSError(f"{' '.join(map(str, command))} failed:\n{done.stderr[-2000:]}")
     return done.stdout
