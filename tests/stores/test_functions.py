@@ -17,6 +17,7 @@ from psycopg.sql import SQL, Identifier
 import signoff
 from signoff.errors import SchemaTooNew, SchemaTooOld, StoreUnavailable
 from signoff.records import NewRun
+from signoff.records.tasks import queue_of
 from signoff.stores.contract.timers import GRACE_SECONDS
 from signoff.stores.migrations import migrate, schema_of
 from signoff.stores.postgres import functions, schema
@@ -28,7 +29,7 @@ from tests.support import in_asyncio
 
 SOURCE = resources.files("signoff.stores") / "schema" / "postgres"
 
-DIGEST = (4, "d11af47706e56d08a7aea598bba1722c8429cd0e146ba0e4923f75ced107a127")
+DIGEST = (4, "72ac1819f6f7db6e7933a90431bc9fb0e4604d11fefac691c0e434c819dc565f")
 """The version of the functions, and the digest of its source."""
 
 ADDED = """
@@ -127,6 +128,23 @@ def test_a_change_of_the_functions_raises_their_version() -> None:
 def test_both_languages_have_one_grace_after_a_deadline() -> None:
     with migrated_database() as url:
         assert one(url, "SELECT signoff.grace_seconds()") == GRACE_SECONDS
+
+
+def test_both_languages_have_the_same_queues_of_addresses() -> None:
+    addresses = (
+        "poll://any@group/a/b",
+        "poll://any@group",
+        "poll://any@",
+        "poll://uni@group/a",
+        "http://host/any",
+        "https://host",
+        "ftp://any@host/path",
+        "any@group/a",
+        "",
+    )
+    with migrated_database() as url:
+        for address in addresses:
+            assert one(url, "SELECT signoff.queue_of(%s)", address) == queue_of(address)
 
 
 def test_only_transitions_write_the_state_of_a_run() -> None:

@@ -899,7 +899,7 @@ async def test_ids_and_addresses_of_maximal_length_are_kept(scene: Scene) -> Non
     assert await store.suspend_task(TaskRef(long, 1), [awaited])
     await store.await_promise(awaited, long, address=address)
     await store.settle(awaited, PromiseKind.PROMISE, DONE)
-    assert len(await store.take_task_messages([address], 10)) == 2
+    assert len(await store.take_task_messages([queue_of(address)], 10)) == 2
     refused: list[Awaitable[object]] = [
         store.open_invocation(new("u", target="x" * 501)),
         store.open_invocation(new("u", branch="b" * 771)),

@@ -12,6 +12,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE
         WHEN starts_with(p_address, 'poll://any@')
             THEN 'poll://any@' || split_part(substr(p_address, length('poll://any@') + 1), '/', 1)
+        WHEN starts_with(p_address, 'http://') OR starts_with(p_address, 'https://') THEN 'push'
         ELSE p_address
     END
 $$;
