@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-LONGEST: Final = 700
+from signoff.records.names import LONGEST_NAME_BYTES
+
+LONGEST: Final = LONGEST_NAME_BYTES
 """Maximum bytes. A row of an index holds an address with a namespace and an id."""
 
 ANY: Final = "any"

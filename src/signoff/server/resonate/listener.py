@@ -10,6 +10,7 @@ from signoff.server.process.uvicorn_server import Serving, bind, url_of
 from signoff.server.resonate.app import create_resonate_app
 from signoff.server.resonate.deliveries import Deliveries
 from signoff.server.resonate.push import Push
+from signoff.server.resonate.schedules import ScheduledPromises
 from signoff.server.resonate.signoff_groups import SignoffGroups
 from signoff.server.services import Services
 
@@ -54,6 +55,8 @@ class ResonateListener:
         self._stack.callback(listener.close)
         groups = asyncio.create_task(SignoffGroups(self._services.store).serve())
         self._stack.push_async_callback(_end, groups)
+        scheduled = asyncio.create_task(ScheduledPromises(self._services.store).serve())
+        self._stack.push_async_callback(_end, scheduled)
         deliveries = Deliveries(self.url, self._push)
         self._stack.push_async_callback(deliveries.close)
         if self._push.is_on:

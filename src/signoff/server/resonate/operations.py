@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from signoff.server.resonate import promises, requests, searches, tasks
+from signoff.server.resonate import promises, requests, schedules, searches, tasks
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.protocol import Reply
 
@@ -45,6 +45,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "task.heartbeat": Operation(requests.Heartbeat, tasks.heartbeat),
     "task.halt": Operation(requests.ById, tasks.halt),
     "task.continue": Operation(requests.ById, tasks.resume),
+    "schedule.get": Operation(requests.ById, schedules.get, reads=True),
+    "schedule.create": Operation(requests.CreateSchedule, schedules.create),
+    "schedule.delete": Operation(requests.ById, schedules.delete),
+    "schedule.search": Operation(requests.SearchSchedules, schedules.search, reads=True),
     "task.search": Operation(requests.SearchTasks, searches.search_tasks, reads=True),
 }
 

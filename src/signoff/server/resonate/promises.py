@@ -12,7 +12,9 @@ from signoff.server.resonate.protocol import Refusal, Reply
 from signoff.server.resonate.questions import terms_of, to_new_question
 from signoff.server.resonate.requests import (
     BRANCH,
+    DELAY,
     PARENT,
+    TARGET,
     ById,
     CreatePromise,
     RegisterCallback,
@@ -70,35 +72,47 @@ async def register_listener(call: Call, data: RegisterListener) -> Reply:
 def new_invocation(
     call: Call, data: CreatePromise, *, lease: TaskLease | None = None, holder: TaskRef | None = None
 ) -> NewInvocation:
-    """Return the promise to be created, and its task. A question has no task: a person settles it.
+    """Return the promise to be created, and its task.
 
     Raises:
         Refusal: Messages may not be sent to its target.
+        AccessDenied: The sender may not choose who answers its question.
         InvalidValue: It is a question whose terms are not valid.
         PayloadTooLarge: Its parameter and tags are over the limit of a value.
     """
     if data.target is not None:
         call.check_address(data.target)
     details = Details(data.param.plain(), data.tags, data.timeout_at)
-    branch, parent = data.tags.get(BRANCH) or None, data.tags.get(PARENT) or None
+    new = to_invocation(data.id, details, call.now, lease=lease, holder=holder)
+    check_bytes("param and tags", new.promise.data)
+    if new.promise.assignees:
+        call.sender.actor.check_names_people(f"question {data.id!r}", new.promise.assignees)
+    return new
+
+
+def to_invocation(
+    id: str, details: Details, now: int, *, lease: TaskLease | None = None, holder: TaskRef | None = None
+) -> NewInvocation:
+    """Return a promise to be created, and its task. A question has no task: a person settles it.
+
+    Args:
+        id: The promise's id.
+        details: Its parameter, tags and timeout.
+        now: The time, in unix milliseconds.
+        lease: Acquires the task at once.
+        holder: The task that creates it.
+
+    Raises:
+        InvalidValue: It is a question whose terms are not valid.
+    """
+    tags = details.tags
+    branch, parent = tags.get(BRANCH) or None, tags.get(PARENT) or None
     terms = terms_of(details)
     if terms is not None:
-        question = to_new_question(data.id, details, terms, call.now / 1000)
-        if question.assignees:
-            call.sender.actor.check_names_people(f"question {data.id!r}", question.assignees)
+        question = to_new_question(id, details, terms, now / 1000)
         return NewInvocation(question, branch=branch, parent=parent, holder=holder)
-    delay = data.delay
-    new = to_new(data.id, details)
-    check_bytes("param and tags", new.data)
-    return NewInvocation(
-        new,
-        data.target,
-        branch,
-        parent,
-        None if delay is None else delay / 1000,
-        lease,
-        holder,
-    )
+    send_at = int(tags[DELAY]) / 1000 if DELAY in tags else None
+    return NewInvocation(to_new(id, details), tags.get(TARGET), branch, parent, send_at, lease, holder)
 
 
 def settlement_of(call: Call, data: SettlePromise) -> Settlement:

@@ -17,12 +17,14 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from signoff.records.names import LONGEST_ID_BYTES
+from signoff.records.names import LONGEST_CHOSEN_BYTES, LONGEST_ID_BYTES, LONGEST_NAME_BYTES
 from signoff.server.http.request_bodies import storable
 from signoff.server.resonate.addresses import read_address
 from signoff.server.resonate.protocol import Refusal
 
 LAST_INTEGER: Final = 2**63 - 1
+
+LAST_VERSION: Final = 2**31 - 1
 
 LONGEST_TTL: Final = 366 * 24 * 3600 * 1000
 """Maximum lease of a task, in milliseconds."""
@@ -47,6 +49,18 @@ def _id(text: str) -> str:
     return text
 
 
+def _pid(text: str) -> str:
+    if len(_id(text).encode()) > LONGEST_NAME_BYTES:
+        raise ValueError(f"must have at most {LONGEST_NAME_BYTES} bytes in UTF-8")
+    return text
+
+
+def _schedule_id(text: str) -> str:
+    if len(_id(text).encode()) > LONGEST_CHOSEN_BYTES:
+        raise ValueError(f"must have at most {LONGEST_CHOSEN_BYTES} bytes in UTF-8")
+    return text
+
+
 def _address(text: str) -> str:
     if read_address(text) is None:
         raise ValueError(
@@ -60,9 +74,11 @@ def _empty(value: Any) -> Any:
 
 
 Id = Annotated[str, AfterValidator(_id)]
+Pid = Annotated[str, AfterValidator(_pid)]
+ScheduleId = Annotated[str, AfterValidator(_schedule_id)]
 Text = Annotated[str, AfterValidator(storable)]
 Address = Annotated[str, AfterValidator(_address)]
-Version = Annotated[int, Field(ge=0, le=LAST_INTEGER)]
+Version = Annotated[int, Field(ge=0, le=LAST_VERSION)]
 Milliseconds = Annotated[int, Field(ge=0, le=LAST_INTEGER)]
 Ttl = Annotated[int, Field(ge=1, le=LONGEST_TTL)]
 Tags = Annotated[dict[Text, Text], BeforeValidator(_empty)]
@@ -205,7 +221,7 @@ class CallbackAction(Data):
 class CreateTask(Data):
     """A promise to be created, whose task its creator acquires."""
 
-    pid: Id
+    pid: Pid
     ttl: Ttl
     action: CreateAction
 
@@ -227,7 +243,7 @@ class TaskVersion(ById):
 class AcquireTask(TaskVersion):
     """A task, and the process that acquires it."""
 
-    pid: Id
+    pid: Pid
     ttl: Ttl
 
 
@@ -277,13 +293,14 @@ class HeldTask(Data):
 class Heartbeat(Data):
     """The tasks that a process still works on."""
 
-    pid: Id
+    pid: Pid
     tasks: list[HeldTask] = Field(min_length=1, max_length=10 * MOST_LISTED)
 
 
-class CreateSchedule(ById):
+class CreateSchedule(Data):
     """A schedule that creates promises."""
 
+    id: ScheduleId
     cron: Text
     promise_id: Text
     promise_timeout: Milliseconds

@@ -4,8 +4,8 @@ Every method is one transaction: it happens as a whole or not at all, and it is 
 ``tests/stores/`` holds the rules as one suite that runs against every store.
 
 A store object is bound to one namespace and neither reads nor changes another. Exceptions are ``due``,
-``due_schedules``, ``due_questions``, ``heads``, ``unsealed``, ``find_token``, ``has_token``, ``release`` and the
-register of workers, which serve the whole database.
+``due_schedules``, ``due_promise_schedules``, ``due_questions``, ``heads``, ``unsealed``, ``find_token``, ``has_token``,
+``release`` and the register of workers, which serve the whole database.
 
 The states of a run, and the operations that change them (no other transition exists):
 
@@ -58,6 +58,7 @@ from signoff.stores.contract.leases import LeaseStore
 from signoff.stores.contract.live import LiveStore
 from signoff.stores.contract.operations import Operation
 from signoff.stores.contract.outbox import OutboxStore
+from signoff.stores.contract.promise_schedules import PromiseScheduleStore
 from signoff.stores.contract.promises import PromiseStore
 from signoff.stores.contract.questions import QuestionStore
 from signoff.stores.contract.rules import RuleStore
@@ -115,6 +116,7 @@ class Store(
     TimerStore,
     GroupStore,
     ScheduleStore,
+    PromiseScheduleStore,
     WorkerStore,
 ):
     """Durable storage for runs. The module's docstring states what holds for every method.

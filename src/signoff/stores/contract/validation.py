@@ -52,6 +52,7 @@ from signoff.records.paging import (
     TokenFilter,
     WorkflowFilter,
 )
+from signoff.records.promise_schedules import NewPromiseSchedule
 from signoff.records.tasks import NewInvocation, TaskLease
 from signoff.stores.contract.snapshots import Saved
 
@@ -109,6 +110,13 @@ def check_schedule(new: NewSchedule) -> None:
     check_size("id", new.id, LONGEST_CHOSEN_BYTES)  # its runs' ids are longer
     check_names(workflow=new.workflow, group=new.group)
     check_size("concurrency_key", new.concurrency_key, LONGEST_REQUEST_BYTES)
+
+
+def check_promise_schedule(new: NewPromiseSchedule) -> None:
+    """Raise InvalidValue for a schedule that could not be stored."""
+    check_size("id", new.id, LONGEST_CHOSEN_BYTES)
+    if not math.isfinite(new.next_at):
+        raise InvalidValue("next_at", f"{new.next_at} is not a time")
 
 
 def check_invocation(new: NewInvocation) -> None:
@@ -416,6 +424,7 @@ _CHECKS: Final[Mapping[type[Any], Callable[[Any], None]]] = {
     NewAuditEvent: lambda event: check_events([event]),
     NewRule: check_rule,
     NewSchedule: check_schedule,
+    NewPromiseSchedule: check_promise_schedule,
     NewToken: check_token,
     NewInvocation: check_invocation,
     Report: check_report,

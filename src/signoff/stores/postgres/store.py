@@ -37,6 +37,7 @@ from signoff.stores.postgres import (
     leases,
     live,
     operations,
+    promise_schedules,
     questions,
     reads,
     retention,
@@ -286,6 +287,10 @@ class PostgresStore(Store):
     async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
         now = self._database.now()
         return await self._database.call(lambda db: schedules.due(db, now, limit))
+
+    async def due_promise_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
+        now = self._database.now()
+        return await self._database.call(lambda db: promise_schedules.due(db, now, limit))
 
     async def heartbeat_tasks(self, pid: str, tasks: Sequence[TaskRef] | None) -> int:
         return await self._read(task_operations.heartbeat, pid, tasks, self._database.lease_now())

@@ -13,6 +13,7 @@ from signoff.stores.sqlite import (
     groups,
     live,
     outbox,
+    promise_schedules,
     promises,
     rules,
     runs,
@@ -52,6 +53,9 @@ WRITES: Final[Mapping[str, Callable[..., Any]]] = {
     "resume_schedule": schedules.resume,
     "delete_schedule": schedules.delete,
     "fire_schedule": schedules.fire,
+    "put_promise_schedule": promise_schedules.put,
+    "delete_promise_schedule": promise_schedules.delete,
+    "advance_promise_schedule": promise_schedules.advance,
     "open_invocation": tasks.open_invocation,
     "settle_held": tasks.settle_held,
     "acquire_task": tasks.acquire_task,
@@ -77,6 +81,7 @@ SMALL_READS: Final[Mapping[str, Callable[..., Any]]] = {
     "get_token": tokens.get,
     "read_cursor": outbox.read_cursor,
     "get_schedule": schedules.get,
+    "get_promise_schedule": promise_schedules.get,
     "get_task": task_states.get_task,
     "list_branch": tasks.list_branch,
 }
@@ -95,6 +100,7 @@ READS: Final[Mapping[str, Callable[..., Any]]] = {
     "list_groups": groups.list_groups,
     "list_tasks": tasks.list_tasks,
     "list_schedules": schedules.list_schedules,
+    "list_promise_schedules": promise_schedules.list_promise_schedules,
     "list_workflows": workflows.list_workflows,
 }
 """The same, for a reader's thread."""

@@ -45,6 +45,7 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.records.paging import Page
+from signoff.records.promise_schedules import NewPromiseSchedule, PromiseSchedule
 from signoff.records.question_text import unpacked
 from signoff.records.tasks import Invocation, NewInvocation, TaskMessage, TaskRef
 from signoff.runtime.loggers import own_logger
@@ -99,6 +100,8 @@ _PAYLOADS: Final[Mapping[type, Mapping[str, _Part]]] = {
     Outcome: {"result": _Part.JSON, "error": _Part.JSON},
     NewSchedule: {"arguments": _Part.COMPARED},
     Schedule: {"arguments": _Part.COMPARED},
+    NewPromiseSchedule: {"data": _Part.JSON},
+    PromiseSchedule: {"data": _Part.JSON},
     LiveText: {"text": _Part.TEXT},
     WorkflowInfo: {"description": _Part.TEXT, "parameters": _Part.DETAILS},
     Write: {"entries": _Part.RECORDS, "opens": _Part.RECORDS, "starts": _Part.RECORDS},
@@ -128,6 +131,8 @@ S = TypeVar("S")
 _KINDS: Final[Mapping[type, str]] = {
     NewSchedule: "schedule",
     Schedule: "schedule",
+    NewPromiseSchedule: "promise schedule",
+    PromiseSchedule: "promise schedule",
     NewRule: "rule",
     Rule: "rule",
     Entry: "entry",

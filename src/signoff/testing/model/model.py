@@ -42,6 +42,7 @@ from signoff.testing.model.groups import Groups
 from signoff.testing.model.live import Live
 from signoff.testing.model.messages import Messages
 from signoff.testing.model.outbox import Outbox
+from signoff.testing.model.promise_schedules import PromiseSchedules
 from signoff.testing.model.promises import Promises
 from signoff.testing.model.rules import Rules
 from signoff.testing.model.schedules import Schedules
@@ -73,6 +74,7 @@ class Model:
         groups: The contract's operations on groups.
         workers: The contract's operations on workers and their leases.
         schedules: The contract's operations on schedules.
+        promise_schedules: The contract's operations on schedules of promises.
         tokens: The contract's operations on tokens.
         workflows: The contract's operations on the list of workflows.
         live: The contract's operations on live text.
@@ -93,6 +95,7 @@ class Model:
         self.groups = Groups(self.state)
         self.workers = Workers(self.state, self.groups)
         self.schedules = Schedules(self.state)
+        self.promise_schedules = PromiseSchedules(self.state)
         self.workflows = Workflows(self.state)
         self.live = Live(self.state)
         self.outbox = Outbox(self.state)

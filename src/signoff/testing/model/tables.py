@@ -21,6 +21,7 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.records.deliveries import Delivery
+from signoff.records.promise_schedules import PromiseSchedule
 from signoff.records.tasks import Task
 from signoff.stores.contract.store import Change
 
@@ -100,6 +101,7 @@ class Tables:
     )  # their tokens
     groups: dict[Key, Limits] = field(default_factory=dict[Key, Limits])
     schedules: dict[Key, Schedule] = field(default_factory=dict[Key, Schedule])
+    promise_schedules: dict[Key, PromiseSchedule] = field(default_factory=dict[Key, PromiseSchedule])
     workers: dict[str, WorkerInfo] = field(default_factory=dict[str, WorkerInfo])
     workflows: dict[tuple[str, str, str, str], WorkflowInfo] = field(
         default_factory=dict[tuple[str, str, str, str], WorkflowInfo]
