@@ -42,12 +42,17 @@ class Connection:
     Args:
         group: Its group.
         pid: Its id.
+
+    Attributes:
+        added: Set when there are messages to send, or the connection is to end.
+        is_replaced: Whether the process has connected again, so that this connection is to end.
     """
 
     def __init__(self, group: str, pid: str) -> None:
         self.group = group
         self.pid = pid
         self.added = asyncio.Event()
+        self.is_replaced = False
         self._unsent: deque[TaskMessage] = deque()
 
     @property
@@ -89,16 +94,28 @@ class Delivery:
         self._finishing: set[asyncio.Task[None]] = set()
         self._task = asyncio.create_task(self._run(), name=f"signoff resonate messages {store.namespace}")
 
-    def connect(self, group: str, pid: str) -> Connection:
-        """Add a process that polls."""
+    def connect(self, group: str, pid: str, *, replaces: bool = False) -> Connection:
+        """Add a process that polls.
+
+        Args:
+            group: Its group.
+            pid: Its id.
+            replaces: Whether its earlier connections end.
+        """
         connection = Connection(group, pid)
+        if replaces:
+            for earlier in [each for each in self._connections if (each.group, each.pid) == (group, pid)]:
+                earlier.is_replaced = True
+                earlier.added.set()
+                self._connections.remove(earlier)
         self._connections.append(connection)
         self._due.set()
         return connection
 
     def disconnect(self, connection: Connection) -> None:
         """Remove a process that polls no longer."""
-        self._connections.remove(connection)
+        if not connection.is_replaced:
+            self._connections.remove(connection)
 
     def written(self, messages: Sequence[TaskMessage]) -> bytes:
         """Return messages as server-sent events."""

@@ -24,8 +24,8 @@ NEVER: Final = 2**53 - 1
 
 LAST_DEADLINE: Final = 253_402_300_799_000  # the end of the year 9999, in milliseconds
 
-TIMER: Final = "resonate:timer"
-"""The tag of promises that resolve at their timeout."""
+TIMERS: Final = ("resonate:timer", "resonate:timeout")
+"""The tags of promises that resolve at their timeout; the second is that of the protocol of 2024."""
 
 WRAPPED: Final = "resonate:value"
 """The key of a value that is not JSON in base64."""
@@ -124,6 +124,11 @@ def is_late(promise: Promise, now: int) -> bool:
     )
 
 
+def is_timer(tags: Mapping[str, str]) -> bool:
+    """Whether a promise with these tags resolves at its timeout."""
+    return any(tags.get(tag) == "true" for tag in TIMERS)
+
+
 def to_record(promise: Promise, now: int = 0) -> dict[str, Any]:
     """Return a promise as the protocol shows it.
 
@@ -133,10 +138,8 @@ def to_record(promise: Promise, now: int = 0) -> dict[str, Any]:
     """
     details = details_of(promise)
     is_timed_out = promise.state is PromiseState.TIMED_OUT or is_late(promise, now)
-    if not is_timed_out:
-        state = STATES[promise.state]
-    else:
-        state = "resolved" if details.tags.get(TIMER) == "true" else "rejected_timedout"
+    timed_out = "resolved" if is_timer(details.tags) else "rejected_timedout"
+    state = timed_out if is_timed_out else STATES[promise.state]
     record: dict[str, Any] = {
         "id": promise.id,
         "state": state,

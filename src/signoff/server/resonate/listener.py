@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 
 from signoff.server.process.uvicorn_server import Serving, bind, url_of
 from signoff.server.resonate.app import create_resonate_app
 from signoff.server.resonate.deliveries import Deliveries
 from signoff.server.resonate.push import Push
-from signoff.server.resonate.schedules import ScheduledPromises
-from signoff.server.resonate.signoff_groups import SignoffGroups
 from signoff.server.services import Services
 
 
@@ -53,10 +50,6 @@ class ResonateListener:
         listener = bind(self.host, self.port)
         self.port = listener.getsockname()[1]
         self._stack.callback(listener.close)
-        groups = asyncio.create_task(SignoffGroups(self._services.store).serve())
-        self._stack.push_async_callback(_end, groups)
-        scheduled = asyncio.create_task(ScheduledPromises(self._services.store).serve())
-        self._stack.push_async_callback(_end, scheduled)
         deliveries = Deliveries(self.url, self._push)
         self._stack.push_async_callback(deliveries.close)
         if self._push.is_on:
@@ -69,9 +62,3 @@ class ResonateListener:
 
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task

@@ -59,28 +59,28 @@ async def create(call: Call, data: CreateTask) -> Reply:
 
 async def acquire(call: Call, data: AcquireTask) -> Reply:
     """Acquire a pending task."""
-    await _check_group(call, data.id)
+    await check_group(call, data.id)
     invocation = await call.store.acquire_task(_ref(data), TaskLease(data.pid, data.ttl))
     return await _acquired(call, invocation)
 
 
 async def release(call: Call, data: TaskVersion) -> Reply:
     """Give an acquired task back."""
-    await _check_group(call, data.id)
+    await check_group(call, data.id)
     await call.store.release_task(_ref(data))
     return DONE
 
 
 async def fulfill(call: Call, data: FulfillTask) -> Reply:
     """Settle the promise of an acquired task."""
-    await _check_group(call, data.id)
+    await check_group(call, data.id)
     settlement = promises.settlement_of(call, data.action.data)
     return promises.shown(call, await call.store.settle_held(_ref(data), data.id, settlement))
 
 
 async def suspend(call: Call, data: SuspendTask) -> Reply:
     """Suspend an acquired task until one of the awaited promises is settled: 300 if one is settled already."""
-    await _check_group(call, data.id)
+    await check_group(call, data.id)
     awaited = list(dict.fromkeys(action.data.awaited for action in data.actions))
     try:
         is_suspended = await call.store.suspend_task(_ref(data), awaited)
@@ -96,7 +96,7 @@ async def fence(call: Call, data: FenceTask) -> Reply:
 
     Its process has the other promises of the task since it acquired it, so none are returned.
     """
-    await _check_group(call, data.id)
+    await check_group(call, data.id)
     inner = await _perform(call, data)
     return Reply({"action": to_envelope(data.action.kind, call.correlation_id, inner), "preload": []})
 
@@ -110,16 +110,22 @@ async def heartbeat(call: Call, data: Heartbeat) -> Reply:
 
 async def halt(call: Call, data: ById) -> Reply:
     """Stop a task until it is continued."""
-    await _check_group(call, data.id)
+    await check_group(call, data.id)
     await call.store.halt_task(data.id)
     return DONE
 
 
 async def resume(call: Call, data: ById) -> Reply:
     """Send a halted task again."""
-    await _check_group(call, data.id)
+    await check_group(call, data.id)
     await call.store.continue_task(data.id)
     return DONE
+
+
+async def check_group(call: Call, task_id: str) -> None:
+    """Raise AccessDenied if the sender has a worker key for some groups, and the task is for another one."""
+    if call.sender.worker is not None and call.sender.worker.groups is not None:
+        await _known(call, task_id)
 
 
 def to_task_record(task: Task) -> dict[str, Any]:
@@ -187,12 +193,6 @@ async def _known(call: Call, task_id: str) -> Task:
     task = await call.store.get_task(task_id)
     call.sender.check_target(f"task {task_id!r}", task.target)
     return task
-
-
-async def _check_group(call: Call, task_id: str) -> None:
-    """Raise AccessDenied if the sender has a worker key for some groups, and the task is for another one."""
-    if call.sender.worker is not None and call.sender.worker.groups is not None:
-        await _known(call, task_id)
 
 
 def _ref(data: TaskVersion) -> TaskRef:
