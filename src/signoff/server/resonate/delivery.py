@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from pydantic_core import to_json
 
 from signoff.errors import SignoffError
-from signoff.records.tasks import PUSH_QUEUE, TaskMessage
+from signoff.records.tasks import PUSH_QUEUE, TaskMessage, TaskState
 from signoff.runtime.loggers import own_logger
 from signoff.server.resonate.addresses import PollAddress, PushAddress, queues_of, read_address
 from signoff.server.resonate.durable_promises import to_record
@@ -112,10 +112,17 @@ class Delivery:
         self._due.set()
         return connection
 
-    def disconnect(self, connection: Connection) -> None:
-        """Remove a process that polls no longer."""
+    def disconnect(self, connection: Connection, unconfirmed: Sequence[TaskMessage] = ()) -> None:
+        """Remove a process that polls no longer.
+
+        Args:
+            connection: Its connection.
+            unconfirmed: Messages that it may not have received. They are sent to the others of its group.
+        """
         if not connection.is_replaced:
             self._connections.remove(connection)
+        if unconfirmed:
+            self._begin(self._send_again(unconfirmed))
 
     def written(self, messages: Sequence[TaskMessage]) -> bytes:
         """Return messages as server-sent events."""
@@ -133,9 +140,7 @@ class Delivery:
         """Note that messages have been sent: settled promises are not sent again."""
         for message in messages:
             if message.promise is not None:
-                task = asyncio.create_task(self._finish(message.promise.id, message.address))
-                self._finishing.add(task)
-                task.add_done_callback(self._finishing.discard)
+                self._begin(self._finish(message.promise.id, message.address))
 
     async def close(self) -> None:
         """Stop."""
@@ -144,6 +149,11 @@ class Delivery:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
 
     def _noticed(self, change: Change) -> None:
         if change.due or change.runs is None:
@@ -200,6 +210,18 @@ class Delivery:
         self._next += 1
         free = [each for each in group if each.has_room] or group
         return free[self._next % len(free)]
+
+    async def _send_again(self, messages: Sequence[TaskMessage]) -> None:
+        """Send messages that may be lost, but no task that a process has acquired."""
+        try:
+            for message in messages:
+                if message.task is not None:
+                    task = await self._store.get_task(message.task.id)
+                    if task.state is not TaskState.PENDING or task.version != message.task.version:
+                        continue
+                self._send(message)
+        except SignoffError as error:  # they are due again later
+            log.warning("messages of a lost connection could not be sent again: %s", error)
 
     async def _finish(self, promise_id: str, address: str) -> None:
         try:

@@ -20,6 +20,7 @@ from signoff.server.resonate.promises import to_invocation
 from signoff.server.resonate.protocol import Refusal, Reply
 from signoff.server.resonate.requests import (
     BRANCH,
+    LAST_INTEGER,
     PARENT,
     TARGET,
     ById,
@@ -183,7 +184,7 @@ def _details(schedule_id: str, made: dict[str, Any], time: float) -> tuple[str, 
     at = milliseconds(time)
     id: str = made["promiseId"].replace("{{.id}}", schedule_id).replace("{{.timestamp}}", str(at))
     tags: dict[str, str] = {**made["promiseTags"], _SCHEDULE_TAG: schedule_id, **dict.fromkeys(_OWN_TAGS, id)}
-    return id, Details(made["promiseParam"], tags, at + made["promiseTimeout"])
+    return id, Details(made["promiseParam"], tags, min(at + made["promiseTimeout"], LAST_INTEGER))
 
 
 def _shown(schedule: PromiseSchedule) -> Reply:

@@ -23,7 +23,7 @@ from signoff.server.limits.headers import HeaderLimit
 from signoff.server.resonate.access import Sender, sender_of
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.deliveries import Deliveries
-from signoff.server.resonate.legacy import messages, promises, requests, tasks
+from signoff.server.resonate.legacy import messages, promises, requests, schedules, tasks
 from signoff.server.resonate.legacy.basic_auth import with_bearer
 from signoff.server.resonate.legacy.errors import FAILED, LegacyRefusal, refuse
 from signoff.server.resonate.poll import HEADERS
@@ -63,6 +63,9 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation("POST", "/subscriptions", promises.subscribe, requests.CreateSubscription),
     Operation("GET", "/promises/{id:path}", promises.get),
     Operation("PATCH", "/promises/{id:path}", promises.complete, requests.CompletePromise),
+    Operation("POST", "/schedules", schedules.create, requests.CreateSchedule),
+    Operation("GET", "/schedules/{id:path}", schedules.get),
+    Operation("DELETE", "/schedules/{id:path}", schedules.delete),
     Operation("POST", "/tasks/claim", tasks.claim, requests.ClaimTask),
     Operation("POST", "/tasks/complete", tasks.complete, requests.CompleteTask),
     Operation("POST", "/tasks/drop", tasks.drop, requests.CompleteTask),
@@ -125,6 +128,8 @@ def _handler(operation: Operation) -> Callable[[HttpRequest], Awaitable[Response
         except Exception:
             log.exception("%s failed", what)
             return refuse(LegacyRefusal(FAILED, "the server's log says more"))
+        if reply.status == 204:
+            return Response(status_code=204)
         return Response(to_json(reply.data), reply.status, media_type="application/json")
 
     return handle

@@ -34,7 +34,7 @@ SCHEDULE_EXISTS: Final = 40901
 FAILED: Final = 50000
 UNAVAILABLE: Final = 50004
 
-_MISSING: Final = {"task": NO_TASK, "schedule": NO_SCHEDULE}
+_MISSING: Final = {"task": NO_TASK, "schedule": NO_SCHEDULE, "promise schedule": NO_SCHEDULE}
 
 _SETTLED: Final = {
     PromiseState.RESOLVED: ALREADY_RESOLVED,

@@ -13,8 +13,8 @@ from signoff.server.resonate.legacy.records import counter_of, to_legacy_record
 from signoff.server.services import Services
 
 CONFIRM_SECONDS: Final = 5.0
-"""A message about a settled promise counts as received once its connection has lasted for this time after it. The
-protocol has no acknowledgement. One that was lost is sent again.
+"""A message counts as received once its connection has lasted for this time after it: the protocol has no
+acknowledgement. Others are sent again when the connection ends.
 """
 
 _PING: Final = b": ping\n\n"
@@ -41,7 +41,9 @@ async def events(services: Services, delivery: Delivery, group: str, pid: str) -
                 delivery.sent(unconfirmed.popleft()[1])
             unconfirmed.append((now(), messages))
     finally:
-        delivery.disconnect(connection)
+        unread = connection.take()
+        lost = [message for _, messages in unconfirmed for message in messages]
+        delivery.disconnect(connection, [*lost, *unread])
 
 
 def written(message: TaskMessage) -> bytes:

@@ -51,6 +51,12 @@ def address_of(text: str) -> str:
     return address
 
 
+def _with_valid_target(tags: dict[str, str]) -> dict[str, str]:
+    if INVOKE in tags:
+        address_of(tags[INVOKE])
+    return tags
+
+
 Receiver = Annotated[str, AfterValidator(address_of)]
 Counter = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
@@ -72,9 +78,7 @@ class CreatePromise(Data):
     @field_validator("tags")
     @classmethod
     def _check(cls, tags: dict[str, str]) -> dict[str, str]:
-        if INVOKE in tags:
-            address_of(tags[INVOKE])
-        return tags
+        return _with_valid_target(tags)
 
 
 class Holder(Data):
@@ -140,6 +144,24 @@ class ClaimTask(Holder):
 
     id: Id
     counter: Counter
+
+
+class CreateSchedule(Data):
+    """A schedule that creates promises."""
+
+    id: Id
+    cron: Text
+    description: Text = ""
+    tags: Tags = Field(default_factory=dict)
+    promise_id: Annotated[Text, Field(min_length=1)]
+    promise_timeout: Milliseconds
+    promise_param: ValueOf = Field(default_factory=Value)
+    promise_tags: Tags = Field(default_factory=dict)
+
+    @field_validator("promise_tags")
+    @classmethod
+    def _check(cls, tags: dict[str, str]) -> dict[str, str]:
+        return _with_valid_target(tags)
 
 
 class Heartbeat(Data):
