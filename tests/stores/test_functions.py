@@ -29,7 +29,7 @@ from tests.support import in_asyncio
 
 SOURCE = resources.files("signoff.stores") / "schema" / "postgres"
 
-DIGEST = (4, "72ac1819f6f7db6e7933a90431bc9fb0e4604d11fefac691c0e434c819dc565f")
+DIGEST = (4, "63f4de236d14f293e0b01e02c61339a44132e99afc0586d3f876c8a8779df297")
 """The version of the functions, and the digest of its source."""
 
 ADDED = """

@@ -753,7 +753,7 @@ async def test_a_heartbeat_extends_the_leases_of_its_process_only(scene: Scene) 
     await opened(scene, "theirs", lease=TaskLease("process-2", 10_000))
     await held(scene.within("acme"), "mine")
     scene.lease_clock.advance(5)
-    listed = [mine, TaskRef("other", 0), TaskRef("theirs", 1), TaskRef("unknown", 1)]
+    listed = [mine, mine, TaskRef("other", 0), TaskRef("theirs", 1), TaskRef("unknown", 1)]
     assert await scene.store.heartbeat_tasks("process-1", listed) == 1
     assert await scene.store.heartbeat_tasks("process-1", []) == 0
     scene.lease_clock.advance(5)

@@ -195,7 +195,8 @@ def heartbeat_tasks(tx: Transaction, namespace: str, pid: str, tasks: Sequence[T
         return tx.db.execute(EXTEND_ALL, (tx.lease_now, namespace, pid)).rowcount
     held = {"namespace": namespace, "pid": pid, "now": tx.lease_now}
     return sum(
-        tx.db.execute(EXTEND, {**held, "id": task.id, "version": task.version}).rowcount for task in tasks
+        tx.db.execute(EXTEND, {**held, "id": task.id, "version": task.version}).rowcount
+        for task in set(tasks)
     )
 
 

@@ -122,11 +122,11 @@ BEGIN
         ORDER BY 1, 2, 3
     ) AS listed
     CROSS JOIN LATERAL (
-        SELECT namespace, id, state, due_at FROM signoff.promises
+        SELECT namespace, id, settled_at, due_at FROM signoff.promises
         WHERE shard = listed.shard AND namespace = listed.namespace AND id = listed.id
         FOR NO KEY UPDATE
     ) AS promise
-    WHERE promise.state = 'pending' AND (listed.settles OR promise.due_at <= p_now);
+    WHERE promise.settled_at IS NULL AND (listed.settles OR promise.due_at <= p_now);
     PERFORM FROM (
         SELECT DISTINCT found.shard COLLATE "C" AS shard, found.namespace COLLATE "C" AS namespace,
             found.id COLLATE "C" AS id
