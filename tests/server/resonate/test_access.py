@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from signoff.records import NewPromise, NewRun, OriginWay, PromiseKind
+from signoff.records.tasks import RESEND_SECONDS
 from signoff.server import Role
 from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.contract.leases import Write
@@ -92,6 +93,20 @@ def test_a_key_sees_only_its_namespace(closed: Speaker) -> None:
         assert there.create("p")["tags"] == {}
         with there.polling("workers", "p") as messages:
             there.create("t", tags=TARGET)
+            assert next(messages)["data"]["task"]["id"] == "t"
+
+
+def test_the_messages_of_a_revoked_key_end(closed: Speaker) -> None:
+    keys = StoredKeys(closed.app.store)
+    secret, token = asyncio.run(keys.create_for_worker("gpu"))
+    with service(closed, Role.OPERATOR) as bot, closed.with_key(secret) as gpu:
+        with gpu.polling("workers", "p") as messages:
+            asyncio.run(keys.revoke(token.id))
+            closed.clock.advance(31)
+            bot.create("t", tags=TARGET)
+            assert list(messages) == []
+        closed.clock.advance(RESEND_SECONDS + 1)
+        with bot.polling("workers", "q") as messages:
             assert next(messages)["data"]["task"]["id"] == "t"
 
 

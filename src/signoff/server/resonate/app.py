@@ -121,6 +121,13 @@ async def _poll(http: HttpRequest) -> Response:
     except SignoffError as error:
         return refuse(POLL, UNKNOWN_ID, error)
     delivery = deliveries.of(services.within(sender.namespace).store)
-    events = poll.events(services, delivery, group, pid)
+
+    async def is_still() -> bool:
+        try:
+            return await sender_of(services, http.scope) == sender
+        except SignoffError:
+            return False
+
+    events = poll.events(services, delivery, group, pid, is_still)
     events = services.streams.counted(POLL, caller, events)
     return StreamingResponse(events, media_type="text/event-stream", headers=poll.HEADERS)

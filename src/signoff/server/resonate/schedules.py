@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from signoff.codec.strict_json import read_object
 from signoff.engine.timers import cron
-from signoff.errors import IdConflict, InvalidValue, NotFound, PayloadTooLarge, StoreUnavailable
+from signoff.errors import IdConflict, InvalidValue, NotFound, PayloadTooLarge, SignoffError
 from signoff.records import Due
 from signoff.records.promise_schedules import NewPromiseSchedule, PromiseSchedule
 from signoff.records.tasks import NewInvocation
@@ -149,8 +149,11 @@ class ScheduledPromises:
                 functools.partial(_fire, self._store),
                 at_once=AT_ONCE,
             )
-        except StoreUnavailable as error:
+        except SignoffError as error:
             log.warning("promises of schedules could not be created: %s", error)
+            return None
+        except Exception:
+            log.exception("promises of schedules could not be created")
             return None
 
 
