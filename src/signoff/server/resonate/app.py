@@ -95,7 +95,7 @@ async def _perform(http: HttpRequest, request: Request) -> Reply:
     sender = await sender_of(services, http.scope, request.auth)
     operation = OPERATIONS.get(request.kind)
     if request.kind in DEBUG:
-        raise Refusal(501, "debug operations are disabled: start the server with --resonate-debug")
+        raise Refusal(501, f"{request.kind} is not implemented: this server has no debug operations")
     if operation is None:
         raise Refusal(400, f"unknown operation {request.kind!r}; this server knows {', '.join(OPERATIONS)}")
     sender.check_role(request.kind, reads=operation.reads)

@@ -22,8 +22,6 @@ from signoff.server.http.problems import status_of
 
 VERSION: Final = "2026-04-01"
 
-DEBUG_TIME: Final = "resonate:debug_time"
-
 UNKNOWN_KIND: Final = "unknown"
 UNKNOWN_ID: Final = "0"
 
@@ -65,14 +63,12 @@ class Request:
         correlation_id: Chosen by the sender; the reply repeats it.
         data: The operation's arguments.
         auth: The sender's key, if the header ``Authorization`` does not carry it.
-        debug_time: The time at which a test wants it to happen, in unix milliseconds.
     """
 
     kind: str
     correlation_id: str
     data: dict[str, Any]
     auth: str | None = None
-    debug_time: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +93,7 @@ def read_request(body: bytes) -> Request:
     head = cast("dict[str, Any]", members["head"]) if isinstance(members.get("head"), dict) else {}
     kind, id = members.get("kind"), head.get("corrId")
     shown = (kind if isinstance(kind, str) else UNKNOWN_KIND, id if isinstance(id, str) else UNKNOWN_ID)
-    auth, version, debug_time = head.get("auth"), head.get("version"), head.get(DEBUG_TIME)
+    auth, version = head.get("auth"), head.get("version")
     if not isinstance(envelope, dict):
         problem = "the body must be an object with kind, head and data"
     elif not isinstance(kind, str) or not kind:
@@ -110,10 +106,8 @@ def read_request(body: bytes) -> Request:
         problem = f"head.version must be {VERSION!r}, the version that this server speaks, not {version!r}"
     elif auth is not None and not isinstance(auth, str):
         problem = "head.auth must be a string"
-    elif debug_time is not None and (not isinstance(debug_time, int) or isinstance(debug_time, bool)):
-        problem = f"head.{DEBUG_TIME} must be an integer"
     else:
-        return Request(kind, id, members["data"], auth, debug_time)
+        return Request(kind, id, members["data"], auth)
     raise BadEnvelope(problem, *shown)
 
 

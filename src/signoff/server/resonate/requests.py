@@ -308,16 +308,6 @@ class CreateSchedule(Data):
     promise_tags: Tags = Field(default_factory=dict)
 
 
-class Nothing(Data):
-    """No arguments."""
-
-
-class Tick(Data):
-    """The time to which a test advances the server, in unix milliseconds."""
-
-    time: Milliseconds
-
-
 def read_data(model: type[T], data: dict[str, Any]) -> T:
     """Read the data of a request.
 
