@@ -29,7 +29,7 @@ from tests.support import in_asyncio
 
 SOURCE = resources.files("signoff.stores") / "schema" / "postgres"
 
-DIGEST = (4, "63f4de236d14f293e0b01e02c61339a44132e99afc0586d3f876c8a8779df297")
+DIGEST = (4, "a495ed791b2e0dd2045b13d1cc5ba07a9c0aba50c79929bc4d7b117603d3f7dc")
 """The version of the functions, and the digest of its source."""
 
 ADDED = """

@@ -306,6 +306,33 @@ async def test_only_a_pending_task_in_its_version_is_acquired(scene: Scene, stat
         await conflicts(scene.store.acquire_task(ref, LEASE), state)
 
 
+@rule
+async def test_a_version_of_any_size_is_only_another_one(scene: Scene) -> None:
+    ref = await held(scene)
+    for version in (-1, 2**31, 2**53, 2**63 - 1):
+        other = TaskRef("t", version)
+        await conflicts(scene.store.acquire_task(other, LEASE), ACQUIRED)
+        await conflicts(scene.store.settle_held(other, "t", DONE), ACQUIRED)
+        await conflicts(opened(scene, "child", holder=other), ACQUIRED)
+        assert await scene.store.heartbeat_tasks("process-1", [other, ref]) == 1
+    for attempt in (
+        scene.store.release_task(TaskRef("t", 2**63)),
+        scene.store.heartbeat_tasks("process-1", [ref, TaskRef("t", 2**63)]),
+        opened(scene, "child", holder=TaskRef("t", 2**63)),
+    ):
+        with pytest.raises(InvalidValue):
+            await attempt
+
+
+@rule
+async def test_a_lease_may_last_for_centuries(scene: Scene) -> None:
+    await opened(scene, lease=TaskLease("process-1", 2**53 - 1))
+    scene.lease_clock.advance(10**9)
+    await scene.store.due()
+    assert (await scene.store.get_task("t")).ttl == 2**53 - 1
+    assert await state_of(scene) is ACQUIRED
+
+
 @STATES
 @rule
 async def test_only_the_holder_of_a_task_releases_it(scene: Scene, state: TaskState) -> None:

@@ -53,7 +53,7 @@ from signoff.records.paging import (
     WorkflowFilter,
 )
 from signoff.records.promise_schedules import NewPromiseSchedule
-from signoff.records.tasks import NewInvocation, TaskLease
+from signoff.records.tasks import NewInvocation, TaskLease, TaskRef
 from signoff.stores.contract.snapshots import Saved
 
 HIGHEST_LIMIT = 2**31 - 1
@@ -127,6 +127,15 @@ def check_invocation(new: NewInvocation) -> None:
         raise InvalidValue("send_at", f"{new.send_at} is not a time")
     if new.lease is not None:
         check_lease(new.lease)
+    if new.holder is not None:
+        check_refs([new.holder])
+
+
+def check_refs(refs: Sequence[TaskRef]) -> None:
+    """Raise InvalidValue for a version of a task that is no number of 64 bits."""
+    for ref in refs:
+        if not -(2**63) <= ref.version < 2**63:
+            raise InvalidValue("version", f"{ref.version} is not a number of 64 bits")
 
 
 def check_lease(lease: TaskLease) -> None:
@@ -415,6 +424,7 @@ _CHECKS_OF_ALL: Final[Mapping[type[Any], Callable[[Any], None]]] = {
     NewAuditEvent: check_events,
     WorkflowInfo: check_workflows,
     LiveText: check_live,
+    TaskRef: check_refs,
 }
 """The check of a sequence, by the type of its items."""
 
@@ -429,6 +439,7 @@ _CHECKS: Final[Mapping[type[Any], Callable[[Any], None]]] = {
     NewInvocation: check_invocation,
     Report: check_report,
     TaskLease: check_lease,
+    TaskRef: lambda ref: check_refs([ref]),
     Saved: check_saved,
     WorkerInfo: check_worker,
     **dict.fromkeys(

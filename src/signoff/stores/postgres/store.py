@@ -293,6 +293,7 @@ class PostgresStore(Store):
         return await self._database.call(lambda db: promise_schedules.due(db, now, limit))
 
     async def heartbeat_tasks(self, pid: str, tasks: Sequence[TaskRef] | None) -> int:
+        check_arguments({"pid": pid, "tasks": tasks})
         return await self._read(task_operations.heartbeat, pid, tasks, self._database.lease_now())
 
     # Workers

@@ -56,7 +56,7 @@ CROSS JOIN LATERAL (
 ORDER BY id
 """
 
-HEARTBEAT = "SELECT signoff.heartbeat_tasks(%s, %s, %s::text[], %s::integer[], %s)"
+HEARTBEAT = "SELECT signoff.heartbeat_tasks(%s, %s, %s::text[], %s::numeric[], %s)"
 
 TAKE = "SELECT signoff.take_task_messages(%s, %s::text[], %s, %s, %s)"
 

@@ -252,7 +252,7 @@ BEGIN
 END $$;
 
 -- The refusal of an operation on a task that is not acquired in this version; NULL if it is.
-CREATE OR REPLACE FUNCTION signoff.refuse_unless_held(p_namespace text, p_id text, p_version integer) RETURNS jsonb
+CREATE OR REPLACE FUNCTION signoff.refuse_unless_held(p_namespace text, p_id text, p_version numeric) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
     task signoff.tasks;
@@ -302,7 +302,7 @@ DECLARE
 BEGIN
     IF p_op ? 'holder' THEN
         refusal := signoff.refuse_unless_held(
-            v_namespace, p_op #>> '{holder,id}', (p_op #>> '{holder,version}')::integer
+            v_namespace, p_op #>> '{holder,id}', (p_op #>> '{holder,version}')::numeric
         );
         IF refusal IS NOT NULL THEN
             RETURN refusal || jsonb_build_object('woken', woken);
@@ -376,7 +376,7 @@ DECLARE
     v_id constant text := p_op ->> 'promise_id';
     woken constant jsonb := to_jsonb(signoff.time_out_late(v_namespace, p_op -> 'promise_ids', p_now));
     refusal constant jsonb := signoff.refuse_unless_held(
-        v_namespace, p_op ->> 'task_id', (p_op ->> 'version')::integer
+        v_namespace, p_op ->> 'task_id', (p_op ->> 'version')::numeric
     );
     promise signoff.promises;
     settled jsonb;
@@ -416,7 +416,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN jsonb_build_object('missing', jsonb_build_array('task', v_id), 'woken', woken);
     END IF;
-    IF task.state <> 'pending' OR task.version <> (p_op ->> 'version')::integer THEN
+    IF task.state <> 'pending' OR task.version <> (p_op ->> 'version')::numeric THEN
         RETURN jsonb_build_object('conflict', signoff.task_values(task), 'woken', woken);
     END IF;
     taken := CASE WHEN (p_op -> 'takes_one')::boolean THEN 1 ELSE cardinality(task.resumes) END;
@@ -439,7 +439,7 @@ DECLARE
         'woken', signoff.time_out_late(v_namespace, p_op -> 'promise_ids', p_now)
     );
     refusal constant jsonb := signoff.refuse_unless_held(
-        v_namespace, p_op ->> 'task_id', (p_op ->> 'version')::integer
+        v_namespace, p_op ->> 'task_id', (p_op ->> 'version')::numeric
     );
 BEGIN
     IF refusal IS NOT NULL THEN
@@ -458,7 +458,7 @@ DECLARE
     woken constant jsonb := jsonb_build_object(
         'woken', signoff.time_out_late(v_namespace, p_op -> 'promise_ids', p_now)
     );
-    refusal constant jsonb := signoff.refuse_unless_held(v_namespace, v_id, (p_op ->> 'version')::integer);
+    refusal constant jsonb := signoff.refuse_unless_held(v_namespace, v_id, (p_op ->> 'version')::numeric);
     v_awaited text;
     v_state text;
     is_settled boolean := false;
@@ -643,7 +643,7 @@ END $$;
 
 -- Extend the leases of tasks that a process holds. Without ids, of all. Returns their number.
 CREATE OR REPLACE FUNCTION signoff.heartbeat_tasks(
-    p_namespace text, p_pid text, p_ids text[], p_versions integer[], p_lease_now double precision
+    p_namespace text, p_pid text, p_ids text[], p_versions numeric[], p_lease_now double precision
 ) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE
