@@ -51,12 +51,13 @@ def variables(server: Running) -> dict[str, str]:
 
 def program(server: Running, file: Path, *arguments: str, cwd: Path) -> subprocess.Popen[str]:
     """Start a program with the SDK."""
-    return subprocess.Popen(
-        [resonate_sdks.python_of_2024(), file, *arguments],
-        cwd=cwd,
-        env=variables(server),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=(cwd / f"{arguments[0]}.err").open("a"),
-        text=True,
-    )
+    with (cwd / f"{arguments[0]}.err").open("a") as errors:
+        return subprocess.Popen(
+            [resonate_sdks.python_of_2024(), file, *arguments],
+            cwd=cwd,
+            env=variables(server),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
