@@ -124,6 +124,24 @@ class InvalidState(SignoffError):
         self.why = why
 
 
+class TaskConflict(SignoffError):
+    """Another process holds the task, or it is in another state or version than the operation needs.
+
+    Attributes:
+        task_id: The task.
+        state: Its state: ``pending``, ``acquired``, ``suspended``, ``halted`` or ``fulfilled``.
+        version: Its version, which each acquisition raises.
+        operation: The refused operation.
+    """
+
+    def __init__(self, task_id: str, state: str, version: int, operation: str) -> None:
+        super().__init__(f"task {task_id!r} is {state} in version {version}: cannot {operation} it")
+        self.task_id = task_id
+        self.state = state
+        self.version = version
+        self.operation = operation
+
+
 class SnapshotRefused(SignoffError):
     """A run cannot be saved on its own, or a snapshot cannot be loaded into this store."""
 

@@ -42,6 +42,8 @@ from signoff.records.paging import (
     TokenFilter,
     WorkflowFilter,
 )
+from signoff.records.promise_schedules import NewPromiseSchedule
+from signoff.records.tasks import NewInvocation, TaskLease, TaskRef
 from signoff.server import Server
 from signoff.server.auth.key_file import WorkerKey, WorkerKeys, new_worker_key
 from signoff.server.store_api.access import TOKEN_OPERATIONS
@@ -275,11 +277,34 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "resume_schedule": lambda store: store.resume_schedule("nightly", 2.0),
     "delete_schedule": lambda store: store.delete_schedule("nightly"),
     "fire_schedule": lambda store: store.fire_schedule("nightly", 1.0, [], 2.0),
+    "put_promise_schedule": lambda store: store.put_promise_schedule(
+        NewPromiseSchedule("s", "* * * * *", "{}", 1.0)
+    ),
+    "get_promise_schedule": lambda store: store.get_promise_schedule("s"),
+    "list_promise_schedules": lambda store: store.list_promise_schedules(),
+    "delete_promise_schedule": lambda store: store.delete_promise_schedule("s"),
+    "advance_promise_schedule": lambda store: store.advance_promise_schedule("s", 1.0, 2.0, 1.0),
+    "open_invocation": lambda store: store.open_invocation(NewInvocation(NewPromise("t"))),
+    "settle_held": lambda store: store.settle_held(TaskRef("t", 1), "theirs.0", YES),
+    "acquire_task": lambda store: store.acquire_task(TaskRef("t", 0), TaskLease("p", 1)),
+    "release_task": lambda store: store.release_task(TaskRef("t", 1)),
+    "suspend_task": lambda store: store.suspend_task(TaskRef("t", 1), []),
+    "heartbeat_tasks": lambda store: store.heartbeat_tasks("p", None),
+    "halt_task": lambda store: store.halt_task("t"),
+    "continue_task": lambda store: store.continue_task("t"),
+    "await_promise": lambda store: store.await_promise("theirs.0", "t"),
+    "listen_promise": lambda store: store.listen_promise("theirs.0", "poll://uni@g/p"),
+    "get_task": lambda store: store.get_task("t"),
+    "list_tasks": lambda store: store.list_tasks(),
+    "list_branch": lambda store: store.list_branch("t"),
+    "take_task_messages": lambda store: store.take_task_messages(["poll://any@g"], 1),
+    "finish_task_message": lambda store: store.finish_task_message("theirs.0", "poll://uni@g/p"),
 }
 WITHIN = {
     "create_promise",
     "due",
     "due_schedules",
+    "due_promise_schedules",
     "due_questions",
     "unsealed",
     "heads",

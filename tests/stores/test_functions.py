@@ -17,6 +17,7 @@ from psycopg.sql import SQL, Identifier
 import signoff
 from signoff.errors import SchemaTooNew, SchemaTooOld, StoreUnavailable
 from signoff.records import NewRun
+from signoff.records.tasks import queue_of
 from signoff.stores.contract.timers import GRACE_SECONDS
 from signoff.stores.migrations import migrate, schema_of
 from signoff.stores.postgres import functions, schema
@@ -28,7 +29,7 @@ from tests.support import in_asyncio
 
 SOURCE = resources.files("signoff.stores") / "schema" / "postgres"
 
-DIGEST = (3, "f0e4ada9f1bc9730dac6726d6bfd12903974ebdac326e0cd2026d22843998a99")
+DIGEST = (4, "a495ed791b2e0dd2045b13d1cc5ba07a9c0aba50c79929bc4d7b117603d3f7dc")
 """The version of the functions, and the digest of its source."""
 
 ADDED = """
@@ -127,6 +128,23 @@ def test_a_change_of_the_functions_raises_their_version() -> None:
 def test_both_languages_have_one_grace_after_a_deadline() -> None:
     with migrated_database() as url:
         assert one(url, "SELECT signoff.grace_seconds()") == GRACE_SECONDS
+
+
+def test_both_languages_have_the_same_queues_of_addresses() -> None:
+    addresses = (
+        "poll://any@group/a/b",
+        "poll://any@group",
+        "poll://any@",
+        "poll://uni@group/a",
+        "http://host/any",
+        "https://host",
+        "ftp://any@host/path",
+        "any@group/a",
+        "",
+    )
+    with migrated_database() as url:
+        for address in addresses:
+            assert one(url, "SELECT signoff.queue_of(%s)", address) == queue_of(address)
 
 
 def test_only_transitions_write_the_state_of_a_run() -> None:

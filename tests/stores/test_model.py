@@ -69,6 +69,15 @@ from signoff.records.paging import (
     TokenFilter,
     WorkflowFilter,
 )
+from signoff.records.tasks import (
+    NewInvocation,
+    Task,
+    TaskLease,
+    TaskMessage,
+    TaskRef,
+    TaskState,
+    queue_of,
+)
 from signoff.stores.contract.leases import Outcome, Write
 from signoff.stores.contract.live import KEPT_CHARACTERS
 from signoff.stores.contract.retries import Retry
@@ -126,6 +135,12 @@ settlements = st.builds(
     request_id=requests,
     origin=origins,
 )
+task_ids = st.sampled_from(("k0", "k0", "k1", "k1", "k2", "p0"))
+awaitable_ids = st.sampled_from(("k0", "k1", "k2", "p0", "p1", "unknown"))
+addresses = st.sampled_from(("poll://any@g/a", "poll://any@g/b", "poll://uni@g/a"))
+queues = ("poll://any@g", "poll://uni@g/a")
+task_leases = st.builds(TaskLease, st.sampled_from(("pid0", "pid1")), st.sampled_from((1_000, 20_000)))
+branches = st.none() | st.sampled_from(("b0", "k0"))
 versions = st.sampled_from((None, None, None, 0, 1))
 NAMES = (frozenset[str](), frozenset({"user:ana"}), frozenset({"user:ben", "group:x"}))
 INBOX = PromiseFilter(PromiseKind.QUESTION, PromiseState.PENDING)
@@ -155,6 +170,7 @@ class Seen:
     deliveries: Sequence[Delivery]
     sessions: Sequence[Session]
     workflows: Sequence[WorkflowInfo]
+    tasks: Sequence[Task]
 
 
 class SideBySide(RuleBasedStateMachine):
@@ -180,6 +196,8 @@ class SideBySide(RuleBasedStateMachine):
         self.tokens = count()
         self.trails = Trails()
         self.looked_at: dict[str, Any] = {}
+        self.task_versions: dict[tuple[str, str], int] = {}
+        self.holders: dict[tuple[str, str, int], str] = {}  # by namespace, task and version
 
     def teardown(self) -> None:
         self._do(self._stack.aclose())
@@ -355,6 +373,111 @@ class SideBySide(RuleBasedStateMachine):
         waits = owner is not None and owner.state is RunState.PAUSED and not owner.is_suspended
         if is_settled_now and owner is not None and waits and owner.epoch > 0:
             assert self._do(self.scene.within(namespace).state(owner.id)) is RunState.READY
+
+    # Tasks
+
+    @rule(
+        namespace=namespaces,
+        id=task_ids,
+        address=st.none() | addresses | addresses,
+        due=delays,
+        lease=st.none() | task_leases,
+        branch=branches,
+        parent=branches,
+        starts=st.sampled_from((None, None, -5.0, 5.0)),
+        is_held=st.booleans(),
+        data=st.data(),
+    )
+    def open_invocation(
+        self,
+        namespace: str,
+        id: str,
+        address: str | None,
+        due: float | None,
+        lease: TaskLease | None,
+        branch: str | None,
+        parent: str | None,
+        starts: float | None,
+        is_held: bool,
+        data: st.DataObject,
+    ) -> None:
+        promise = NewPromise(
+            id, data.draw(st.sampled_from((PromiseKind.PROMISE,) * 9 + (PromiseKind.QUESTION,)))
+        )
+        new = NewInvocation(
+            replace(promise, due_at=self._after(due), data="{}"),
+            address,
+            branch,
+            parent,
+            self._after(starts),
+            lease,
+            self.draw_task(data, namespace) if is_held else None,
+        )
+        self.both(namespace, "open_invocation", new)
+
+    @rule(namespace=namespaces, lease=task_leases, takes_one=st.booleans(), data=st.data())
+    def acquire_task(self, namespace: str, lease: TaskLease, takes_one: bool, data: st.DataObject) -> None:
+        ref = self.draw_task(data, namespace, TaskState.PENDING)
+        self.both(namespace, "acquire_task", ref, lease, takes_one=takes_one)
+
+    @rule(namespace=namespaces, promise_id=awaitable_ids, settlement=settlements, data=st.data())
+    def settle_held(
+        self, namespace: str, promise_id: str, settlement: Settlement, data: st.DataObject
+    ) -> None:
+        ref = self.draw_task(data, namespace, TaskState.ACQUIRED)
+        promise_id = data.draw(st.sampled_from((ref.id, promise_id)))
+        self.both(namespace, "settle_held", ref, promise_id, replace(settlement, request_id=None))
+
+    @rule(namespace=namespaces, data=st.data())
+    def release_task(self, namespace: str, data: st.DataObject) -> None:
+        self.both(namespace, "release_task", self.draw_task(data, namespace, TaskState.ACQUIRED))
+
+    @rule(
+        namespace=namespaces,
+        awaited=st.lists(awaitable_ids, max_size=2),
+        times=st.integers(1, 2),
+        data=st.data(),
+    )
+    def suspend_task(self, namespace: str, awaited: Sequence[str], times: int, data: st.DataObject) -> None:
+        for _ in range(times):
+            ref = self.draw_task(data, namespace, TaskState.ACQUIRED)
+            self.both(namespace, "suspend_task", ref, awaited)
+
+    @rule(namespace=namespaces, is_all=st.booleans(), pid=st.sampled_from(("pid0", "pid1")), data=st.data())
+    def heartbeat_tasks(self, namespace: str, is_all: bool, pid: str, data: st.DataObject) -> None:
+        refs = [self.draw_task(data, namespace, TaskState.ACQUIRED) for _ in range(2)]
+        self.both(namespace, "heartbeat_tasks", pid, None if is_all else refs)
+
+    @rule(namespace=namespaces, id=task_ids, halts=st.booleans())
+    def halt_or_continue_task(self, namespace: str, id: str, halts: bool) -> None:
+        self.both(namespace, "halt_task" if halts else "continue_task", id)
+
+    @rule(namespace=namespaces, awaited=awaitable_ids, awaiter=task_ids, address=st.none() | addresses)
+    def await_promise(self, namespace: str, awaited: str, awaiter: str, address: str | None) -> None:
+        self.both(namespace, "await_promise", awaited, awaiter, address=address)
+
+    @rule(namespace=namespaces, id=awaitable_ids, address=addresses)
+    def listen_promise(self, namespace: str, id: str, address: str) -> None:
+        self.both(namespace, "listen_promise", id, address)
+
+    @rule(namespace=namespaces, address=addresses, id=awaitable_ids)
+    def take_messages(self, namespace: str, address: str, id: str) -> None:
+        """Take all due messages of a queue, and finish some. Those of one time may come in any order."""
+        found: list[Any] = []
+        for store in (self.reference.within(namespace), self.scene.within(namespace).store):
+            taken = self._do(store.take_task_messages([queue_of(address)], 100))
+            found.append(sorted(taken, key=_named_message))
+        assert found[0] == found[1]
+        self.both(namespace, "finish_task_message", id, address)
+
+    def draw_task(self, data: st.DataObject, namespace: str, state: TaskState | None = None) -> TaskRef:
+        """Choose a task: mostly one in a state, in its version."""
+        known = [task for task in self.model.tables.tasks.values() if task.namespace == namespace]
+        chosen = [task for task in known if state in (None, task.state)] * 5 + known
+        if not chosen:
+            return TaskRef("k0", 0)
+        task = data.draw(st.sampled_from(chosen))
+        return TaskRef(task.id, task.version - data.draw(st.sampled_from((0,) * 9 + (1,))))
 
     # Questions
 
@@ -709,6 +832,7 @@ class SideBySide(RuleBasedStateMachine):
             assert seen.workflows == self.model.workflows.list_workflows(namespace, WorkflowFilter())
             links = self.model.tokens.list_tokens(namespace, TokenFilter(TokenKind.LINK))
             assert list(seen.links) == [token for _, token in links]
+            assert list(seen.tasks) == self.model.tasks.list_tasks(namespace, None)
             messages = [
                 (message, run.wakes)
                 for run in expected
@@ -721,6 +845,24 @@ class SideBySide(RuleBasedStateMachine):
             for promise in promises:  # what is settled stays as it is
                 if promise.state is not PromiseState.PENDING:
                     assert self.settled.setdefault((namespace, promise.id), promise) == promise
+
+    @invariant()
+    def tasks_keep_their_rules(self) -> None:
+        tables = self.model.tables
+        for key, task in tables.tasks.items():
+            promise = tables.promises[key]
+            is_settled = promise.state is not PromiseState.PENDING
+            assert is_settled is (task.state is TaskState.FULFILLED)
+            assert (task.pid is not None) is (task.state is TaskState.ACQUIRED)
+            awaited = [each for each, awaiters in tables.task_awaits.items() if task.id in awaiters]
+            assert all(
+                tables.promises[each].state is PromiseState.PENDING for each in awaited if each[0] == key[0]
+            )
+            assert self.task_versions.get(key, 0) <= task.version, "versions only rise"
+            self.task_versions[key] = task.version
+            if task.pid is not None:
+                holder = self.holders.setdefault((*key, task.version), task.pid)
+                assert holder == task.pid, "a version has one holder"
 
     def _check_turns(self, seen: Seen) -> None:
         """Of the runs of a session the first that has not ended may be active; those behind it wait."""
@@ -803,6 +945,7 @@ class SideBySide(RuleBasedStateMachine):
             deliveries,
             (await store.list_sessions()).items,
             list((await store.list_workflows(WorkflowFilter())).items),
+            (await store.list_tasks()).items,
         )
 
     # Inside
@@ -845,6 +988,12 @@ def _voted(question_id: str, place: int) -> NewAuditEvent:
     return NewAuditEvent(
         f"{question_id}/{place}", AuditKind.VOTED, question_id, "r0", f"user:{place}", "{}", origin
     )
+
+
+def _named_message(message: TaskMessage) -> tuple[str, str]:
+    found = message.task or message.promise
+    assert found is not None
+    return found.id, message.address
 
 
 def _place(due: Due) -> tuple[float, str, str]:

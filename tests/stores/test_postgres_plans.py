@@ -40,6 +40,7 @@ from signoff.records.paging import (
     RunFilter,
     TokenFilter,
 )
+from signoff.records.tasks import NewInvocation, TaskLease, TaskRef, TaskState
 from signoff.stores.contract.leases import Write
 from signoff.stores.postgres import reads
 from signoff.stores.postgres.store import PostgresStore
@@ -102,6 +103,28 @@ SELECT session || n, 'default', 'refund', 'default', CASE session WHEN 'long' TH
 FROM generate_series(1, 5000) AS n, (VALUES ('long'), ('past')) AS sessions (session);
 INSERT INTO signoff.sessions (id, namespace, created_at, last_at, last_position, last_number)
 SELECT 'session' || n, 'default', 1, 1, 1, n FROM generate_series(1, 5000) AS n;
+INSERT INTO signoff.promises (shard, namespace, id, kind, state, created_at, due_at, settled_at)
+SELECT kind || n, 'default', kind || n, 'promise', CASE kind WHEN 'fulfilled' THEN 'resolved' ELSE 'pending' END, 1,
+    4e9, CASE kind WHEN 'fulfilled' THEN 1 END
+FROM generate_series(1, 5000) AS n,
+    (VALUES ('due'), ('sent'), ('acquired'), ('suspended'), ('fulfilled')) AS kinds (kind);
+INSERT INTO signoff.tasks (shard, namespace, id, state, target, queue, pid, ttl, send_at, lease_until)
+SELECT id, 'default', id, CASE WHEN kind IN ('due', 'sent') THEN 'pending' ELSE kind END, 'poll://any@g/1',
+    CASE kind WHEN 'due' THEN 'poll://any@other' ELSE 'poll://any@mine' END,
+    CASE kind WHEN 'acquired' THEN 'another' END, CASE kind WHEN 'acquired' THEN 1000 END,
+    CASE kind WHEN 'due' THEN 1 WHEN 'sent' THEN 4e9 END, CASE kind WHEN 'acquired' THEN 4e9 END
+FROM (
+    SELECT id, rtrim(id, '0123456789') AS kind FROM signoff.promises WHERE created_at = 1 AND kind = 'promise'
+) AS lies;
+INSERT INTO signoff.task_awaits (shard, namespace, awaited, awaiter)
+SELECT 'due' || n, 'default', 'due' || n, 'suspended' || n FROM generate_series(1, 5000) AS n;
+INSERT INTO signoff.promise_listeners (shard, namespace, promise_id, address, queue, send_at)
+SELECT kind || n, 'default', kind || n, 'address' || n,
+    CASE kind WHEN 'fulfilled' THEN 'poll://any@mine' ELSE 'poll://any@other' END,
+    CASE kind WHEN 'fulfilled' THEN 4e9 ELSE 1 END
+FROM generate_series(1, 5000) AS n, (VALUES ('due'), ('fulfilled')) AS kinds (kind);
+INSERT INTO signoff.promise_branches (shard, namespace, promise_id, branch)
+SELECT 'due' || n, 'default', 'due' || n, 'branch' FROM generate_series(1, 5000) AS n;
 INSERT INTO signoff.sessions (id, namespace, created_at, last_at, last_position, last_number)
 VALUES ('long', 'default', 1, 1, 5000, 1), ('past', 'default', 1, 1, 5000, 1)
 ON CONFLICT (id, namespace) DO UPDATE SET last_position = 5000;
@@ -394,6 +417,49 @@ async def live_texts(store: PostgresStore, id: str) -> None:
     await store.complete(Write(id, epoch, [entry(1)]), SUCCESS)
 
 
+async def tasks(store: PostgresStore, id: str) -> None:
+    lease, target = TaskLease("mine", 60_000), "poll://any@mine/1"
+    awaited = NewInvocation(NewPromise(f"{id}-a"), branch=id, parent=f"{id}-task")
+    await store.open_invocation(awaited)
+    new = NewInvocation(NewPromise(f"{id}-task", due_at=4e9), target, id)
+    await store.open_invocation(new)
+    [message] = await store.take_task_messages(["poll://any@mine"], 5)
+    assert message.task is not None
+    assert message.task.id == new.id
+    await store.acquire_task(TaskRef(new.id, 0), lease)
+    child = NewInvocation(NewPromise(f"{id}-b"), lease=lease, target=target, holder=TaskRef(new.id, 1))
+    await store.open_invocation(child)
+    assert await store.heartbeat_tasks("mine", None) == 2
+    assert await store.heartbeat_tasks("mine", [TaskRef(new.id, 1)]) == 1
+    await store.await_promise(awaited.id, child.id)
+    await store.listen_promise(awaited.id, target)
+    assert await store.suspend_task(TaskRef(new.id, 1), [awaited.id, child.id])
+    await store.settle(awaited.id, PromiseKind.PROMISE, YES)
+    await store.finish_task_message(awaited.id, target)
+    await store.settle_held(TaskRef(child.id, 1), child.id, YES)
+    await store.settle(new.id, PromiseKind.PROMISE, YES)
+
+
+async def task_states(store: PostgresStore, id: str) -> None:
+    ref, lease, target = TaskRef(id, 1), TaskLease("mine", 60_000), "poll://any@mine/1"
+    await store.open_invocation(NewInvocation(NewPromise(id, due_at=4e9), target, id, lease=lease))
+    assert [each.id for each in await store.list_branch(id)] == [id]
+    await store.list_branch("branch", limit=5)
+    await store.halt_task(id)
+    await store.continue_task(id)
+    await store.acquire_task(ref, lease)
+    await store.release_task(TaskRef(id, 2))
+    await store.settle(id, PromiseKind.PROMISE, YES)
+    assert (await store.get_task(id)).state is TaskState.FULFILLED
+
+
+async def task_lists(store: PostgresStore, id: str) -> None:
+    for state in (None, *TaskState):
+        page = await store.list_tasks(state=state, limit=3)
+        await store.list_tasks(state=state, after=page.next, limit=3)
+    await store.due()
+
+
 async def deletes(store: PostgresStore, id: str) -> None:
     epoch = await claimed(store, id)
     await store.complete(Write(id, epoch, [entry(0)]), SUCCESS)
@@ -423,6 +489,9 @@ OPERATIONS: Sequence[Operation] = (
     past_sessions,
     long_sessions,
     live_texts,
+    tasks,
+    task_states,
+    task_lists,
     deletes,
 )
 

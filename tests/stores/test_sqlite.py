@@ -39,6 +39,8 @@ from signoff.stores.sqlite import (
     retention,
     schedules,
     sessions,
+    task_states,
+    tasks,
     transitions,
 )
 from signoff.stores.sqlite import journal as sqlite_journal
@@ -847,6 +849,8 @@ MODULES = (
     sqlite_runs,
     schedules,
     sessions,
+    task_states,
+    tasks,
     transitions,
 )
 

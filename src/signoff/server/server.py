@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TypedDict, Unpack
 
 from signoff.app import Signoff
@@ -15,6 +15,11 @@ from signoff.server.auth.key_file import WorkerKeys
 from signoff.server.auth.oidc_settings import OpenIdConnect
 from signoff.server.auth.trusted_proxy import TrustedProxy
 from signoff.server.process.uvicorn_server import Serving, bind, url_of
+from signoff.server.resonate.legacy.listener import LegacyListener, LegacyPorts
+from signoff.server.resonate.listener import ResonateListener
+from signoff.server.resonate.schedules import ScheduledPromises
+from signoff.server.resonate.signoff_groups import SignoffGroups
+from signoff.server.services import Services
 from signoff.stores.contract.store import Store
 
 
@@ -46,6 +51,9 @@ class Server:
         host: The address to listen on.
         port: The port; 0 takes a free one.
         allowed_hosts: Names that clients reach the server by, besides the local ones and ``host``.
+        resonate_port: The port for the durable promise protocol of Resonate; 0 takes a free one. None: it is off.
+        resonate_push: The beginnings of the URLs that its messages may be posted to.
+        resonate_legacy: The ports for the protocol of resonate-sdk 0.6.7. None: it is off.
         options: Further arguments of ``create_server_app``.
 
     Example:
@@ -61,17 +69,36 @@ class Server:
         host: str = "127.0.0.1",
         port: int = 8000,
         allowed_hosts: Iterable[str] = (),
+        resonate_port: int | None = None,
+        resonate_push: Iterable[str] = (),
+        resonate_legacy: LegacyPorts | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
         self.host = host
         self.port = port
-        self._app = create_server_app(app_or_store, allowed_hosts=(host, *allowed_hosts), **options)
+        self._allowed_hosts = tuple(allowed_hosts)
+        self._resonate_port = resonate_port
+        self._resonate_push = tuple(resonate_push)
+        self._resonate: ResonateListener | None = None
+        self._legacy_ports = resonate_legacy
+        self._legacy: LegacyListener | None = None
+        self._app = create_server_app(app_or_store, allowed_hosts=(host, *self._allowed_hosts), **options)
         self._stack = AsyncExitStack()
 
     @property
     def url(self) -> str:
         """The URL that reaches it from this machine."""
         return url_of(self.host, self.port)
+
+    @property
+    def resonate_url(self) -> str | None:
+        """The URL of the durable promise protocol; None if it is off. Valid while the server listens."""
+        return None if self._resonate is None else self._resonate.url
+
+    @property
+    def resonate_legacy(self) -> LegacyListener | None:
+        """The listener of the protocol of resonate-sdk 0.6.7; None if it is off. Valid while the server listens."""
+        return self._legacy
 
     @property
     def asks(self) -> bool:
@@ -87,6 +114,8 @@ class Server:
             self._serving = Serving(self._app, listener, self._app.state.services.stopping)
             self._stack.push_async_callback(self._serving.stop)
             await self._serving.listening.wait()
+            if self._resonate_port is not None or self._legacy_ports is not None:
+                await self._speak_resonate(self._app.state.services)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -94,6 +123,19 @@ class Server:
 
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
+
+    async def _speak_resonate(self, services: Services) -> None:
+        """Listen for the protocols of Resonate, run workflows for their tasks, and create scheduled promises."""
+        for job in (SignoffGroups(services.store).serve(), ScheduledPromises(services.store).serve()):
+            self._stack.push_async_callback(_end, asyncio.create_task(job))
+        if self._resonate_port is not None:
+            listener = ResonateListener(
+                services, self.host, self._resonate_port, self._allowed_hosts, self._resonate_push
+            )
+            self._resonate = await self._stack.enter_async_context(listener)
+        if self._legacy_ports is not None:
+            legacy = LegacyListener(services, self.host, self._legacy_ports, self._allowed_hosts)
+            self._legacy = await self._stack.enter_async_context(legacy)
 
     async def drain(self, until: Awaitable[object]) -> None:
         """Report at /ready that the server is about to stop, and keep serving until ``until`` is done.
@@ -108,12 +150,20 @@ class Server:
         await asyncio.shield(self._serving.task)
 
 
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
 async def serve(
     app_or_store: Signoff | Store,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
     allowed_hosts: Iterable[str] = (),
+    resonate_port: int | None = None,
+    resonate_legacy: LegacyPorts | None = None,
     listening: Callable[[Server], None] | None = None,
     **options: Unpack[ServerOptions],
 ) -> None:
@@ -124,6 +174,8 @@ async def serve(
         host: The address to listen on.
         port: The port; 0 takes a free one.
         allowed_hosts: Names that clients reach the server by, besides the local ones and ``host``.
+        resonate_port: The port for the durable promise protocol of Resonate; None: it is off.
+        resonate_legacy: The ports for the protocol of resonate-sdk 0.6.7; None: it is off.
         listening: Called with the server once it listens, so its ``url`` and ``port`` are known.
         options: Further arguments of ``create_server_app``.
 
@@ -131,7 +183,16 @@ async def serve(
         OSError: The address cannot be listened on.
         StoreUnavailable: The store cannot be opened.
     """
-    async with Server(app_or_store, host=host, port=port, allowed_hosts=allowed_hosts, **options) as server:
+    serving = Server(
+        app_or_store,
+        host=host,
+        port=port,
+        allowed_hosts=allowed_hosts,
+        resonate_port=resonate_port,
+        resonate_legacy=resonate_legacy,
+        **options,
+    )
+    async with serving as server:
         if listening is not None:
             listening(server)
         await server.wait_closed()

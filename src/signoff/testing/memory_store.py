@@ -35,10 +35,13 @@ from signoff.records.paging import (
     page_place,
     place_of,
 )
+from signoff.records.promise_schedules import PromiseSchedule
+from signoff.records.tasks import Task, TaskState
 from signoff.runtime import forks
 from signoff.runtime.clock import Clock, SystemClock
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.operations import Operation
+from signoff.stores.contract.promise_schedules import MOST_LISTED
 from signoff.stores.contract.store import Change, Store
 from signoff.stores.contract.validation import (
     check_arguments,
@@ -112,6 +115,9 @@ _METHODS: Final = _methods(
         "resume_schedule": "schedules.resume",
         "delete_schedule": "schedules.delete",
         "fire_schedule": "schedules.fire",
+        "put_promise_schedule": "promise_schedules.put",
+        "delete_promise_schedule": "promise_schedules.delete",
+        "advance_promise_schedule": "promise_schedules.advance",
         "announce": "workflows.announce",
         "delete_workflows": "workflows.delete",
         "heartbeat": "workers.heartbeat",
@@ -124,6 +130,21 @@ _METHODS: Final = _methods(
         "read_cursor": "outbox.read_cursor",
         "list_groups": "groups.list_groups",
         "get_schedule": "schedules.get",
+        "open_invocation": "tasks.open",
+        "settle_held": "tasks.settle",
+        "acquire_task": "tasks.acquire",
+        "release_task": "tasks.release",
+        "suspend_task": "tasks.suspend",
+        "heartbeat_tasks": "tasks.heartbeat",
+        "halt_task": "tasks.halt",
+        "continue_task": "tasks.continue_task",
+        "await_promise": "tasks.await_promise",
+        "listen_promise": "tasks.listen",
+        "get_task": "tasks.get",
+        "list_branch": "tasks.list_branch",
+        "take_task_messages": "tasks.take_messages",
+        "finish_task_message": "tasks.finish_message",
+        "get_promise_schedule": "promise_schedules.get",
     }
 )
 """The method of the model for each operation that needs only the namespace and the arguments."""
@@ -136,6 +157,7 @@ _OF_ALL_NAMESPACES: Final = _methods(
         "has_token": "tokens.has",
         "due": "timers.due",
         "due_schedules": "schedules.due",
+        "due_promise_schedules": "promise_schedules.due",
         "enlist": "workers.enlist",
         "list_workers": "workers.list_workers",
         "release": "workers.release",
@@ -336,6 +358,23 @@ class MemoryStore(Store):
         )
         items, more = first_of(found, limit)
         return Page(tuple(items), items[-1].id if more and items else None)
+
+    async def list_tasks(
+        self, *, state: TaskState | None = None, after: str | None = None, limit: int = 100
+    ) -> Page[Task]:
+        found = [
+            each for each in self.model.tasks.list_tasks(self.namespace, state) if each.id > (after or "")
+        ]
+        return Page(tuple(found[:limit]), found[limit - 1].id if len(found) > limit else None)
+
+    async def list_promise_schedules(
+        self, *, after: str | None = None, limit: int = 100
+    ) -> Page[PromiseSchedule]:
+        schedules = self.model.promise_schedules.list_schedules(self.namespace)
+        found = [each for each in schedules if each.id > (after or "")]
+        limit = min(limit, MOST_LISTED)
+        items = tuple(found[:limit])
+        return Page(items, items[-1].id if len(found) > limit else None)
 
     async def list_workflows(
         self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100

@@ -272,6 +272,37 @@ def worker(
     show_default=True,
     help="Seconds to keep serving after SIGTERM, with 503 at /ready, so that load balancers stop sending.",
 )
+@click.option("--resonate", is_flag=True, help="Speak the durable promise protocol of Resonate, too.")
+@click.option(
+    "--resonate-port",
+    type=click.IntRange(0, 65535),
+    default=8001,
+    show_default=True,
+    help="The port for --resonate; 0: a free one.",
+)
+@click.option(
+    "--resonate-push",
+    multiple=True,
+    metavar="URL",
+    help="Where --resonate may post messages, such as https://functions.example.com/; repeat for more.",
+)
+@click.option(
+    "--resonate-legacy", is_flag=True, help="Speak the protocol of resonate-sdk 0.6.7, from 2024, too."
+)
+@click.option(
+    "--resonate-legacy-port",
+    type=click.IntRange(0, 65535),
+    default=8001,
+    show_default=True,
+    help="The port for --resonate-legacy; 0: a free one.",
+)
+@click.option(
+    "--resonate-legacy-messages-port",
+    type=click.IntRange(0, 65535),
+    default=8002,
+    show_default=True,
+    help="The port that --resonate-legacy sends messages on; 0: a free one.",
+)
 @identity_options
 @_redact
 @_retain
@@ -299,6 +330,12 @@ def server(
     oidc_roles_claim: str | None,
     public_url: str | None,
     require_auth: bool,
+    resonate: bool,
+    resonate_port: int,
+    resonate_push: tuple[str, ...],
+    resonate_legacy: bool,
+    resonate_legacy_port: int,
+    resonate_legacy_messages_port: int,
     redact: tuple[str, ...],
     out: Output,
     **serving: Any,
@@ -318,6 +355,15 @@ def server(
         raise click.UsageError(
             "--default-role is for people who are signed in: --user-header or --oidc-issuer"
         )
+    from signoff.server.resonate.legacy.listener import LegacyPorts
+
+    if resonate and resonate_legacy and resonate_port == resonate_legacy_port != 0:
+        raise click.UsageError(
+            "--resonate and --resonate-legacy need a port each: give --resonate-port or --resonate-legacy-port"
+        )
+    legacy_ports = (
+        LegacyPorts(resonate_legacy_port, resonate_legacy_messages_port) if resonate_legacy else None
+    )
     anchors = anchors_of()
     app = load_app(address) if address else Signoff(store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE)
 
@@ -335,6 +381,9 @@ def server(
             "channels": _channels_in(channels_file),
             "anchors": anchors,
             "redact": redact,
+            "resonate_port": resonate_port if resonate else None,
+            "resonate_push": resonate_push,
+            "resonate_legacy": legacy_ports,
             **serving,
         }
         async with _listening(app, out, **options) as server:
@@ -416,6 +465,13 @@ async def _listening(app: Signoff, out: Output, **options: Any) -> AsyncGenerato
         async with Server(app, **options) as server:
             text = f"listening on {server.url}, store {app.store.location}"
             facts = {"url": server.url, "port": server.port, "store": app.store.location}
+            if server.resonate_url is not None:
+                text = f"{text}, durable promise protocol on {server.resonate_url}"
+                facts["resonate_url"] = server.resonate_url
+            if server.resonate_legacy is not None:
+                legacy = server.resonate_legacy
+                text = f"{text}, protocol of resonate-sdk 0.6.7 on {legacy.url} and {legacy.messages_url}"
+                facts |= {"resonate_legacy_url": legacy.url, "resonate_messages_url": legacy.messages_url}
             out.event("listening", text, **facts, authenticates=server.asks)
             if not server.asks:
                 out.note(open_doors(server.url, app.store.location))

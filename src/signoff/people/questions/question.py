@@ -197,9 +197,7 @@ class Question:
     def from_json(cls, text: str) -> Question:
         """Read the result of ``to_json``."""
         parts = json.loads(unpacked(text))
-        parts.pop("policy", None)
-        del parts["digest"]
-        return cls(**parts)
+        return cls(**{name: part for name, part in parts.items() if name not in _BESIDES})
 
     @classmethod
     def of(cls, question: Promise) -> Question:
@@ -216,7 +214,7 @@ class Question:
         wrong = problem_in_question(parts)
         if wrong is not None:
             raise UnreadableRecord("question", question.id, f"data: {wrong}")
-        parts = {name: part for name, part in parts.items() if name not in ("policy", "digest")}
+        parts = {name: part for name, part in parts.items() if name not in _BESIDES}
         unknown = parts.keys() - _PARTS
         if unknown:
             raise QuestionTooNew(question.id, f"a part {min(unknown)!r}")
@@ -257,6 +255,9 @@ class Question:
         )
         return codec.encode(parts, path="question", limit=codec.MAX_BYTES + again)
 
+
+_BESIDES: Final = ("policy", "digest", "resonate")
+"""Parts of a question's row that are not the question: ``resonate`` is written by ``server/resonate``."""
 
 _PARTS: Final = frozenset(each.name for each in fields(Question)) - {"proposed"}
 

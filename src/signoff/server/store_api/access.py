@@ -147,7 +147,7 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
         return [group for group in await store.list_groups() if group.name in access.groups]
     if access.groups is not None and name == "list_audit":
         return await _list_audit(store, **arguments)
-    if name in ("due_schedules", "due_questions"):
+    if name in ("due_schedules", "due_promise_schedules", "due_questions"):
         return [], None
     if name == "due":
         return None  # due work concerns all namespaces: the server does it
@@ -422,6 +422,7 @@ _CHECKS: Mapping[str, _Check] = {
         (
             "due",
             "due_schedules",
+            "due_promise_schedules",
             "due_questions",
             "unsealed",
             "heads",

@@ -36,6 +36,7 @@ from signoff.records import (
 from signoff.records.deliveries import NewDelivery
 from signoff.records.names import LONGEST_PERSON_BYTES, check_assignee, check_size, check_text
 from signoff.records.question_text import unpacked
+from signoff.records.tasks import TaskLease, TaskRef
 from signoff.server.http.request_bodies import check_parts
 from signoff.server.store_api.long_json import check_long
 from signoff.service import snapshots
@@ -77,6 +78,7 @@ _VALUES: Final = frozenset({"value", "error"})
 
 _LONG: Final = frozenset(
     {(LiveText, "seq"), (LiveText, "position"), (Seal, "seq"), (NewDelivery, "seq")}
+    | {(TaskLease, "ttl"), (TaskRef, "version")}
     | {("expand", "expected"), ("expand", "seq"), ("read_chain", "after"), ("read_live", "after")}
     | {("read_journal", "after")}
 )

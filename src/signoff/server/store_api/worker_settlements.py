@@ -52,7 +52,7 @@ async def check_settled(store: Store, operation: str, arguments: Mapping[str, An
     """
     amendment: Amendment | None = None
     settlement: Settlement | None
-    if operation == "settle" and arguments["kind"] is PromiseKind.QUESTION:
+    if operation == "settle_held" or (operation == "settle" and arguments["kind"] is PromiseKind.QUESTION):
         id, settlement = arguments["promise_id"], cast("Settlement", arguments["settlement"])
     elif operation == "amend":
         id, amendment = arguments["question_id"], cast("Amendment", arguments["amendment"])

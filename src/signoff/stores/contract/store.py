@@ -4,8 +4,8 @@ Every method is one transaction: it happens as a whole or not at all, and it is 
 ``tests/stores/`` holds the rules as one suite that runs against every store.
 
 A store object is bound to one namespace and neither reads nor changes another. Exceptions are ``due``,
-``due_schedules``, ``due_questions``, ``heads``, ``unsealed``, ``find_token``, ``has_token``, ``release`` and the
-register of workers, which serve the whole database.
+``due_schedules``, ``due_promise_schedules``, ``due_questions``, ``heads``, ``unsealed``, ``find_token``, ``has_token``,
+``release`` and the register of workers, which serve the whole database.
 
 The states of a run, and the operations that change them (no other transition exists):
 
@@ -39,6 +39,7 @@ be repeated:
   raises ``LeaseLost``.)
 - ``create_run``, ``create_promise``, ``settle``, ``amend``, ``signal``, ``retry`` and ``claim`` take a ``token``, a
   unique id of the call. Repeated with the same token and arguments, they return the same result without effect.
+- Operations on tasks that are repeated return the promise or the conflict as it is by then, as their protocol expects.
 - All others change nothing when repeated, except ``claim_deliveries``, which documents what happens.
 """
 
@@ -57,6 +58,7 @@ from signoff.stores.contract.leases import LeaseStore
 from signoff.stores.contract.live import LiveStore
 from signoff.stores.contract.operations import Operation
 from signoff.stores.contract.outbox import OutboxStore
+from signoff.stores.contract.promise_schedules import PromiseScheduleStore
 from signoff.stores.contract.promises import PromiseStore
 from signoff.stores.contract.questions import QuestionStore
 from signoff.stores.contract.rules import RuleStore
@@ -64,6 +66,7 @@ from signoff.stores.contract.runs import RunStore
 from signoff.stores.contract.schedules import ScheduleStore
 from signoff.stores.contract.sessions import SessionStore
 from signoff.stores.contract.snapshots import SnapshotStore
+from signoff.stores.contract.tasks import TaskStore
 from signoff.stores.contract.timers import TimerStore
 from signoff.stores.contract.tokens import TokenStore
 from signoff.stores.contract.workers import WorkerStore
@@ -109,9 +112,11 @@ class Store(
     WorkflowStore,
     LiveStore,
     SnapshotStore,
+    TaskStore,
     TimerStore,
     GroupStore,
     ScheduleStore,
+    PromiseScheduleStore,
     WorkerStore,
 ):
     """Durable storage for runs. The module's docstring states what holds for every method.

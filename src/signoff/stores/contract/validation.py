@@ -52,10 +52,15 @@ from signoff.records.paging import (
     TokenFilter,
     WorkflowFilter,
 )
+from signoff.records.promise_schedules import NewPromiseSchedule
+from signoff.records.tasks import NewInvocation, TaskLease, TaskRef
 from signoff.stores.contract.snapshots import Saved
 
 HIGHEST_LIMIT = 2**31 - 1
 """The highest limit of running and starting runs that every store can count."""
+
+LONGEST_LEASE_MS = 2**53 - 1
+"""The longest lease on a task, in milliseconds: what JSON can hold."""
 
 MAX_DETAILS = 4 * MAX_BYTES
 """The largest details of an event, in bytes: the largest answer, escaped once more as JSON within JSON."""
@@ -105,6 +110,39 @@ def check_schedule(new: NewSchedule) -> None:
     check_size("id", new.id, LONGEST_CHOSEN_BYTES)  # its runs' ids are longer
     check_names(workflow=new.workflow, group=new.group)
     check_size("concurrency_key", new.concurrency_key, LONGEST_REQUEST_BYTES)
+
+
+def check_promise_schedule(new: NewPromiseSchedule) -> None:
+    """Raise InvalidValue for a schedule that could not be stored."""
+    check_size("id", new.id, LONGEST_CHOSEN_BYTES)
+    if not math.isfinite(new.next_at):
+        raise InvalidValue("next_at", f"{new.next_at} is not a time")
+
+
+def check_invocation(new: NewInvocation) -> None:
+    """Raise InvalidValue for an invocation that could not be stored."""
+    check_names(target=new.target)
+    check_ids(branch=new.branch, parent=new.parent)
+    if new.send_at is not None and not math.isfinite(new.send_at):
+        raise InvalidValue("send_at", f"{new.send_at} is not a time")
+    if new.lease is not None:
+        check_lease(new.lease)
+    if new.holder is not None:
+        check_refs([new.holder])
+
+
+def check_refs(refs: Sequence[TaskRef]) -> None:
+    """Raise InvalidValue for a version of a task that is no number of 64 bits."""
+    for ref in refs:
+        if not -(2**63) <= ref.version < 2**63:
+            raise InvalidValue("version", f"{ref.version} is not a number of 64 bits")
+
+
+def check_lease(lease: TaskLease) -> None:
+    """Raise InvalidValue for a lease on a task that could not be stored."""
+    check_names(pid=lease.pid)
+    if not 0 <= lease.ttl <= LONGEST_LEASE_MS:
+        raise InvalidValue("ttl", f"{lease.ttl} is not between 0 and {LONGEST_LEASE_MS} milliseconds")
 
 
 def check_saved(saved: Saved) -> None:
@@ -368,7 +406,7 @@ def _items(value: object) -> Iterable[object]:
 def check_arguments(arguments: Mapping[str, Any]) -> None:
     """Raise InvalidValue for arguments of an operation that their names or types alone show to be invalid."""
     check_request(arguments.get("request_id"), arguments.get("token"))
-    check_names(worker_id=arguments.get("worker_id"))
+    check_names(**{name: arguments.get(name) for name in ("worker_id", "pid", "address")})
     check_limits(arguments.get("max_running"), arguments.get("starts_per"))
     if "deliveries" in arguments:
         check_deliveries(arguments["channel"], arguments["deliveries"])
@@ -386,6 +424,7 @@ _CHECKS_OF_ALL: Final[Mapping[type[Any], Callable[[Any], None]]] = {
     NewAuditEvent: check_events,
     WorkflowInfo: check_workflows,
     LiveText: check_live,
+    TaskRef: check_refs,
 }
 """The check of a sequence, by the type of its items."""
 
@@ -395,8 +434,12 @@ _CHECKS: Final[Mapping[type[Any], Callable[[Any], None]]] = {
     NewAuditEvent: lambda event: check_events([event]),
     NewRule: check_rule,
     NewSchedule: check_schedule,
+    NewPromiseSchedule: check_promise_schedule,
     NewToken: check_token,
+    NewInvocation: check_invocation,
     Report: check_report,
+    TaskLease: check_lease,
+    TaskRef: lambda ref: check_refs([ref]),
     Saved: check_saved,
     WorkerInfo: check_worker,
     **dict.fromkeys(

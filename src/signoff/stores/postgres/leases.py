@@ -75,7 +75,7 @@ MAKE_DEFERRED = "SELECT signoff.make_deferred_each(%s, %s, %s)"
 AT_ONCE: Final = 50
 """Items per transaction when each has a savepoint: more than 64 subtransactions slow down all other transactions."""
 
-JOBS: Final = ("promise", "timer", "deadline", "grace", "lease", "rate", "worker")
+JOBS: Final = ("promise", "timer", "deadline", "grace", "lease", "task", "rate", "worker")
 """The jobs whose items ``due`` processes."""
 
 TIMED_OUT = json.dumps(
@@ -314,6 +314,7 @@ def _due(reply: Mapping[str, Any]) -> Due:
         touched.touch_ended(namespace, run_id)
         touched.ready.add(namespace)
     touched.ready.update(reply["opened"])
+    touched.due = reply["task_due"]
     next_at = reply["next"]
     return Due(None if next_at is None else float(next_at), reply["now"], touched, reply["is_all"])
 

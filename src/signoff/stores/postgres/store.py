@@ -26,6 +26,7 @@ from signoff.records import (
 )
 from signoff.records.failed_items import Unreadable
 from signoff.records.names import check_namespace
+from signoff.records.tasks import TaskRef
 from signoff.runtime.clock import Clock
 from signoff.stores.contract.leases import Claim, Outcome, Write
 from signoff.stores.contract.operations import Operation
@@ -36,6 +37,7 @@ from signoff.stores.postgres import (
     leases,
     live,
     operations,
+    promise_schedules,
     questions,
     reads,
     retention,
@@ -44,6 +46,7 @@ from signoff.stores.postgres import (
     writable,
     write_requests,
 )
+from signoff.stores.postgres import tasks as task_operations
 from signoff.stores.postgres.database import Database
 from signoff.stores.shared.failed_items import raise_outage
 from signoff.stores.shared.failure_isolation import Done, Skipped, earliest
@@ -284,6 +287,14 @@ class PostgresStore(Store):
     async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
         now = self._database.now()
         return await self._database.call(lambda db: schedules.due(db, now, limit))
+
+    async def due_promise_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
+        now = self._database.now()
+        return await self._database.call(lambda db: promise_schedules.due(db, now, limit))
+
+    async def heartbeat_tasks(self, pid: str, tasks: Sequence[TaskRef] | None) -> int:
+        check_arguments({"pid": pid, "tasks": tasks})
+        return await self._read(task_operations.heartbeat, pid, tasks, self._database.lease_now())
 
     # Workers
 

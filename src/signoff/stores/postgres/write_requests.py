@@ -121,6 +121,7 @@ class JsonRequest(Request[T]):
             touched.ready.add(self.namespace)
         for run_id in reply.get("turns") or ():
             touched.touch(self.namespace, run_id, due=True)
+        touched.due = touched.due or "task_due" in reply
         try:
             self.result = self._read(reply, touched)
         except Exception as error:

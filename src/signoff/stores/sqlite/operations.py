@@ -13,12 +13,15 @@ from signoff.stores.sqlite import (
     groups,
     live,
     outbox,
+    promise_schedules,
     promises,
     rules,
     runs,
     schedules,
     sessions,
     snapshots,
+    task_states,
+    tasks,
     tokens,
     workflows,
 )
@@ -50,6 +53,21 @@ WRITES: Final[Mapping[str, Callable[..., Any]]] = {
     "resume_schedule": schedules.resume,
     "delete_schedule": schedules.delete,
     "fire_schedule": schedules.fire,
+    "put_promise_schedule": promise_schedules.put,
+    "delete_promise_schedule": promise_schedules.delete,
+    "advance_promise_schedule": promise_schedules.advance,
+    "open_invocation": tasks.open_invocation,
+    "settle_held": tasks.settle_held,
+    "acquire_task": tasks.acquire_task,
+    "release_task": tasks.release_task,
+    "suspend_task": tasks.suspend_task,
+    "heartbeat_tasks": tasks.heartbeat_tasks,
+    "halt_task": tasks.halt_task,
+    "continue_task": tasks.continue_task,
+    "await_promise": tasks.await_promise,
+    "listen_promise": tasks.listen_promise,
+    "take_task_messages": tasks.take_task_messages,
+    "finish_task_message": tasks.finish_task_message,
     "announce": workflows.announce,
     "delete_workflows": workflows.delete,
 }
@@ -63,6 +81,9 @@ SMALL_READS: Final[Mapping[str, Callable[..., Any]]] = {
     "get_token": tokens.get,
     "read_cursor": outbox.read_cursor,
     "get_schedule": schedules.get,
+    "get_promise_schedule": promise_schedules.get,
+    "get_task": task_states.get_task,
+    "list_branch": tasks.list_branch,
 }
 """Functions of a connection, the namespace and the operation's arguments. They may run on the event loop."""
 
@@ -77,7 +98,9 @@ READS: Final[Mapping[str, Callable[..., Any]]] = {
     "list_tokens": tokens.list_tokens,
     "list_deliveries": outbox.list_deliveries,
     "list_groups": groups.list_groups,
+    "list_tasks": tasks.list_tasks,
     "list_schedules": schedules.list_schedules,
+    "list_promise_schedules": promise_schedules.list_promise_schedules,
     "list_workflows": workflows.list_workflows,
 }
 """The same, for a reader's thread."""

@@ -17,7 +17,7 @@ from signoff.stores.contract.validation import check_promise
 from signoff.stores.shared.equality import may_join, refusal_of, settled_before
 from signoff.stores.shared.listed_payloads import Listing, read_page, size_in_sqlite
 from signoff.stores.shared.rows import PROMISE_COLUMNS
-from signoff.stores.sqlite import messages, tokens
+from signoff.stores.sqlite import messages, task_states, tokens
 from signoff.stores.sqlite.rows import assignees_text, to_promise
 from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Refused, Transaction
@@ -50,6 +50,8 @@ SET state = 'timed_out', settled_at = ?, origin = '{text_of(TIMER)}'
 WHERE namespace = ? AND id = ? AND state = 'pending'
 RETURNING {PROMISE_COLUMNS}
 """
+
+TIME_OUT_LATE = TIME_OUT.replace("RETURNING", "    AND due_at <= ?\nRETURNING")
 
 TIME_OUT_DUE = f"""
 UPDATE promises
@@ -247,6 +249,16 @@ def time_out(tx: Transaction, namespace: str, promise_id: str) -> Promise:
     return late
 
 
+def time_out_late(tx: Transaction, namespace: str, promise_id: str) -> Promise | None:
+    """Time out a promise if it is pending past its deadline. Returns it then."""
+    row = tx.db.execute(TIME_OUT_LATE, (tx.now, namespace, promise_id, tx.now)).fetchone()
+    if row is None:
+        return None
+    late = to_promise(row)
+    notify_all(tx, late)
+    return late
+
+
 def time_out_due(tx: Transaction, limit: int) -> int:
     """Time out due promises, in all namespaces. Returns their number."""
     rows = tx.db.execute(TIME_OUT_DUE, {"now": tx.now, "limit": limit}).fetchall()
@@ -408,6 +420,7 @@ def notify_all(tx: Transaction, promise: Promise) -> None:
 def _notify_waiters(tx: Transaction, promise: Promise) -> None:
     for run_id, n in messages.waiters(tx, promise.namespace, "promise", promise.id):
         _notify(tx, promise, run_id, n, leave=messages.leave_or_defer)
+    task_states.settled(tx, promise)
 
 
 def _notify(

@@ -50,6 +50,7 @@ from signoff.stores.sqlite import (
     messages,
     operations,
     outbox,
+    promise_schedules,
     promises,
     questions,
     retention,
@@ -359,6 +360,10 @@ class SqliteStore(Store):
     async def due_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
         now = self.clock.now()
         return await self._file.read_soon(lambda db: schedules.due(db, now, limit))
+
+    async def due_promise_schedules(self, limit: int) -> tuple[Sequence[Due], float | None]:
+        now = self.clock.now()
+        return await self._file.read_soon(lambda db: promise_schedules.due(db, now, limit))
 
     # Workers
 

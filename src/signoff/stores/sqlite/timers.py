@@ -18,7 +18,7 @@ from signoff.stores.shared.deferred_changes import Kind, Made
 from signoff.stores.shared.failure_isolation import AT_ONCE, Done, Failure, Skipped
 from signoff.stores.sqlite import concurrency_keys as keys
 from signoff.stores.sqlite import deferred_changes as deferred
-from signoff.stores.sqlite import groups, messages, promises, runs
+from signoff.stores.sqlite import groups, messages, promises, runs, task_states
 from signoff.stores.sqlite import transitions as states
 from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
@@ -28,7 +28,7 @@ FORGET_SILENT = "DELETE FROM workers WHERE seen_at <= ?"
 FORGET = "DELETE FROM workers WHERE id = ?"
 
 # When the next promise, timer, run deadline and rate-limited start are due; when the first grace period began; the
-# oldest heartbeat of a worker; and when the next lease expires.
+# oldest heartbeat of a worker; and when the next leases on a run and on a task expire.
 NEXT_DUE = """
 SELECT
     (SELECT min(due_at) FROM promises INDEXED BY promises_due WHERE state = 'pending' AND due_at IS NOT NULL),
@@ -39,7 +39,8 @@ SELECT
     (SELECT min(max(deadline_at, ready_at)) FROM runs INDEXED BY runs_unclaimed
         WHERE deadline_at IS NOT NULL AND deadline_passed = 1 AND state = 'ready'),
     (SELECT min(seen_at) FROM workers),
-    (SELECT min(lease_until) FROM runs INDEXED BY runs_leases WHERE state = 'running')
+    (SELECT min(lease_until) FROM runs INDEXED BY runs_leases WHERE state = 'running'),
+    (SELECT min(lease_until) FROM tasks INDEXED BY tasks_leases WHERE state = 'acquired')
 """
 
 SKIPPED = "(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(:skipped))"
@@ -106,6 +107,7 @@ JOBS: Final = {
         "max(deadline_at, ready_at)",
     ),
     "lease": Job("runs", "runs_leases", "state = 'running'", "lease_until"),
+    "task": Job("tasks", "tasks_leases", "state = 'acquired'", "lease_until", number="NULL"),
     "rate": Job("groups", "groups_opening", "opens_at IS NOT NULL", "opens_at", id="name", number="NULL"),
     "worker": Job("workers", "workers_seen", "true", "seen_at", number="NULL"),
 }
@@ -122,6 +124,7 @@ DO: Final[dict[str, _Do]] = {
     "deadline": lambda tx, namespace, id, _: runs.pass_deadline(tx, namespace, id),
     "grace": lambda tx, namespace, id, _: runs.end_unclaimed_run(tx, namespace, id),
     "lease": lambda tx, _, id, number: states.free(tx, number),
+    "task": lambda tx, namespace, id, _: task_states.free(tx, namespace, id),
     "rate": lambda tx, namespace, name, _: groups.open_one(tx, namespace, name),
     "worker": lambda tx, _, id, number: tx.db.execute(FORGET, (id,)),
 }
@@ -188,6 +191,7 @@ def due(
     lease_until = until["lease"]
     if lease_until is not None:
         done["lease"] = states.free_lost(tx, lease_until, limit)
+        done["task"] = task_states.free_expired(tx, lease_until, limit)
     done["rate"] = groups.open_due(tx, limit)
     tx.db.execute(FORGET_SILENT, (until["worker"],))
     done["worker"] = 0
@@ -210,7 +214,12 @@ def _until(tx: Transaction, held: Hold | None) -> dict[str, float | None]:
     """Return, by job, the time up to which items are due, on the business or the lease clock; None if none are."""
     lease_until = tx.lease_now if held is None else held.but_until
     times: dict[str, float | None] = dict.fromkeys(JOBS, tx.now)
-    ends = {"grace": tx.now - GRACE_SECONDS, "lease": lease_until, "worker": tx.lease_now - FORGET_SECONDS}
+    ends = {
+        "grace": tx.now - GRACE_SECONDS,
+        "lease": lease_until,
+        "task": lease_until,
+        "worker": tx.lease_now - FORGET_SECONDS,
+    }
     return times | ends
 
 
@@ -220,13 +229,14 @@ def next_due(db: sqlite3.Connection, now: float, lease_now: float, held_for: flo
     Leases have their own clock: a lease that ends in three seconds is due in three seconds, and none is due before
     ``held_for`` seconds have passed.
     """
-    *times, grace_at, seen_at, lease_until = db.execute(NEXT_DUE).fetchone()
+    *times, grace_at, seen_at, lease_until, task_until = db.execute(NEXT_DUE).fetchone()
     if grace_at is not None:
         times.append(grace_at + GRACE_SECONDS)
     if seen_at is not None:
         times.append(now + (seen_at + FORGET_SECONDS - lease_now))
-    if lease_until is not None:
-        times.append(now + max(lease_until - lease_now, held_for))
+    for until in (lease_until, task_until):
+        if until is not None:
+            times.append(now + max(until - lease_now, held_for))
     return min((time for time in times if time is not None), default=None)
 
 
@@ -251,7 +261,7 @@ def due_each(
             raise row_unchanged()
 
     for job, ends in until.items():
-        if job == "lease" and held is not None:
+        if job in ("lease", "task") and held is not None:
             times.append(tx.now + held.seconds)
         if ends is None:
             continue

@@ -45,7 +45,9 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.records.paging import Page
+from signoff.records.promise_schedules import NewPromiseSchedule, PromiseSchedule
 from signoff.records.question_text import unpacked
+from signoff.records.tasks import Invocation, NewInvocation, TaskMessage, TaskRef
 from signoff.runtime.loggers import own_logger
 from signoff.stores.contract.leases import Claim, Outcome, Write
 from signoff.stores.contract.operations import Operation
@@ -98,6 +100,8 @@ _PAYLOADS: Final[Mapping[type, Mapping[str, _Part]]] = {
     Outcome: {"result": _Part.JSON, "error": _Part.JSON},
     NewSchedule: {"arguments": _Part.COMPARED},
     Schedule: {"arguments": _Part.COMPARED},
+    NewPromiseSchedule: {"data": _Part.JSON},
+    PromiseSchedule: {"data": _Part.JSON},
     LiveText: {"text": _Part.TEXT},
     WorkflowInfo: {"description": _Part.TEXT, "parameters": _Part.DETAILS},
     Write: {"entries": _Part.RECORDS, "opens": _Part.RECORDS, "starts": _Part.RECORDS},
@@ -112,6 +116,9 @@ _PAYLOADS: Final[Mapping[type, Mapping[str, _Part]]] = {
         "requests": _Part.RECORDS,
     },
     SavedRequest: {"value": _Part.COMPARED},
+    NewInvocation: {"promise": _Part.RECORDS},
+    Invocation: {"promise": _Part.RECORDS},
+    TaskMessage: {"promise": _Part.RECORDS},
 }
 """The payloads of each record. All other fields are stored as they are."""
 
@@ -124,6 +131,8 @@ S = TypeVar("S")
 _KINDS: Final[Mapping[type, str]] = {
     NewSchedule: "schedule",
     Schedule: "schedule",
+    NewPromiseSchedule: "promise schedule",
+    PromiseSchedule: "promise schedule",
     NewRule: "rule",
     Rule: "rule",
     Entry: "entry",
@@ -142,7 +151,7 @@ _FROM_STORE: Final = ("error", "details")
 
 _RECORDED_BY_STORE: Final = {AuditKind.ASKED, *(AuditKind(state.value) for state in PromiseState)}
 
-_LEAVING_OUT: Final = ("claim", "read_messages")
+_LEAVING_OUT: Final = ("claim", "read_messages", "take_task_messages", "list_branch")
 """Operations that leave out records that cannot be decrypted, so that the others are returned."""
 
 _SHOWING: Final = frozenset(
@@ -267,6 +276,10 @@ class _EncryptedStore(StoreWrapper):
                 raise
             return found, False
         return self._open(done, promise_id)
+
+    async def settle_held(self, holder: TaskRef, promise_id: str, settlement: Settlement) -> Promise:
+        sealed = self._seal(settlement, promise_id)
+        return self._open(await self.inner.settle_held(holder, promise_id, sealed), promise_id)
 
     # Arguments that are not records
 
@@ -452,8 +465,13 @@ def _bound_to(namespace: str, *parts: str) -> str:
     return json.dumps([namespace, *parts])
 
 
-def _named(found: Claim | tuple[Message, int]) -> str:
-    return f"run {found.run.id!r}" if isinstance(found, Claim) else f"a message of run {found[0].run_id!r}"
+def _named(found: Claim | TaskMessage | Promise | tuple[Message, int]) -> str:
+    if isinstance(found, Claim):
+        return f"run {found.run.id!r}"
+    if isinstance(found, tuple):
+        return f"a message of run {found[0].run_id!r}"
+    promise = found.promise if isinstance(found, TaskMessage) else found
+    return "a task" if promise is None else f"promise {promise.id!r}"
 
 
 def _place_of(value: Any, within: str) -> str:

@@ -9,13 +9,15 @@ from signoff.errors import SignoffError
 from signoff.records import Message, MessageKind, Promise, RunState
 from signoff.stores.contract.leases import Outcome
 from signoff.testing.model.state import State
+from signoff.testing.model.task_states import TaskStates
 
 
 class Messages:
     """Notifies runs of events, and knows which runs wait for what."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, tasks: TaskStates) -> None:
         self._state = state
+        self._tasks = tasks
         self._tables = state.tables
 
     def leave(self, namespace: str, run_id: str, kind: MessageKind, **what: Any) -> None:
@@ -48,9 +50,10 @@ class Messages:
         self.notify_waiters(promise)
 
     def notify_waiters(self, promise: Promise) -> None:
-        """Notify the other runs that wait for a promise of its outcome."""
+        """Notify the other runs that wait for a promise, and its task and those that await it, of its outcome."""
         for run_id, n in self.waiters(promise.namespace, "promise", promise.id):
             self.notify_of_promise(promise, run_id, n)
+        self._tasks.settled(promise)
 
     def notify_of_promise(self, promise: Promise, run_id: str, n: int) -> None:
         """Notify a run's call of a promise's outcome."""

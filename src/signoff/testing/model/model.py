@@ -42,12 +42,15 @@ from signoff.testing.model.groups import Groups
 from signoff.testing.model.live import Live
 from signoff.testing.model.messages import Messages
 from signoff.testing.model.outbox import Outbox
+from signoff.testing.model.promise_schedules import PromiseSchedules
 from signoff.testing.model.promises import Promises
 from signoff.testing.model.rules import Rules
 from signoff.testing.model.schedules import Schedules
 from signoff.testing.model.snapshots import Snapshots
 from signoff.testing.model.state import State
 from signoff.testing.model.tables import Commit
+from signoff.testing.model.task_states import TaskStates
+from signoff.testing.model.tasks import Tasks
 from signoff.testing.model.timers import Timers
 from signoff.testing.model.tokens import Tokens
 from signoff.testing.model.workers import Workers
@@ -71,6 +74,7 @@ class Model:
         groups: The contract's operations on groups.
         workers: The contract's operations on workers and their leases.
         schedules: The contract's operations on schedules.
+        promise_schedules: The contract's operations on schedules of promises.
         tokens: The contract's operations on tokens.
         workflows: The contract's operations on the list of workflows.
         live: The contract's operations on live text.
@@ -82,7 +86,8 @@ class Model:
     def __init__(self, clock: Clock, lease_clock: Clock, lease_seconds: float) -> None:
         self.state = State(clock, lease_clock, lease_seconds)
         self.tables = self.state.tables
-        self._messages = Messages(self.state)
+        self._task_states = TaskStates(self.state)
+        self._messages = Messages(self.state, self._task_states)
         self.audit = Audit(self.state)
         self.rules = Rules(self.state, self.audit)
         self.tokens = Tokens(self.state)
@@ -90,11 +95,13 @@ class Model:
         self.groups = Groups(self.state)
         self.workers = Workers(self.state, self.groups)
         self.schedules = Schedules(self.state)
+        self.promise_schedules = PromiseSchedules(self.state)
         self.workflows = Workflows(self.state)
         self.live = Live(self.state)
         self.outbox = Outbox(self.state)
         self.snapshots = Snapshots(self.state, self.audit)
-        self.timers = Timers(self.state, self._messages, self.promises, self._expire)
+        self.tasks = Tasks(self.state, self.promises, self._task_states)
+        self.timers = Timers(self.state, self._messages, self.promises, self.tasks, self._expire)
 
     def take_commit(self) -> Commit | None:
         """Return the changes since the last call, if a listener needs them."""
@@ -341,7 +348,11 @@ class Model:
             ]
             if not ended:
                 return deleted
-            self.state.delete(min(ended, key=lambda run: run.ended_at or 0.0))
+            run = min(ended, key=lambda run: run.ended_at or 0.0)
+            for key, promise in self.tables.promises.items():
+                if (promise.namespace, promise.run_id) == (run.namespace, run.id):
+                    self._task_states.delete(key)
+            self.state.delete(run)
         return limit
 
     # Operations of a lease's holder

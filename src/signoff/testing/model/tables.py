@@ -21,6 +21,8 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.records.deliveries import Delivery
+from signoff.records.promise_schedules import PromiseSchedule
+from signoff.records.tasks import Task
 from signoff.stores.contract.store import Change
 
 Key = tuple[str, str]  # namespace and id
@@ -67,6 +69,14 @@ class Limits:
 
 
 @dataclass
+class TaskTimes:
+    """When a pending task is sent, and when the lease of an acquired one expires."""
+
+    send_at: float | None = None
+    lease_until: float | None = None
+
+
+@dataclass
 class Tables:
     """All stored data. Runs, promises and tokens are in order of creation."""
 
@@ -91,6 +101,7 @@ class Tables:
     )  # their tokens
     groups: dict[Key, Limits] = field(default_factory=dict[Key, Limits])
     schedules: dict[Key, Schedule] = field(default_factory=dict[Key, Schedule])
+    promise_schedules: dict[Key, PromiseSchedule] = field(default_factory=dict[Key, PromiseSchedule])
     workers: dict[str, WorkerInfo] = field(default_factory=dict[str, WorkerInfo])
     workflows: dict[tuple[str, str, str, str], WorkflowInfo] = field(
         default_factory=dict[tuple[str, str, str, str], WorkflowInfo]
@@ -103,6 +114,17 @@ class Tables:
     token_numbers: dict[Key, int] = field(default_factory=dict[Key, int])
     cursors: dict[Key, int] = field(default_factory=dict[Key, int])  # by channel
     deliveries: dict[Key, tuple[int, Delivery]] = field(default_factory=dict[Key, tuple[int, Delivery]])
+    tasks: dict[Key, Task] = field(default_factory=dict[Key, Task])
+    task_times: dict[Key, TaskTimes] = field(default_factory=dict[Key, TaskTimes])
+    task_awaits: dict[Key, dict[str, str | None]] = field(
+        default_factory=dict[Key, dict[str, str | None]]
+    )  # by the awaited promise: the awaiting tasks, and where they are sent then
+    promise_listeners: dict[tuple[str, str, str], float | None] = field(
+        default_factory=dict[tuple[str, str, str], float | None]
+    )  # by namespace, promise and address: when it is sent
+    promise_branches: set[tuple[str, str, str]] = field(
+        default_factory=set[tuple[str, str, str]]
+    )  # namespace, branch and promise
 
 
 @dataclass

@@ -10,15 +10,22 @@ from signoff.stores.contract.workers import FORGET_SECONDS
 from signoff.testing.model.messages import Messages
 from signoff.testing.model.promises import Promises
 from signoff.testing.model.state import State
+from signoff.testing.model.tasks import Tasks
 
 
 class Timers:
     """Fires due items, and knows when the next is due."""
 
     def __init__(
-        self, state: State, messages: Messages, promises: Promises, expire: Callable[[Run], None]
+        self,
+        state: State,
+        messages: Messages,
+        promises: Promises,
+        tasks: Tasks,
+        expire: Callable[[Run], None],
     ) -> None:
         self._expire = expire
+        self._tasks = tasks
         self._state = state
         self._tables = state.tables
         self._messages = messages
@@ -40,6 +47,7 @@ class Timers:
             self._expire(run)
         for run in self._first(limit, lambda run: run.lease_until, lease_now):
             self._state.let_go(run, taken_over=True)
+        self._tasks.free_expired(limit)
         for (namespace, _), limits in self._tables.groups.items():
             if limits.opens_at is not None and limits.opens_at <= now:
                 limits.opens_at = None
@@ -52,6 +60,9 @@ class Timers:
     def next_due(self) -> float | None:
         """Return when the next deadline, timer or lease is due, or a worker is forgotten, in business time."""
         leases = [run.lease_until for run in self._tables.runs.values() if run.lease_until is not None]
+        leases += [
+            times.lease_until for times in self._tables.task_times.values() if times.lease_until is not None
+        ]
         seen = [worker.seen_at for worker in self._tables.workers.values() if worker.seen_at is not None]
         times = [self.next_deadline()]
         for lease_times in (leases, [at + FORGET_SECONDS for at in seen]):

@@ -7,7 +7,11 @@ DECLARE
     v_namespace constant text := p_op ->> 'namespace';
     v_write constant jsonb := p_op -> 'write';
     v_run_id constant text := coalesce(v_write ->> 'run_id', p_op ->> 'run_id');
-    settles constant boolean := p_op ->> 'op' IN ('settle', 'amend');  -- or may do so
+    -- The promises that it settles, or may settle.
+    promise_ids constant jsonb := coalesce(
+        v_write -> 'closes', p_op -> 'promise_ids',
+        CASE WHEN p_op ->> 'op' IN ('settle', 'amend') THEN jsonb_build_array(p_op -> 'promise_id') END
+    );
     ids text[] := ARRAY[v_run_id, p_op #>> '{amendment,signal,run_id}'];
 BEGIN
     IF v_write ? 'outcome' OR p_op ->> 'op' = 'cancel' THEN
@@ -22,22 +26,22 @@ BEGIN
     IF v_write ? 'cancels' THEN
         ids := ids || ARRAY(SELECT value ->> 'id' FROM jsonb_array_elements(v_write -> 'cancels'));
     END IF;
-    IF v_write ? 'closes' OR settles THEN
+    IF promise_ids IS NOT NULL THEN
         ids := ids || ARRAY(
             SELECT waiters.run_id
-            FROM jsonb_array_elements_text(
-                coalesce(v_write -> 'closes', jsonb_build_array(p_op -> 'promise_id'))
-            ) AS promise_id
+            FROM jsonb_array_elements_text(promise_ids) AS promise_id
             JOIN signoff.waiters
                 ON waiters.shard = signoff.shard_of(promise_id) AND waiters.namespace = v_namespace
                 AND waiters.target = 'promise' AND waiters.target_id = promise_id
         );
     END IF;
-    IF settles THEN
+    IF v_write IS NULL AND promise_ids IS NOT NULL THEN
         ids := ids || ARRAY(
-            SELECT run_id FROM signoff.promises
-            WHERE shard = signoff.shard_of(p_op ->> 'promise_id') AND namespace = v_namespace
-                AND id = p_op ->> 'promise_id'
+            SELECT promise.run_id FROM jsonb_array_elements_text(promise_ids) AS promise_id
+            CROSS JOIN LATERAL (
+                SELECT run_id FROM signoff.promises
+                WHERE shard = signoff.shard_of(promise_id) AND namespace = v_namespace AND id = promise_id OFFSET 0
+            ) AS promise
         );
     END IF;
     RETURN array_remove(ids, NULL);
@@ -83,7 +87,7 @@ BEGIN
         all_slots := all_slots || signoff.new_slots(operation);
         SELECT chains || array_agg(session_id), chains_in || array_fill(operation ->> 'namespace', ARRAY[count(*)::integer])
         INTO chains, chains_in FROM signoff.chains_of(operation, concerned) AS session_id;
-        has_settles := has_settles OR operation ->> 'op' IN ('settle', 'amend');
+        has_settles := has_settles OR operation ->> 'op' IN ('settle', 'amend') OR operation ? 'promise_ids';
         has_claims := has_claims OR operation ->> 'op' = 'claim';
     END LOOP;
     IF chains <> '{}' THEN
@@ -230,6 +234,9 @@ BEGIN
         RETURN signoff.terminate(p_op, p_now);
     WHEN 'retry' THEN
         RETURN signoff.retry(p_op, p_now);
+    WHEN 'open_invocation', 'settle_held', 'acquire_task', 'release_task', 'suspend_task', 'halt_task', 'continue_task',
+        'await_promise', 'listen_promise' THEN
+        RETURN signoff.operate_on_task(p_op, p_now, p_lease_now);
     ELSE
         RETURN signoff.operate_on(p_op, p_now, p_lease_now);
     END CASE;
@@ -251,6 +258,9 @@ DECLARE
 BEGIN
     IF operations IS NOT NULL THEN
         PERFORM signoff.lock_runs(appends, operations);
+        IF jsonb_array_length(operations) > 1 OR operations #> '{0,promise_ids}' IS NOT NULL THEN
+            PERFORM signoff.lock_tasks(operations, v_now);
+        END IF;
     END IF;
     IF appends IS NOT NULL THEN
         appended := signoff.append(appends, p_batch -> 'entries');
@@ -265,6 +275,9 @@ BEGIN
         IF current_setting('signoff.turns', true) <> '' THEN
             reply := reply || jsonb_build_object('turns', current_setting('signoff.turns')::jsonb);
             PERFORM set_config('signoff.turns', '', true);
+        END IF;
+        IF signoff.take_task_due() THEN
+            reply := reply || '{"task_due": true}';
         END IF;
         replies := replies || reply;
     END LOOP;

@@ -82,24 +82,26 @@ BEGIN
     RETURN woken;
 END $$;
 
--- Tell those who joined a promise how it was settled.
+-- Tell those who joined a promise how it was settled, and the tasks and addresses that await it.
 CREATE OR REPLACE FUNCTION signoff.tell_waiters(p_promise signoff.promises, p_now double precision) RETURNS text[]
 LANGUAGE plpgsql AS $$
 DECLARE
     run_ids text[];
     ns integer[];
+    woken text[] := '{}';
 BEGIN
     SELECT array_agg(run_id ORDER BY run_id, n), array_agg(n ORDER BY run_id, n) INTO run_ids, ns
     FROM signoff.waiters
     WHERE shard = p_promise.shard AND namespace = p_promise.namespace AND target = 'promise'
         AND target_id = p_promise.id;
-    IF run_ids IS NULL THEN
-        RETURN '{}';
+    IF run_ids IS NOT NULL THEN
+        woken := signoff.tell_joined(
+            p_promise.namespace, run_ids, ns, p_now, p_promise.id, p_promise.state, p_promise.value, NULL,
+            p_promise.settled_by, p_promise.note
+        );
     END IF;
-    RETURN signoff.tell_joined(
-        p_promise.namespace, run_ids, ns, p_now, p_promise.id, p_promise.state, p_promise.value, NULL,
-        p_promise.settled_by, p_promise.note
-    );
+    PERFORM signoff.settle_tasks(p_promise, p_now);
+    RETURN woken;
 END $$;
 
 CREATE OR REPLACE FUNCTION signoff.tell_all(p_promise signoff.promises, p_now double precision) RETURNS text[]

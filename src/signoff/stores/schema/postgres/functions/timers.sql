@@ -26,7 +26,9 @@ BEGIN
             ORDER BY greatest(deadline_at, ready_at) LIMIT 1),
         (SELECT opens_at FROM signoff.groups WHERE opens_at IS NOT NULL ORDER BY opens_at LIMIT 1),
         (SELECT p_now + seen_at + p_forget_seconds - p_lease_now FROM signoff.workers ORDER BY seen_at LIMIT 1),
-        (SELECT p_now + min(lease_until) - p_lease_now FROM signoff.runs WHERE worker_id IS NOT NULL)
+        (SELECT p_now + min(lease_until) - p_lease_now FROM signoff.runs WHERE worker_id IS NOT NULL),
+        (SELECT p_now + lease_until - p_lease_now FROM signoff.tasks
+            WHERE lease_until IS NOT NULL ORDER BY lease_until LIMIT 1)
     );
 END $$;
 
@@ -59,7 +61,10 @@ BEGIN
             WHERE NOT (p_skipped -> 'worker') ? signoff.item_name(namespace, id)
             ORDER BY seen_at LIMIT 1),
         (SELECT p_now + min(lease_until) - p_lease_now FROM signoff.runs
-            WHERE worker_id IS NOT NULL AND NOT (p_skipped -> 'lease') ? signoff.item_name(namespace, id))
+            WHERE worker_id IS NOT NULL AND NOT (p_skipped -> 'lease') ? signoff.item_name(namespace, id)),
+        (SELECT p_now + lease_until - p_lease_now FROM signoff.tasks
+            WHERE lease_until IS NOT NULL AND NOT (p_skipped -> 'task') ? signoff.item_name(namespace, id)
+            ORDER BY lease_until LIMIT 1)
     );
 END $$;
 
@@ -92,6 +97,9 @@ BEGIN
     WHEN 'lease' THEN
         PERFORM FROM signoff.runs
         WHERE id = p_id AND namespace = p_namespace AND worker_id IS NOT NULL AND lease_until <= p_lease_now;
+    WHEN 'task' THEN
+        PERFORM FROM signoff.tasks
+        WHERE shard = signoff.shard_of(p_id) AND namespace = p_namespace AND id = p_id AND lease_until <= p_lease_now;
     WHEN 'rate' THEN
         PERFORM FROM signoff.groups WHERE name = p_id AND namespace = p_namespace AND opens_at <= p_now;
     WHEN 'worker' THEN
@@ -121,15 +129,13 @@ BEGIN
             FOR NO KEY UPDATE SKIP LOCKED;
             CONTINUE WHEN NOT FOUND;
         END IF;
-        UPDATE signoff.promises AS promises
-        SET state = 'timed_out', settled_at = p_now, origin = '{"way":"timer"}'
-        FROM (
-            SELECT shard, namespace, id FROM signoff.promises
-            WHERE shard = late.shard AND namespace = late.namespace AND id = late.id AND settled_at IS NULL
-            FOR NO KEY UPDATE SKIP LOCKED
-        ) AS mine
-        WHERE promises.shard = mine.shard AND promises.namespace = mine.namespace AND promises.id = mine.id
-        RETURNING promises.* INTO promise;
+        PERFORM FROM signoff.promises
+        WHERE shard = late.shard AND namespace = late.namespace AND id = late.id AND settled_at IS NULL
+        FOR NO KEY UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND OR NOT signoff.try_lock_tasks_of(late.namespace, late.id);
+        UPDATE signoff.promises SET state = 'timed_out', settled_at = p_now, origin = '{"way":"timer"}'
+        WHERE shard = late.shard AND namespace = late.namespace AND id = late.id
+        RETURNING * INTO promise;
         CONTINUE WHEN NOT FOUND;
         RETURN QUERY SELECT late.namespace, NULL::text;
         RETURN QUERY SELECT late.namespace, woken FROM unnest(signoff.tell_all(promise, p_now)) AS woken;
@@ -150,7 +156,7 @@ CREATE OR REPLACE FUNCTION signoff.expire(
 )
 LANGUAGE plpgsql AS $$
 DECLARE
-    told text[];
+    woken_ids text[];
     children jsonb;
     cancelled record;
 BEGIN
@@ -175,7 +181,7 @@ BEGIN
     END IF;
     PERFORM signoff.note(run, 'failed', run.error, NULL, p_now);
     DELETE FROM signoff.live WHERE run_id = run.id AND namespace = run.namespace;
-    told := signoff.finish(run, p_now);
+    woken_ids := signoff.finish(run, p_now);
     DELETE FROM signoff.waiters WHERE run_id = run.id AND namespace = run.namespace;
     SELECT coalesce(jsonb_agg(
         jsonb_build_object('id', child.id, 'error', signoff.error_for(p_error::jsonb ->> 'child', child.id))
@@ -191,8 +197,8 @@ BEGIN
         SELECT jsonb_agg(jsonb_build_array(run.namespace, id))
         FROM jsonb_array_elements_text(to_jsonb(ARRAY[run.id]) || cancelled.ended) AS id
     );
-    told := told || cancelled.woken;
-    woken := (SELECT coalesce(jsonb_agg(jsonb_build_array(run.namespace, id)), '[]') FROM unnest(told) AS id);
+    woken_ids := woken_ids || cancelled.woken;
+    woken := (SELECT coalesce(jsonb_agg(jsonb_build_array(run.namespace, id)), '[]') FROM unnest(woken_ids) AS id);
 END $$;
 
 -- Tell one run that its deadline has passed, or end it if it was never begun: the body of the loop of
@@ -253,7 +259,7 @@ CREATE OR REPLACE FUNCTION signoff.end_unclaimed(
 LANGUAGE plpgsql AS $$
 DECLARE
     late record;
-    told record;
+    touched record;
 BEGIN
     woken := '[]';
     ended := '[]';
@@ -264,16 +270,16 @@ BEGIN
             AND greatest(deadline_at, ready_at) <= p_now - signoff.grace_seconds()
         ORDER BY greatest(deadline_at, ready_at) LIMIT p_limit
     LOOP
-        SELECT * INTO told FROM signoff.end_unclaimed_run(late.namespace, late.id, p_now, p_error);
-        CONTINUE WHEN told.woken IS NULL;
-        woken := woken || told.woken;
-        ended := ended || told.ended;
+        SELECT * INTO touched FROM signoff.end_unclaimed_run(late.namespace, late.id, p_now, p_error);
+        CONTINUE WHEN touched.woken IS NULL;
+        woken := woken || touched.woken;
+        ended := ended || touched.ended;
         passed := passed + 1;
     END LOOP;
 END $$;
 
--- Tell runs that their deadline has passed; `passed` is how many. A run that was never begun ends here; each run that is
--- told of it is locked first, or another time.
+-- Tell runs that their deadline has passed; `passed` is how many. A run that was never begun ends here. Each run that gets a
+-- message is locked first, or another time.
 CREATE OR REPLACE FUNCTION signoff.pass_deadlines(
     p_now double precision, p_limit integer, p_error text, OUT woken jsonb, OUT ended jsonb,
     OUT passed integer
@@ -281,7 +287,7 @@ CREATE OR REPLACE FUNCTION signoff.pass_deadlines(
 LANGUAGE plpgsql AS $$
 DECLARE
     late record;
-    told record;
+    touched record;
 BEGIN
     woken := '[]';
     ended := '[]';
@@ -291,10 +297,10 @@ BEGIN
         WHERE deadline_at IS NOT NULL AND NOT deadline_passed AND ended_at IS NULL AND deadline_at <= p_now
         ORDER BY deadline_at LIMIT p_limit
     LOOP
-        SELECT * INTO told FROM signoff.pass_deadline(late.namespace, late.id, p_now, p_error);
-        CONTINUE WHEN told.woken IS NULL;
-        woken := woken || told.woken;
-        ended := ended || told.ended;
+        SELECT * INTO touched FROM signoff.pass_deadline(late.namespace, late.id, p_now, p_error);
+        CONTINUE WHEN touched.woken IS NULL;
+        woken := woken || touched.woken;
+        ended := ended || touched.ended;
         passed := passed + 1;
     END LOOP;
 END $$;
@@ -321,6 +327,7 @@ DECLARE
     deadlines_done integer;
     unclaimed record;
     leases_done integer;
+    tasks_done integer;
     rates_done integer;
     is_all boolean := true;
 BEGIN
@@ -331,8 +338,8 @@ BEGIN
         FROM signoff.time_out_promises(v_now, p_limit);
         SELECT coalesce(jsonb_agg(jsonb_build_array(namespace, id)), '[]'), count(*) INTO freed, timers_done
         FROM signoff.wake_timers(v_now, p_limit);
-        SELECT told.woken, told.ended, told.passed INTO passed, ended, deadlines_done
-        FROM signoff.pass_deadlines(v_now, p_limit, p_timed_out) AS told;
+        SELECT late.woken, late.ended, late.passed INTO passed, ended, deadlines_done
+        FROM signoff.pass_deadlines(v_now, p_limit, p_timed_out) AS late;
         SELECT * INTO unclaimed FROM signoff.end_unclaimed(v_now, p_limit, p_timed_out);
         passed := passed || unclaimed.woken;
         ended := ended || unclaimed.ended;
@@ -340,6 +347,7 @@ BEGIN
         FROM signoff.free_lost(v_now, v_lease_now, p_limit);
         SELECT coalesce(jsonb_agg(namespace), '[]'), count(*) INTO opened, rates_done
         FROM signoff.open_due(v_now, p_limit) AS namespace;
+        tasks_done := signoff.free_tasks(v_now, v_lease_now, p_limit);
         DELETE FROM signoff.workers WHERE seen_at <= v_lease_now - p_forget_seconds;
         next_at := signoff.next_due(v_now, v_lease_now, p_forget_seconds);
         IF next_at <= v_now THEN  -- there are more than `p_limit`, or some were left
@@ -357,6 +365,8 @@ BEGIN
                         AND greatest(deadline_at, ready_at) <= v_now - signoff.grace_seconds()
                 ) OR leases_done < p_limit AND EXISTS (
                     SELECT FROM signoff.runs WHERE worker_id IS NOT NULL AND lease_until <= v_lease_now
+                ) OR tasks_done < p_limit AND EXISTS (
+                    SELECT FROM signoff.tasks WHERE lease_until IS NOT NULL AND lease_until <= v_lease_now
                 ) OR rates_done < p_limit AND EXISTS (
                     SELECT FROM signoff.groups WHERE opens_at IS NOT NULL AND opens_at <= v_now
                 ) OR EXISTS (SELECT FROM signoff.workers WHERE seen_at <= v_lease_now - p_forget_seconds)
@@ -365,7 +375,7 @@ BEGIN
     END IF;
     RETURN jsonb_build_object(
         'next', next_at, 'now', db_now, 'woken', woken || passed, 'freed', freed, 'opened', opened,
-        'ended', ended, 'is_all', is_all
+        'ended', ended, 'task_due', signoff.take_task_due(), 'is_all', is_all
     );
 END $$;
 CALL signoff.plan_by_index('signoff.due');
@@ -399,7 +409,7 @@ BEGIN
         WHERE shard = signoff.shard_of(p_id) AND namespace = p_namespace AND id = p_id AND settled_at IS NULL
             AND due_at <= p_now
         FOR NO KEY UPDATE SKIP LOCKED;
-        IF NOT FOUND THEN
+        IF NOT FOUND OR NOT signoff.try_lock_tasks_of(p_namespace, p_id) THEN
             RETURN NULL;
         END IF;
         UPDATE signoff.promises SET state = 'timed_out', settled_at = p_now, origin = '{"way":"timer"}'
@@ -436,6 +446,15 @@ BEGIN
         WHERE id = p_id AND namespace = p_namespace;
         PERFORM signoff.slot_freed(run.namespace, run.group_name, run.slots);
         RETURN jsonb_build_object('freed', jsonb_build_array(p_id));
+    WHEN 'task' THEN
+        PERFORM FROM signoff.tasks
+        WHERE shard = signoff.shard_of(p_id) AND namespace = p_namespace AND id = p_id AND lease_until <= p_lease_now
+        FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
+        PERFORM signoff.move_task(p_namespace, p_id, 'pending', p_now);
+        RETURN '{}';
     WHEN 'rate' THEN
         UPDATE signoff.groups SET opens_at = NULL
         WHERE name = p_id AND namespace = p_namespace AND opens_at <= p_now;
@@ -446,28 +465,28 @@ BEGIN
     END CASE;
 END $$;
 
--- Do one item of a job. `told` is as of signoff.do_item; `is_left` says whether another transaction has it locked.
+-- Do one item of a job. `touched` is as of signoff.do_item; `is_left` says whether another transaction has it locked.
 CREATE OR REPLACE FUNCTION signoff.do_due_item(
     p_job text, p_namespace text, p_id text, p_now double precision, p_lease_now double precision,
-    p_forget_seconds double precision, p_timed_out text, OUT told jsonb, OUT is_left boolean
+    p_forget_seconds double precision, p_timed_out text, OUT touched jsonb, OUT is_left boolean
 )
 LANGUAGE plpgsql AS $$
 BEGIN
     IF p_job = 'deadline' THEN
         SELECT CASE WHEN passed.woken IS NOT NULL THEN
             jsonb_build_object('all_woken', passed.woken, 'all_ended', passed.ended)
-        END INTO told
+        END INTO touched
         FROM signoff.pass_deadline(p_namespace, p_id, p_now, p_timed_out) AS passed;
     ELSIF p_job = 'grace' THEN
         SELECT CASE WHEN passed.woken IS NOT NULL THEN
             jsonb_build_object('all_woken', passed.woken, 'all_ended', passed.ended)
-        END INTO told
+        END INTO touched
         FROM signoff.end_unclaimed_run(p_namespace, p_id, p_now, p_timed_out) AS passed;
     ELSE
-        told := signoff.do_item(p_job, p_namespace, p_id, p_now, p_lease_now, p_forget_seconds);
+        touched := signoff.do_item(p_job, p_namespace, p_id, p_now, p_lease_now, p_forget_seconds);
     END IF;
     is_left := signoff.is_due(p_job, p_namespace, p_id, p_now, p_lease_now, p_forget_seconds);
-    IF is_left AND told IS NOT NULL THEN
+    IF is_left AND touched IS NOT NULL THEN
         RAISE EXCEPTION 'the database has left its row as it was';
     END IF;
 END $$;
@@ -481,7 +500,7 @@ CREATE OR REPLACE FUNCTION signoff.do_items(
 LANGUAGE plpgsql AS $$
 DECLARE
     item record;
-    told jsonb;
+    touched jsonb;
     v_code text;
     v_error text;
 BEGIN
@@ -518,19 +537,19 @@ BEGIN
                 jsonb_build_array(p_job, p_namespaces[place], p_ids[place])
             ));
         END IF;
-        told := item.told;
+        touched := item.touched;
         p_done := p_done || jsonb_build_object(
-            'woken', (p_done -> 'woken') || coalesce(told -> 'all_woken', '[]') || (
+            'woken', (p_done -> 'woken') || coalesce(touched -> 'all_woken', '[]') || (
                 SELECT coalesce(jsonb_agg(jsonb_build_array(p_namespaces[place], id)), '[]')
-                FROM jsonb_array_elements_text(coalesce(told -> 'woken', '[]')) AS id
+                FROM jsonb_array_elements_text(coalesce(touched -> 'woken', '[]')) AS id
             ),
-            'ended', (p_done -> 'ended') || coalesce(told -> 'all_ended', '[]'),
+            'ended', (p_done -> 'ended') || coalesce(touched -> 'all_ended', '[]'),
             'freed', (p_done -> 'freed') || CASE
-                WHEN told ? 'freed' THEN jsonb_build_array(jsonb_build_array(p_namespaces[place], p_ids[place]))
+                WHEN touched ? 'freed' THEN jsonb_build_array(jsonb_build_array(p_namespaces[place], p_ids[place]))
                 ELSE '[]'
             END,
             'opened', (p_done -> 'opened') || CASE
-                WHEN told ? 'opened' THEN jsonb_build_array(p_namespaces[place]) ELSE '[]'
+                WHEN touched ? 'opened' THEN jsonb_build_array(p_namespaces[place]) ELSE '[]'
             END
         );
     END LOOP;
@@ -574,7 +593,7 @@ DECLARE
     v_now constant double precision := coalesce(p_now, db_now);
     v_lease_now constant double precision := coalesce(p_lease_now, db_now);
     v_skipped jsonb := '{
-        "promise": {}, "timer": {}, "deadline": {}, "grace": {}, "lease": {}, "rate": {}, "worker": {}
+        "promise": {}, "timer": {}, "deadline": {}, "grace": {}, "lease": {}, "task": {}, "rate": {}, "worker": {}
     }'::jsonb || p_skipped;
     done jsonb := '{"woken": [], "freed": [], "ended": [], "opened": [], "failures": [], "busy": [], "is_all": true}';
     namespaces text[];
@@ -631,6 +650,16 @@ BEGIN
         'lease', coalesce(namespaces, '{}'), coalesce(ids, '{}'), p_limit, v_now, v_lease_now, p_forget_seconds,
         NULL, done
     );
+    SELECT array_agg(namespace), array_agg(id) INTO namespaces, ids FROM (
+        SELECT namespace, id FROM signoff.tasks
+        WHERE lease_until IS NOT NULL AND lease_until <= v_lease_now
+            AND NOT (v_skipped -> 'task') ? signoff.item_name(namespace, id)
+        ORDER BY lease_until LIMIT p_limit
+    ) AS item;
+    done := signoff.do_items(
+        'task', coalesce(namespaces, '{}'), coalesce(ids, '{}'), p_limit, v_now, v_lease_now, p_forget_seconds,
+        NULL, done
+    );
     SELECT array_agg(namespace), array_agg(name) INTO namespaces, ids FROM (
         SELECT namespace, name FROM signoff.groups
         WHERE opens_at IS NOT NULL AND opens_at <= v_now
@@ -657,7 +686,8 @@ BEGIN
     )) INTO v_skipped
     FROM jsonb_object_keys(v_skipped) AS job;
     RETURN done || jsonb_build_object(
-        'now', db_now, 'next', signoff.next_due_beside(v_now, v_lease_now, p_forget_seconds, v_skipped)
+        'now', db_now, 'next', signoff.next_due_beside(v_now, v_lease_now, p_forget_seconds, v_skipped),
+        'task_due', signoff.take_task_due()
     );
 END $$;
 CALL signoff.plan_by_index('signoff.due_each');

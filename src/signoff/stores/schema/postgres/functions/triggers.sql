@@ -60,3 +60,19 @@ BEGIN
     WHERE shard = OLD.shard AND namespace = OLD.namespace AND question_id = OLD.id;
     RETURN NULL;
 END $$;
+
+-- A promise was deleted: delete its task, and what tasks and listeners wait for.
+CREATE OR REPLACE FUNCTION signoff.delete_task() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM signoff.tasks WHERE shard = OLD.shard AND namespace = OLD.namespace AND id = OLD.id;
+    IF FOUND THEN
+        DELETE FROM signoff.task_awaits WHERE awaiter = OLD.id AND namespace = OLD.namespace;
+    END IF;
+    DELETE FROM signoff.task_awaits WHERE shard = OLD.shard AND namespace = OLD.namespace AND awaited = OLD.id;
+    DELETE FROM signoff.promise_listeners
+    WHERE shard = OLD.shard AND namespace = OLD.namespace AND promise_id = OLD.id;
+    DELETE FROM signoff.promise_branches
+    WHERE shard = OLD.shard AND namespace = OLD.namespace AND promise_id = OLD.id;
+    RETURN NULL;
+END $$;

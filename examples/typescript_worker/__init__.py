@@ -1,0 +1,1 @@
+"""A worker in TypeScript, and the workflow in Python that it calls."""

@@ -1,0 +1,1 @@
+"""The durable promise protocol of Resonate, spoken by a Signoff server: ``signoff server --resonate``."""

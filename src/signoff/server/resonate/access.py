@@ -1,0 +1,125 @@
+"""Authenticates the senders of requests of the protocol, and limits what they may do.
+
+A sender has an API key, with the roles that promises need in the HTTP API, or a worker key. A worker key works on
+promises and tasks of its namespace; one for some groups only polls for these, and only acquires their tasks. On a
+server without keys everything is open, as its HTTP API is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from starlette.types import Scope
+
+from signoff.errors import AccessDenied, NotAuthenticated
+from signoff.records import Origin, Promise, TokenKind
+from signoff.server.auth.actors import UNAUTHENTICATED, Actor
+from signoff.server.auth.keyring import bearer_of
+from signoff.server.auth.roles import Reach, Rights, Role, reach_of
+from signoff.server.resonate.addresses import PollAddress, read_address
+from signoff.server.store_api.access import SHOWN_OF_HASH, Access
+from signoff.stores.contract.store import Store
+from signoff.stores.tokens import PREFIXES
+
+if TYPE_CHECKING:
+    from signoff.server.services import Services
+
+_READ: Final[Rights] = {
+    Role.VIEWER: Reach.ALL,
+    Role.OPERATOR: Reach.ALL,
+    Role.ADMIN: Reach.ALL,
+}
+_WORK: Final[Rights] = {Role.OPERATOR: Reach.ALL, Role.ADMIN: Reach.ALL}
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """The sender of a request.
+
+    Attributes:
+        actor: The service of an API key; unauthenticated on an open server.
+        worker: The access of a worker key; None for any other sender.
+    """
+
+    actor: Actor
+    worker: Access | None = None
+
+    @property
+    def namespace(self) -> str | None:
+        """The sender's namespace; None means the server's."""
+        return self.actor.namespace if self.worker is None else self.worker.namespace
+
+    @property
+    def by(self) -> str | None:
+        """The user id to record for its settlements."""
+        return None if self.worker is not None else self.actor.user_id("by", None)
+
+    def origin(self, address: str | None) -> Origin:
+        """Return the origin of its writes from a client address."""
+        return self.actor.origin(address) if self.worker is None else self.worker.origin(address)
+
+    def caller(self, address: str | None) -> str:
+        """Return the caller that its open streams are counted for."""
+        return self.actor.caller(address) if self.worker is None else self.worker.caller
+
+    def check_role(self, kind: str, *, reads: bool) -> None:
+        """Raise AccessDenied if it may not perform an operation."""
+        identity, needed = self.actor.identity, _READ if reads else _WORK
+        if identity is None or reach_of(identity.person.roles, needed) is not None:
+            return
+        roles = " or ".join(role.value for role in needed)
+        raise AccessDenied(kind, f"{identity.person.user_id!r} needs the role {roles}")
+
+    def check_group(self, what: str, group: str | None) -> None:
+        """Raise AccessDenied if a worker key is not for a group."""
+        if self.worker is not None:
+            self.worker.check_group(what, group)
+
+    def check_target(self, what: str, target: str) -> None:
+        """Raise AccessDenied if a worker key may not work on tasks with a target."""
+        address = read_address(target)
+        self.check_group(what, address.group if isinstance(address, PollAddress) else None)
+
+    def sees_target(self, target: str) -> bool:
+        """Whether it may work on tasks with a target."""
+        try:
+            self.check_target("task", target)
+        except AccessDenied:
+            return False
+        return True
+
+    async def check_promise(self, store: Store, promise: Promise) -> None:
+        """Raise AccessDenied if a worker key may not use a promise: that of a run of another group."""
+        if self.worker is None or self.worker.groups is None or promise.run_id is None:
+            return
+        self.check_group(f"promise {promise.id!r}", (await store.get_run(promise.run_id)).group)
+
+
+async def sender_of(services: Services, scope: Scope, auth: str | None = None) -> Sender:
+    """Return the sender of a request.
+
+    Args:
+        services: The services of the server.
+        scope: The request.
+        auth: The key in its head. The header counts if it has both.
+
+    Raises:
+        NotAuthenticated: It has no valid key, and the server needs one.
+        TooManyRequests: The client has sent too many wrong keys.
+    """
+    if auth is not None and bearer_of(scope) is None:
+        scope = {**scope, "headers": [*scope["headers"], (b"authorization", f"Bearer {auth}".encode())]}
+    secret = bearer_of(scope)
+    if secret is not None and secret.startswith(PREFIXES[TokenKind.WORKER_KEY]):
+        key = await services.keyring.worker_key(secret, scope)
+        if key is None:
+            raise NotAuthenticated("this worker key is unknown, expired or revoked")
+        id = key.id or key.hash[:SHOWN_OF_HASH]
+        return Sender(UNAUTHENTICATED, Access(key.hash, key.namespace, key.groups, id, key.name))
+    identity = await services.keyring.identify(scope)
+    if identity is not None:
+        return Sender(Actor(identity))
+    if await services.authenticators.look():
+        raise NotAuthenticated("send an API key or a worker key: Authorization: Bearer KEY")
+    return Sender(UNAUTHENTICATED)

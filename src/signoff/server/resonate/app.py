@@ -1,0 +1,133 @@
+"""Creates the ASGI application that speaks the durable promise protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from signoff.errors import SignoffError
+from signoff.runtime.loggers import own_logger
+from signoff.server.http.host_check import HostCheck
+from signoff.server.http.request_bodies import BodyLimit
+from signoff.server.http.response_headers import SafeHeaders
+from signoff.server.limits.headers import HeaderLimit
+from signoff.server.resonate import poll
+from signoff.server.resonate.access import sender_of
+from signoff.server.resonate.call import Call
+from signoff.server.resonate.deliveries import Deliveries
+from signoff.server.resonate.operations import DEBUG, OPERATIONS
+from signoff.server.resonate.protocol import (
+    UNKNOWN_ID,
+    BadEnvelope,
+    Refusal,
+    Reply,
+    Request,
+    read_request,
+    refuse,
+    respond,
+)
+from signoff.server.resonate.requests import read_data
+from signoff.server.services import Services
+
+log = own_logger("signoff.server")
+
+PATH: Final = "/"
+POLL: Final = "poll"
+
+
+def create_resonate_app(
+    services: Services, deliveries: Deliveries, allowed_hosts: Iterable[str] = ()
+) -> Starlette:
+    """Return the protocol's ASGI application.
+
+    Args:
+        services: The services of a running server.
+        deliveries: Send the messages to processes.
+        allowed_hosts: Names that clients reach it by, besides the local ones.
+    """
+    api = Starlette(
+        routes=[
+            Route(PATH, _operate, methods=["POST"]),
+            Route("/poll/{group}/{pid}", _poll, methods=["GET"]),
+            Route("/health", _health, methods=["GET"]),
+        ],
+        middleware=[
+            Middleware(SafeHeaders),
+            Middleware(HeaderLimit),
+            Middleware(HostCheck, allowed_hosts=allowed_hosts),
+            Middleware(BodyLimit, long=(PATH,)),
+        ],
+    )
+    api.state.services = services
+    api.state.deliveries = deliveries
+    return api
+
+
+async def _health(_: HttpRequest) -> Response:
+    return Response(b'{"status":"ok"}', media_type="application/json")
+
+
+async def _operate(http: HttpRequest) -> Response:
+    """Perform the operation of an envelope. Its reply has the same status in its head."""
+    try:
+        request = read_request(await http.body())
+    except BadEnvelope as error:
+        return refuse(error.kind, error.correlation_id, error)
+    kind, id = request.kind, request.correlation_id
+    try:
+        return respond(kind, id, await _perform(http, request))
+    except (Refusal, SignoffError) as error:
+        return refuse(kind, id, error)
+    except Exception:
+        log.exception("%s failed", kind)
+        return refuse(kind, id, Refusal(500, "the server's log says more"))
+
+
+async def _perform(http: HttpRequest, request: Request) -> Reply:
+    services: Services = http.app.state.services
+    deliveries: Deliveries = http.app.state.deliveries
+    sender = await sender_of(services, http.scope, request.auth)
+    operation = OPERATIONS.get(request.kind)
+    if request.kind in DEBUG:
+        raise Refusal(501, f"{request.kind} is not implemented: this server has no debug operations")
+    if operation is None:
+        raise Refusal(400, f"unknown operation {request.kind!r}; this server knows {', '.join(OPERATIONS)}")
+    sender.check_role(request.kind, reads=operation.reads)
+    data = read_data(operation.data, request.data)
+    origin = sender.origin(services.address_of(http.scope))
+    own = services.within(sender.namespace)
+    deliveries.of(own.store)
+    call = Call(sender, own.with_origin(origin), request.correlation_id, deliveries.push)
+    return await operation.perform(call, data)
+
+
+async def _poll(http: HttpRequest) -> Response:
+    """Stream the messages for a process."""
+    services: Services = http.app.state.services
+    deliveries: Deliveries = http.app.state.deliveries
+    group, pid = http.path_params["group"], http.path_params["pid"]
+    try:
+        sender = await sender_of(services, http.scope)
+        sender.check_role(POLL, reads=False)
+        sender.check_group(f"group {group!r}", group)
+        caller = sender.caller(services.address_of(http.scope))
+        services.streams.check(POLL, caller)
+    except SignoffError as error:
+        return refuse(POLL, UNKNOWN_ID, error)
+    delivery = deliveries.of(services.within(sender.namespace).store)
+
+    async def is_still() -> bool:
+        try:
+            return await sender_of(services, http.scope) == sender
+        except SignoffError:
+            return False
+
+    events = poll.events(services, delivery, group, pid, is_still)
+    events = services.streams.counted(POLL, caller, events)
+    return StreamingResponse(events, media_type="text/event-stream", headers=poll.HEADERS)

@@ -1,0 +1,179 @@
+"""The operations ``promise.*``."""
+
+from __future__ import annotations
+
+from signoff.codec import MAX_BYTES
+from signoff.errors import AccessDenied, AlreadySettled, IdConflict, InvalidValue, NotFound, PayloadTooLarge
+from signoff.records import Promise, PromiseKind, PromiseState, Settlement
+from signoff.records.tasks import NewInvocation, TaskLease, TaskRef
+from signoff.server.resonate.call import Call
+from signoff.server.resonate.durable_promises import Details, is_late, to_new, to_record, to_text
+from signoff.server.resonate.protocol import Refusal, Reply
+from signoff.server.resonate.questions import terms_of, to_new_question
+from signoff.server.resonate.requests import (
+    BRANCH,
+    DELAY,
+    PARENT,
+    TARGET,
+    ById,
+    CreatePromise,
+    RegisterCallback,
+    RegisterListener,
+    SettlePromise,
+)
+
+SETTLED = {
+    "resolved": PromiseState.RESOLVED,
+    "rejected": PromiseState.REJECTED,
+    "rejected_canceled": PromiseState.CANCELLED,
+}
+
+
+async def get(call: Call, data: ById) -> Reply:
+    """Show a promise."""
+    return shown(call, await known(call, data.id))
+
+
+async def create(call: Call, data: CreatePromise) -> Reply:
+    """Create a promise, and its task if it has a target; or show the promise with this id."""
+    try:
+        invocation = await call.store.open_invocation(new_invocation(call, data))
+    except IdConflict:  # a question, or the promise of a run
+        return shown(call, await known(call, data.id))
+    if not invocation.was_created:
+        await call.sender.check_promise(call.store, invocation.promise)
+    return shown(call, invocation.promise)
+
+
+async def settle(call: Call, data: SettlePromise) -> Reply:
+    """Settle a promise, or show it as it was settled before."""
+    promise = await known(call, data.id)
+    if promise.state is PromiseState.PENDING:
+        promise = await _settle(call, promise, data)
+    return shown(call, promise)
+
+
+async def register_callback(call: Call, data: RegisterCallback) -> Reply:
+    """Resume a task once a promise is settled."""
+    await known(call, data.awaited, "awaited promise")
+    try:
+        return shown(call, await call.store.await_promise(data.awaited, data.awaiter))
+    except InvalidValue:
+        raise Refusal(422, f"awaiter {data.awaiter!r} has no task") from None
+
+
+async def register_listener(call: Call, data: RegisterListener) -> Reply:
+    """Send a promise to an address once it is settled."""
+    call.check_address(data.address)
+    await known(call, data.awaited, "awaited promise")
+    return shown(call, await call.store.listen_promise(data.awaited, data.address))
+
+
+def new_invocation(
+    call: Call, data: CreatePromise, *, lease: TaskLease | None = None, holder: TaskRef | None = None
+) -> NewInvocation:
+    """Return the promise to be created, and its task.
+
+    Raises:
+        Refusal: Messages may not be sent to its target.
+        AccessDenied: The sender may not choose who answers its question.
+        InvalidValue: It is a question whose terms are not valid.
+        PayloadTooLarge: Its parameter and tags are over the limit of a value.
+    """
+    if data.target is not None:
+        call.check_address(data.target)
+    details = Details(data.param.plain(), data.tags, data.timeout_at)
+    new = to_invocation(data.id, details, call.now, lease=lease, holder=holder)
+    check_bytes("param and tags", new.promise.data)
+    if new.promise.assignees:
+        call.sender.actor.check_names_people(f"question {data.id!r}", new.promise.assignees)
+    return new
+
+
+def to_invocation(
+    id: str, details: Details, now: int, *, lease: TaskLease | None = None, holder: TaskRef | None = None
+) -> NewInvocation:
+    """Return a promise to be created, and its task. A question has no task: a person settles it.
+
+    Args:
+        id: The promise's id.
+        details: Its parameter, tags and timeout.
+        now: The time, in unix milliseconds.
+        lease: Acquires the task at once.
+        holder: The task that creates it.
+
+    Raises:
+        InvalidValue: It is a question whose terms are not valid.
+    """
+    tags = details.tags
+    branch, parent = tags.get(BRANCH) or None, tags.get(PARENT) or None
+    terms = terms_of(details)
+    if terms is not None:
+        question = to_new_question(id, details, terms, now / 1000)
+        return NewInvocation(question, branch=branch, parent=parent, holder=holder)
+    send_at = int(tags[DELAY]) / 1000 if DELAY in tags else None
+    return NewInvocation(to_new(id, details), tags.get(TARGET), branch, parent, send_at, lease, holder)
+
+
+def settlement_of(call: Call, data: SettlePromise) -> Settlement:
+    """Return the settlement for the store. Raises PayloadTooLarge."""
+    text = to_text(data.value.plain())
+    check_bytes("value", text)
+    return Settlement(SETTLED[data.state], text, by=call.sender.by)
+
+
+def check_bytes(path: str, text: str | None) -> None:
+    """Raise PayloadTooLarge for JSON over the limit of a value."""
+    size = 0 if text is None else len(text.encode())
+    if size > MAX_BYTES:
+        raise PayloadTooLarge(path, size, MAX_BYTES)
+
+
+def shown(call: Call, promise: Promise) -> Reply:
+    """Return the reply with a promise."""
+    return Reply({"promise": to_record(promise, call.now)})
+
+
+async def known(call: Call, promise_id: str, what: str = "promise") -> Promise:
+    """Return a promise that the sender may see.
+
+    Raises:
+        Refusal: There is no such promise.
+        AccessDenied: The sender may not see it.
+    """
+    try:
+        promise = await call.store.get_promise(promise_id)
+    except NotFound:
+        raise Refusal(404, f"there is no {what} {promise_id!r}") from None
+    await call.sender.check_promise(call.store, promise)
+    return promise
+
+
+def check_may_settle(call: Call, promise: Promise, settlement: Settlement) -> None:
+    """Check that a request may settle a pending promise.
+
+    Raises:
+        Refusal: It is a question, which a person answers.
+        AccessDenied: It belongs to a run, and the sender is a worker.
+    """
+    if call.sender.worker is not None and promise.run_id is not None:
+        raise AccessDenied(
+            f"promise {promise.id!r}", f"a worker key settles no promise of run {promise.run_id!r}"
+        )
+    is_cancelled = settlement.state is PromiseState.CANCELLED
+    if promise.kind is PromiseKind.QUESTION and not is_cancelled and not is_late(promise, call.now):
+        raise Refusal(
+            422, f"promise {promise.id!r} is a question: a person answers it, a program can only cancel it"
+        )
+
+
+async def _settle(call: Call, promise: Promise, data: SettlePromise) -> Promise:
+    settlement = settlement_of(call, data)
+    check_may_settle(call, promise, settlement)
+    backend = call.services.backend
+    try:
+        if promise.kind is PromiseKind.QUESTION:
+            return await backend.cancel_question(promise.id, by=settlement.by, reason=None, request_id=None)
+        return await backend.settle(promise.id, settlement)
+    except AlreadySettled:
+        return await call.store.get_promise(promise.id)

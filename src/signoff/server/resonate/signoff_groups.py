@@ -1,0 +1,185 @@
+"""Groups of Signoff workers as targets of the durable promise protocol.
+
+A task whose target is such a group starts a run of the workflow that it names. The run has the promise's id, arguments
+and deadline, and settles the promise when it ends. Meanwhile the task is suspended. If the promise is settled first, by
+a deadline or a cancellation, the run is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from signoff.codec.strict_json import read_object
+from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, SignoffError, TaskConflict
+from signoff.records import NewRun, PromiseKind, PromiseState, Run, RunState, Settlement
+from signoff.records.paging import WorkflowFilter
+from signoff.records.tasks import Task, TaskLease, TaskRef, TaskState, queue_of
+from signoff.runtime.loggers import own_logger
+from signoff.server.resonate.durable_promises import called_by, details_of
+from signoff.stores.contract.store import Change, Store
+
+log = own_logger("signoff.server")
+
+LOOK_SECONDS: Final = 5.0
+"""How often runs and promises are compared, besides each time that a run ends."""
+
+AT_ONCE: Final = 100
+
+LEASE: Final = TaskLease("signoff", 60_000)
+"""The lease of a task while its run is started."""
+
+
+class SignoffGroups:
+    """Starts runs for the tasks of a database, and settles their promises.
+
+    Args:
+        store: A store of the database; its namespace does not matter.
+
+    Example::
+
+        groups = SignoffGroups(store)
+        serving = asyncio.create_task(groups.serve())
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._changed = asyncio.Event()
+        self._begun: dict[str, set[str]] = {}  # ids of tasks whose runs have not ended, by namespace
+        self._ended: dict[str, set[str]] = {}  # ids of runs that have ended since the last look
+        self._looked_at = 0.0
+
+    async def serve(self) -> None:
+        """Serve until cancelled. A failure is logged, and tried again."""
+        loop = asyncio.get_running_loop()
+        stop: dict[str, Callable[[], None]] = {}
+
+        def listen(namespace: str) -> None:
+            def noticed(change: Change) -> None:
+                if change.due or change.ended or change.runs is None:
+                    loop.call_soon_threadsafe(self._notice, namespace, change.ended)
+
+            stop[namespace] = self._store.within(namespace).listen(noticed)
+
+        listen(self._store.namespace)  # learns of due tasks of all namespaces
+        try:
+            while True:
+                self._changed.clear()
+                is_look = loop.time() >= self._looked_at + LOOK_SECONDS
+                if is_look:
+                    self._looked_at = loop.time()
+                try:
+                    for namespace, groups in (await self._groups()).items():
+                        if namespace not in stop:
+                            listen(namespace)
+                        await self._serve_namespace(self._store.within(namespace), groups, is_look=is_look)
+                except SignoffError as error:
+                    log.warning("tasks for groups of Signoff workers wait: %s", error)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), LOOK_SECONDS)
+        finally:
+            for end in stop.values():
+                end()
+
+    def _notice(self, namespace: str, ended: frozenset[str]) -> None:
+        self._ended.setdefault(namespace, set()).update(ended)
+        self._changed.set()
+
+    async def _groups(self) -> dict[str, set[str]]:
+        """Return the groups that have workers, by namespace."""
+        found: dict[str, set[str]] = {}
+        for worker in await self._store.list_workers():
+            found.setdefault(worker.namespace, set()).add(worker.group)
+        return found
+
+    async def _serve_namespace(self, store: Store, groups: set[str], *, is_look: bool) -> None:
+        """Start the runs of due tasks, and settle the promises of runs that have ended."""
+        queues = {f"poll://any@{group}": group for group in groups}
+        if store.namespace not in self._begun:
+            self._begun[store.namespace] = await _suspended(store, queues)
+        begun = self._begun[store.namespace]
+        while messages := await store.take_task_messages(sorted(queues), AT_ONCE):
+            for message in messages:
+                if message.task is not None and await _begin(store, message.task, queues):
+                    begun.add(message.task.id)
+            if len(messages) < AT_ONCE:
+                break
+        ended = begun & self._ended.pop(store.namespace, set())
+        looked_at = sorted(begun if is_look else ended)
+        for start in range(0, len(looked_at), AT_ONCE):
+            await _finish(store, begun, looked_at[start : start + AT_ONCE])
+
+
+async def _suspended(store: Store, queues: dict[str, str]) -> set[str]:
+    """Return the ids of suspended tasks that were sent to these queues."""
+    found: set[str] = set()
+    after: str | None = None
+    while True:
+        page = await store.list_tasks(state=TaskState.SUSPENDED, after=after, limit=1000)
+        found |= {task.id for task in page.items if queue_of(task.target) in queues}
+        after = page.next
+        if after is None:
+            return found
+
+
+async def _begin(store: Store, task: Task, queues: dict[str, str]) -> bool:
+    """Start the run of a task. Returns whether the task is suspended until the run ends.
+
+    A task whose function is no workflow of the group stays pending: a worker with it may start.
+    """
+    group = queues[queue_of(task.target)]
+    promise = await store.get_promise(task.id)
+    called = called_by(details_of(promise))
+    if called is None or not await _is_known(store, group, called["func"]):
+        return False
+    arguments = json.dumps({"args": called.get("args", []), "kwargs": called.get("kwargs", {})})
+    new = NewRun(promise.id, called["func"], group, arguments, deadline_at=promise.due_at)
+    try:
+        await store.acquire_task(TaskRef(task.id, task.version), LEASE)
+        holder = TaskRef(task.id, task.version + 1)
+        try:
+            await store.create_run(new)
+        except (IdConflict, InvalidValue) as error:
+            await store.settle_held(holder, task.id, _rejection(type(error).__name__, str(error)))
+            return False
+        return await store.suspend_task(holder, ())
+    except (NotFound, TaskConflict):
+        return False  # another process has it, or its promise was settled
+
+
+async def _is_known(store: Store, group: str, workflow: str) -> bool:
+    return bool((await store.list_workflows(WorkflowFilter(workflow, group), limit=1)).items)
+
+
+async def _finish(store: Store, begun: set[str], ids: list[str]) -> None:
+    """Settle the promises of runs that have ended, and cancel runs whose promises are settled."""
+    for task_id in await store.ended(ids):
+        run = await store.get_run(task_id)
+        if run.state is RunState.FAILED and run.retryable:
+            continue  # an operator may retry it
+        with suppress(AlreadySettled, NotFound):
+            await store.settle(task_id, PromiseKind.PROMISE, _settlement(run))
+        begun.discard(task_id)
+    for task_id in [each for each in ids if each in begun]:
+        with suppress(NotFound):
+            if (await store.get_task(task_id)).state is TaskState.FULFILLED:
+                await store.cancel(task_id, reason="its promise was settled", by=None)
+                begun.discard(task_id)
+
+
+def _settlement(run: Run) -> Settlement:
+    """Return how the promise of a run that has ended is settled."""
+    if run.state is RunState.SUCCEEDED:
+        return Settlement(PromiseState.RESOLVED, value=run.result)
+    record = read_object(run.error)
+    name = str(record.get("type", "")).rpartition(":")[2] or "Error"
+    return _rejection(name, str(record.get("message", "")), is_cancelled=run.state is RunState.CANCELLED)
+
+
+def _rejection(name: str, message: str, *, is_cancelled: bool = False) -> Settlement:
+    """Return a rejection with an error that the SDKs raise again."""
+    state = PromiseState.CANCELLED if is_cancelled else PromiseState.REJECTED
+    return Settlement(state, value=json.dumps({"__type": "error", "name": name, "message": message}))
