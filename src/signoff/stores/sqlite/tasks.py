@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
-from signoff.errors import InvalidValue, TaskConflict
+from signoff.errors import IdConflict, InvalidValue, NotFound, TaskConflict
 from signoff.records import Promise, PromiseState, Settlement
 from signoff.records.paging import Page
 from signoff.records.tasks import (
@@ -27,6 +28,9 @@ from signoff.stores.sqlite import promises
 from signoff.stores.sqlite import task_states as states
 from signoff.stores.sqlite.rows import to_promise
 from signoff.stores.sqlite.transaction import Refused, Transaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 INSERT = f"""
 INSERT INTO tasks (namespace, id, state, target, queue, version, pid, ttl, send_at, lease_until)
@@ -107,6 +111,20 @@ RETURNING promise_id, address
 """
 
 
+def _keeping_time_outs(perform: Callable[P, T]) -> Callable[P, T | Refused]:
+    """Keep the time-outs that an operation has found when it refuses its arguments: it has written nothing else."""
+
+    @functools.wraps(perform)
+    def refused(*args: P.args, **kwargs: P.kwargs) -> T | Refused:
+        try:
+            return perform(*args, **kwargs)
+        except (IdConflict, InvalidValue, NotFound) as error:
+            return Refused(error)
+
+    return refused
+
+
+@_keeping_time_outs
 def open_invocation(tx: Transaction, namespace: str, new: NewInvocation) -> Invocation | Refused:
     """Create a promise with its task, or return those with this id."""
     _time_out(tx, namespace, [new.promise.id, *([new.holder.id] if new.holder else [])])
@@ -128,6 +146,7 @@ def open_invocation(tx: Transaction, namespace: str, new: NewInvocation) -> Invo
     return Invocation(late or promise, task, was_created=True)
 
 
+@_keeping_time_outs
 def settle_held(
     tx: Transaction, namespace: str, holder: TaskRef, promise_id: str, settlement: Settlement
 ) -> Promise | Refused:
@@ -146,6 +165,7 @@ def settle_held(
     return promise
 
 
+@_keeping_time_outs
 def acquire_task(
     tx: Transaction, namespace: str, ref: TaskRef, lease: TaskLease, takes_one: bool
 ) -> Invocation | Refused:
@@ -159,6 +179,7 @@ def acquire_task(
     return Invocation(promises.get_promise(tx.db, namespace, ref.id), acquired, resumes=taken)
 
 
+@_keeping_time_outs
 def release_task(tx: Transaction, namespace: str, ref: TaskRef) -> Refused | None:
     """Give an acquired task back."""
     _time_out(tx, namespace, [ref.id])
@@ -168,6 +189,7 @@ def release_task(tx: Transaction, namespace: str, ref: TaskRef) -> Refused | Non
     return None
 
 
+@_keeping_time_outs
 def suspend_task(tx: Transaction, namespace: str, ref: TaskRef, awaited: Sequence[str]) -> bool | Refused:
     """Suspend an acquired task until one of the awaited promises is settled."""
     _time_out(tx, namespace, [ref.id, *awaited])
@@ -200,6 +222,7 @@ def heartbeat_tasks(tx: Transaction, namespace: str, pid: str, tasks: Sequence[T
     )
 
 
+@_keeping_time_outs
 def halt_task(tx: Transaction, namespace: str, task_id: str) -> Refused | None:
     """Stop a task until it is continued."""
     _time_out(tx, namespace, [task_id])
@@ -211,6 +234,7 @@ def halt_task(tx: Transaction, namespace: str, task_id: str) -> Refused | None:
     return None
 
 
+@_keeping_time_outs
 def continue_task(tx: Transaction, namespace: str, task_id: str) -> Refused | None:
     """Send a halted task again."""
     _time_out(tx, namespace, [task_id])
@@ -221,6 +245,7 @@ def continue_task(tx: Transaction, namespace: str, task_id: str) -> Refused | No
     return None
 
 
+@_keeping_time_outs
 def await_promise(
     tx: Transaction, namespace: str, awaited: str, awaiter: str, address: str | None
 ) -> Promise:
@@ -247,6 +272,7 @@ def await_promise(
     return promise
 
 
+@_keeping_time_outs
 def listen_promise(tx: Transaction, namespace: str, promise_id: str, address: str) -> Promise:
     """Send a promise to an address once it is settled."""
     _time_out(tx, namespace, [promise_id])
