@@ -3,7 +3,7 @@
 The states of a task, and the operations that change them (no other transition exists):
 
     open_invocation -> pending, or acquired (with a lease)     acquire_task   pending -> acquired
-    release_task    acquired -> pending                        suspend_task   acquired -> suspended
+    release_task    acquired -> pending                        suspend_task   acquired -> suspended, pending
     halt_task       not fulfilled -> halted                    continue_task  halted -> pending
     due             acquired, its lease expired -> pending
     settle, settle_held, due: a promise is settled -> its task is fulfilled, and suspended tasks that await it

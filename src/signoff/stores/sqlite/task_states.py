@@ -85,8 +85,9 @@ def settled(tx: Transaction, promise: Promise) -> None:
 
 def free_expired(tx: Transaction, until: float, limit: int) -> int:
     """Make acquired tasks pending whose leases expired, in all namespaces. Returns their number."""
-    tx.due = True
-    return tx.db.execute(FREE_EXPIRED, {"now": tx.now, "until": until, "limit": limit}).rowcount
+    freed = tx.db.execute(FREE_EXPIRED, {"now": tx.now, "until": until, "limit": limit}).rowcount
+    tx.due = tx.due or freed > 0  # they are sent again
+    return freed
 
 
 def free(tx: Transaction, namespace: str, task_id: str) -> None:
