@@ -33,6 +33,7 @@ from signoff.records import (
     Settlement,
 )
 from signoff.records.paging import AuditFilter
+from signoff.records.tasks import NewInvocation, TaskLease, TaskRef
 from signoff.stores.address import KEYS_VARIABLE, PLAINTEXT_VARIABLE, store_at
 from signoff.stores.contract.store import Store
 from signoff.stores.postgres.store import PostgresStore
@@ -236,6 +237,23 @@ async def say_it_everywhere(store: Store) -> None:
         journal = await told.journal()
         assert {WORD in f"{entry.value} {entry.error} {entry.details}" for entry in journal} == {True, False}
         assert {entry.call for entry in journal if entry.name == WORD} == {CallKind.PROGRESS}
+        await say_it_to_a_task(app.store)
+
+
+async def say_it_to_a_task(store: Store) -> None:
+    """Have a task, its result and the message about it say the word."""
+    text = json.dumps({"word": WORD})
+    lease = TaskLease("p", 60_000)
+    new = NewInvocation(NewPromise("task", data=text), "poll://any@g", branch="task", lease=lease)
+    opened = await store.open_invocation(new)
+    assert opened.promise.data == text
+    await store.listen_promise("task", "poll://any@g/p")
+    settlement = Settlement(PromiseState.RESOLVED, value=text)
+    assert (await store.settle_held(TaskRef("task", 1), "task", settlement)).value == text
+    assert [(each.data, each.value) for each in await store.list_branch("task")] == [(text, text)]
+    [message] = await store.take_task_messages(["poll://any@g"], 10)
+    assert message.promise is not None
+    assert (message.promise.data, message.promise.value) == (text, text)
 
 
 @in_asyncio
