@@ -21,7 +21,7 @@ from tests.postgres.databases import migrated_database
 from tests.resonate_sdks import python_of_2026
 
 PROGRAM = Path(__file__).with_name("sdk_program.py")
-SECONDS = 30
+SECONDS = 90
 
 EXPECTED: dict[str, tuple[Any, list[str]]] = {
     "calls": (
