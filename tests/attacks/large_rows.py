@@ -28,6 +28,7 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.records.deliveries import NewDelivery
+from signoff.records.tasks import NewInvocation
 from signoff.stores.contract.leases import Outcome, Write
 from signoff.stores.contract.store import Store
 
@@ -39,6 +40,7 @@ QUESTION = f"{LONG_RUN}.1000"
 OPEN_QUESTION = f"{LONG_RUN}.900"
 """A question that stays open: each answer of the tests is read, checked and refused."""
 PROMISE = "promise-0"
+BRANCH = "task-0"
 RULE = "rule-0"
 SCHEDULE = "schedule-0"
 SESSION = "session"
@@ -168,6 +170,9 @@ async def _fill_people(store: Store, rows: int) -> None:
         ),
     )
     asked = Question.make("Say all!", input_type="form", answer_type={"type": "integer"}).to_json()
+    for number in range(rows):
+        task = NewPromise(f"task-{number}", data=json.dumps("x" * 1_000_000))
+        await store.open_invocation(NewInvocation(task, "poll://any@g", branch=BRANCH))
     await store.create_promise(NewPromise(OPEN_QUESTION, PromiseKind.QUESTION, data=asked))
     await store.expand("mail", None, 1, [_delivery(number) for number in range(1_000)])
 

@@ -10,6 +10,7 @@ from typing import Any
 from signoff.stores.contract.operations import OPERATIONS
 from signoff.stores.contract.wire import PATH
 from tests.attacks.large_rows import (
+    BRANCH,
     ENDED_RUN,
     GROUP,
     LISTS,
@@ -149,6 +150,12 @@ READS: dict[str, list[dict[str, Any]]] = {
     "get_schedule": [operation("get_schedule", schedule_id=SCHEDULE)],
     "list_schedules": [operation("list_schedules", **_PAGE)],
     "due_schedules": [operation("due_schedules", limit=1_000)],
+    "get_task": [operation("get_task", task_id=BRANCH)],
+    "list_tasks": [operation("list_tasks", **_PAGE)],
+    "list_branch": [operation("list_branch", branch=BRANCH, **_PAGE)],
+    "get_promise_schedule": [operation("get_promise_schedule", schedule_id=SCHEDULE)],
+    "list_promise_schedules": [operation("list_promise_schedules", **_PAGE)],
+    "due_promise_schedules": [operation("due_promise_schedules", limit=1_000)],
     "list_workers": [operation("list_workers")],
     "list_workflows": [operation("list_workflows", which={}, **_PAGE)],
     "read_live": [operation("read_live", run_id=LONG_RUN)],

@@ -29,7 +29,7 @@ from tests.support import in_asyncio
 
 SOURCE = resources.files("signoff.stores") / "schema" / "postgres"
 
-DIGEST = (4, "a495ed791b2e0dd2045b13d1cc5ba07a9c0aba50c79929bc4d7b117603d3f7dc")
+DIGEST = (4, "e914809fc74d78fb1b9a8bec03c11d755ceccc940cd4b4ed27254c4cb6b8afc3")
 """The version of the functions, and the digest of its source."""
 
 ADDED = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -242,6 +243,22 @@ async def test_promises_of_a_branch_are_listed_together_by_id(scene: Scene) -> N
     assert [(each.id, each.data) for each in first] == [("a", '{"a": 1}'), ("b", '{"a": 1}')]
     assert [each.id for each in await scene.store.list_branch("next")] == ["other"]
     assert list(await scene.within("acme").store.list_branch("main")) == []
+
+
+@rule
+async def test_lists_and_messages_end_after_some_payloads(scene: Scene) -> None:
+    large = Settlement(PromiseState.RESOLVED, value=json.dumps("x" * 1_000_000))
+    for number in range(7):
+        id = f"large-{number}"
+        await opened(scene, id, branch="large", target=None)
+        await scene.store.listen_promise(id, f"poll://uni@large/{number}")
+        await scene.store.settle(id, PromiseKind.PROMISE, large)
+    assert 4 <= len(await scene.store.list_branch("large")) < 7  # what is encrypted is longer
+    queues = [f"poll://uni@large/{number}" for number in range(7)]
+    first = await scene.store.take_task_messages(queues, 100)
+    assert 4 <= len(first) < 7
+    rest = await scene.store.take_task_messages(queues, 100)
+    assert len(first) + len(rest) == 7
 
 
 @rule

@@ -21,6 +21,7 @@ from signoff.server.resonate.addresses import PollAddress, PushAddress, queues_o
 from signoff.server.resonate.durable_promises import to_record
 from signoff.server.resonate.push import Push
 from signoff.stores.contract.store import Change, Store
+from signoff.stores.shared.listed_payloads import PAGE_BYTES, bytes_of
 
 log = own_logger("signoff.server")
 
@@ -54,15 +55,18 @@ class Connection:
         self.added = asyncio.Event()
         self.is_replaced = False
         self._unsent: deque[TaskMessage] = deque()
+        self._unsent_bytes = 0
 
     @property
     def has_room(self) -> bool:
         """Whether it takes further messages."""
-        return len(self._unsent) < MOST_UNSENT
+        return len(self._unsent) < MOST_UNSENT and self._unsent_bytes < PAGE_BYTES
 
     def add(self, message: TaskMessage) -> None:
         """Send a message."""
         self._unsent.append(message)
+        if message.promise is not None:
+            self._unsent_bytes += bytes_of(message.promise)
         self.added.set()
 
     def take(self) -> Sequence[TaskMessage]:
@@ -70,6 +74,7 @@ class Connection:
         self.added.clear()
         messages = tuple(self._unsent)
         self._unsent.clear()
+        self._unsent_bytes = 0
         return messages
 
 
@@ -172,7 +177,7 @@ class Delivery:
                 log.exception("messages of tasks could not be sent")
                 await asyncio.sleep(AFTER_ERROR_SECONDS)
                 continue
-            if taken < MOST_AT_ONCE:
+            if taken == 0:
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._due.wait(), LOOK_SECONDS)
 

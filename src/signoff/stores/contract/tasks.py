@@ -152,7 +152,10 @@ class TaskStore:
 
     @reads
     async def list_branch(self, branch: str, *, limit: int = 1000) -> Sequence[Promise]:
-        """List the promises of a branch by id, with their payloads."""
+        """List the promises of a branch by id, with their payloads.
+
+        It ends after ``PAGE_BYTES`` of payloads (``stores/shared/listed_payloads.py``), as ``take_task_messages`` does.
+        """
 
     @writes(is_patient=False)
     async def take_task_messages(self, queues: Sequence[str], limit: int) -> Sequence[TaskMessage]:

@@ -21,6 +21,7 @@ from signoff.records.tasks import (
 from signoff.stores.postgres.reads import Connection
 from signoff.stores.postgres.rows import from_promise, from_settlement, promise_of_values, to_promise
 from signoff.stores.postgres.write_requests import JsonRequest, Reply, Request, note_woken
+from signoff.stores.shared.listed_payloads import cut, within_page
 from signoff.stores.shared.rows import PROMISE_COLUMNS, found
 from signoff.stores.shared.touched_runs import TouchedRuns
 
@@ -43,18 +44,20 @@ WHERE namespace = %s AND (state || '') = %s AND id > %s
 ORDER BY id LIMIT %s
 """
 
-LIST_BRANCH = f"""
+_OF_BRANCH = f"""
 SELECT promise.* FROM (
     SELECT shard, promise_id FROM signoff.promise_branches
     WHERE namespace = %(namespace)s AND branch = %(branch)s
     ORDER BY promise_id LIMIT %(limit)s
 ) AS listed
 CROSS JOIN LATERAL (
-    SELECT {PROMISE_COLUMNS} FROM signoff.promises
+    SELECT {PROMISE_COLUMNS}, coalesce(octet_length(data), 0) + coalesce(octet_length(value), 0) AS bytes
+    FROM signoff.promises
     WHERE shard = listed.shard AND namespace = %(namespace)s AND id = listed.promise_id OFFSET 0
 ) AS promise
-ORDER BY id
 """
+
+LIST_BRANCH = within_page(_OF_BRANCH, "id")
 
 HEARTBEAT = "SELECT signoff.heartbeat_tasks(%s, %s, %s::text[], %s::numeric[], %s)"
 
@@ -237,7 +240,8 @@ def list_tasks(
 def list_branch(db: Connection, namespace: str, branch: str, limit: int) -> Sequence[Promise]:
     """Return the promises of a branch by id."""
     values = {"namespace": namespace, "branch": branch, "limit": limit}
-    return [to_promise(row) for row in db.execute(LIST_BRANCH, values).fetchall()]
+    rows, _ = cut(db.execute(LIST_BRANCH, values).fetchall(), limit)
+    return [to_promise(row[:-1]) for row in rows]
 
 
 def to_task(row: Sequence[Any]) -> Task:

@@ -23,6 +23,7 @@ from signoff.records.tasks import (
     TaskState,
     queue_of,
 )
+from signoff.stores.shared.listed_payloads import PAGE_BYTES, bytes_of, read_page
 from signoff.stores.shared.rows import PROMISE_COLUMNS
 from signoff.stores.sqlite import promises
 from signoff.stores.sqlite import task_states as states
@@ -74,12 +75,11 @@ ADD_TO_BRANCH = (
 )
 
 LIST_BRANCH = f"""
-SELECT {PROMISE_COLUMNS} FROM promises
-WHERE namespace = :namespace AND id IN (
-    SELECT promise_id FROM promise_branches
-    WHERE namespace = :namespace AND branch = :branch
-    ORDER BY promise_id LIMIT :limit
-)
+SELECT {", ".join(f"promises.{column.strip()}" for column in PROMISE_COLUMNS.split(","))}
+FROM promise_branches CROSS JOIN promises
+    ON promises.namespace = promise_branches.namespace AND promises.id = promise_branches.promise_id
+WHERE promise_branches.namespace = :namespace AND branch = :branch
+ORDER BY promise_id LIMIT :limit
 """
 
 LIST = f"SELECT {states.COLUMNS} FROM tasks WHERE namespace = ? AND id > ? ORDER BY id LIMIT ?"
@@ -100,15 +100,13 @@ WHERE (namespace, id) IN (
 RETURNING {states.COLUMNS}
 """
 
-TAKE_SETTLED = """
-UPDATE promise_listeners SET send_at = :again_at
-WHERE (namespace, promise_id, address) IN (
-    SELECT namespace, promise_id, address FROM promise_listeners INDEXED BY promise_listeners_to_send
-    WHERE namespace = :namespace AND queue = :queue AND send_at IS NOT NULL AND send_at <= :now
-    ORDER BY send_at LIMIT :limit
-)
-RETURNING promise_id, address
+DUE_SETTLED = """
+SELECT promise_id, address FROM promise_listeners INDEXED BY promise_listeners_to_send
+WHERE namespace = :namespace AND queue = :queue AND send_at IS NOT NULL AND send_at <= :now
+ORDER BY send_at LIMIT :limit
 """
+
+SEND_LATER = "UPDATE promise_listeners SET send_at = ? WHERE namespace = ? AND promise_id = ? AND address = ?"
 
 
 def _keeping_time_outs(perform: Callable[P, T]) -> Callable[P, T | Refused]:
@@ -287,6 +285,7 @@ def take_task_messages(
 ) -> Sequence[TaskMessage]:
     """Take due messages of these queues."""
     taken: list[TaskMessage] = []
+    size = 0
     for queue in queues:
         values = {
             "namespace": namespace,
@@ -298,10 +297,14 @@ def take_task_messages(
             task = states.to_task(row)
             taken.append(TaskMessage(namespace, task.target, task=task))
         for promise_id, address in tx.db.execute(
-            TAKE_SETTLED, {**values, "limit": limit - len(taken)}
+            DUE_SETTLED, {**values, "limit": limit - len(taken)}
         ).fetchall():
             promise = promises.get_promise(tx.db, namespace, promise_id)
+            tx.db.execute(SEND_LATER, (values["again_at"], namespace, promise_id, address))
             taken.append(TaskMessage(namespace, address, promise=promise))
+            size += bytes_of(promise)
+            if size >= PAGE_BYTES:
+                return taken
     return taken
 
 
@@ -324,8 +327,9 @@ def list_tasks(
 
 def list_branch(db: sqlite3.Connection, namespace: str, branch: str, limit: int) -> Sequence[Promise]:
     """Return the promises of a branch by id."""
-    rows = db.execute(LIST_BRANCH, {"namespace": namespace, "branch": branch, "limit": limit}).fetchall()
-    return sorted((to_promise(row) for row in rows), key=lambda promise: promise.id)
+    cursor = db.execute(LIST_BRANCH, {"namespace": namespace, "branch": branch, "limit": limit})
+    rows, _ = read_page(cursor, limit, lambda row: bytes_of(to_promise(row)))
+    return [to_promise(row) for row in rows]
 
 
 def _insert(tx: Transaction, namespace: str, new: NewInvocation, target: str) -> Task:

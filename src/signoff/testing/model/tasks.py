@@ -17,6 +17,7 @@ from signoff.records.tasks import (
     TaskState,
     queue_of,
 )
+from signoff.stores.shared.listed_payloads import PAGE_BYTES, bytes_of
 from signoff.testing.model.promises import Promises
 from signoff.testing.model.state import State
 from signoff.testing.model.tables import TaskTimes
@@ -152,10 +153,16 @@ class Tasks:
 
     def list_branch(self, namespace: str, branch: str, limit: int) -> list[Promise]:
         ids = sorted(id for *of, id in self._tables.promise_branches if of == [namespace, branch])
-        return [self._tables.promises[namespace, id] for id in ids[:limit]]
+        found: list[Promise] = []
+        for id in ids[:limit]:
+            if bytes_of(found) >= PAGE_BYTES:
+                break
+            found.append(self._tables.promises[namespace, id])
+        return found
 
     def take_messages(self, namespace: str, queues: Sequence[str], limit: int) -> list[TaskMessage]:
         taken: list[TaskMessage] = []
+        size = 0
         for queue in queues:
             tasks = [
                 (send_at, task)
@@ -176,7 +183,11 @@ class Tasks:
             ]
             for _, key in sorted(listeners, key=lambda each: each[0])[: limit - len(taken)]:
                 self._tables.promise_listeners[key] = self._state.now + RESEND_SECONDS
-                taken.append(TaskMessage(namespace, key[2], promise=self._tables.promises[key[:2]]))
+                promise = self._tables.promises[key[:2]]
+                taken.append(TaskMessage(namespace, key[2], promise=promise))
+                size += bytes_of(promise)
+                if size >= PAGE_BYTES:
+                    return taken
         return taken
 
     def finish_message(self, namespace: str, promise_id: str, address: str) -> None:

@@ -678,7 +678,7 @@ END $$;
 CALL signoff.plan_by_index('signoff.heartbeat_tasks');
 
 -- Take due messages of these queues: [address, task, NULL] or [address, NULL, promise]. Each is due again later. Those that
--- another process takes just now are left to it.
+-- another process takes just now are left to it. It ends after 4 MiB of payloads, as PAGE_BYTES in listed_payloads.py.
 CREATE OR REPLACE FUNCTION signoff.take_task_messages(
     p_namespace text, p_queues text[], p_limit integer, p_now double precision, p_resend double precision
 ) RETURNS SETOF jsonb
@@ -686,6 +686,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_now constant double precision := coalesce(p_now, extract(epoch FROM clock_timestamp()));
     v_queue text;
+    v_bytes integer := 0;
     due record;
     task signoff.tasks;
     promise signoff.promises;
@@ -716,6 +717,10 @@ BEGIN
             WHERE shard = due.shard AND namespace = p_namespace AND id = due.promise_id;
             p_limit := p_limit - 1;
             RETURN NEXT jsonb_build_array(due.address, NULL, signoff.promise_values(promise));
+            v_bytes := v_bytes + coalesce(octet_length(promise.data), 0) + coalesce(octet_length(promise.value), 0);
+            IF v_bytes >= 4 * 1024 * 1024 THEN
+                RETURN;
+            END IF;
         END LOOP;
     END LOOP;
 END $$;
