@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,11 @@ def programs(server: Running, folder: Path) -> Iterator[Start]:
 def marks(folder: Path) -> Counter[str]:
     file = folder / "marks"
     return Counter(file.read_text().split() if file.exists() else [])
+
+
+def has_promise(folder: Path, id: str) -> bool:
+    with closing(sqlite3.connect(folder / "signoff.db")) as db:
+        return db.execute("SELECT 1 FROM promises WHERE id = ?", (id,)).fetchone() is not None
 
 
 def result_of(caller: subprocess.Popen[str]) -> str:
@@ -102,7 +108,7 @@ def test_promise_settled_through_signoff_resumes_a_function_on_another_worker(
     with legacy_server(tmp_path, store) as server, programs(server, tmp_path) as start:
         worker = start("w1", "work")
         caller = start("c1", "call", "waits", "run")
-        until(lambda: marks(tmp_path)["asked"])
+        until(lambda: has_promise(tmp_path, "run.answer"))
         worker.send_signal(signal.SIGKILL)
         worker.wait()
         start("w2", "work")
