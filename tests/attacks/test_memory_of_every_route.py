@@ -84,6 +84,7 @@ def test_every_route_has_its_largest_requests() -> None:
     assert all(LARGEST.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     ("role", "way"), [(None, "writes"), *((role, "reads") for role in (None, *Role))], ids=str

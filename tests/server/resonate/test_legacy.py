@@ -221,6 +221,7 @@ async def test_promise_settled_before_its_awaiter_suspends_resumes_it(tmp_path: 
             assert (await server.claim(task))[1]["promises"]["leaf"]["id"] == leaf
 
 
+@pytest.mark.long  # a new server frees no lease in its first ten seconds
 @in_asyncio
 async def test_expired_lease_is_given_to_the_next_process(tmp_path: Path) -> None:
     async with legacy(tmp_path) as server, server.messages("p") as messages:

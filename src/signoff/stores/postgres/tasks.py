@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, LiteralString, cast
 
 from signoff.errors import IdConflict, InvalidValue, NotFound, RequestConflict, TaskConflict
 from signoff.records import Promise, PromiseState, Settlement
@@ -240,7 +240,7 @@ def list_tasks(
 def list_branch(db: Connection, namespace: str, branch: str, limit: int) -> Sequence[Promise]:
     """Return the promises of a branch by id."""
     values = {"namespace": namespace, "branch": branch, "limit": limit}
-    rows, _ = cut(db.execute(LIST_BRANCH, values).fetchall(), limit)
+    rows, _ = cut(db.execute(cast("LiteralString", LIST_BRANCH), values).fetchall(), limit)
     return [to_promise(row[:-1]) for row in rows]
 
 

@@ -328,7 +328,7 @@ def list_tasks(
 def list_branch(db: sqlite3.Connection, namespace: str, branch: str, limit: int) -> Sequence[Promise]:
     """Return the promises of a branch by id."""
     cursor = db.execute(LIST_BRANCH, {"namespace": namespace, "branch": branch, "limit": limit})
-    rows, _ = read_page(cursor, limit, lambda row: bytes_of(to_promise(row)))
+    rows, _ = read_page(cursor, limit, lambda row: bytes_of(to_promise(tuple(row))))
     return [to_promise(row) for row in rows]
 
 
