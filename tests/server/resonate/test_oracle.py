@@ -200,6 +200,16 @@ KINDS = (
 )
 
 
+def await_what_is_settled(pair: Pair) -> None:
+    """Suspend a task that awaits a settled promise: few random requests do."""
+    ids = pair.ids()
+    action = create_action(ids[0], timeoutAt=LATER, tags=TARGET)
+    pair.compare("task.create", {"pid": "p", "ttl": 10**9, "action": action})
+    pair.compare("promise.create", {"id": ids[-1], "timeoutAt": LATER})
+    pair.compare("promise.settle", {"id": ids[-1], "state": "resolved", "value": {}})
+    pair.compare("task.suspend", {"id": ids[0], "actions": [await_action(ids[-1], ids[0])]}, ids[0])
+
+
 def test_random_requests_get_what_the_sdks_own_server_gives(tmp_path: Path) -> None:
     print(f"seed {SEED}: {OPERATIONS} requests")
     command = [str(python_of_2026()), str(ORACLE)]
@@ -214,6 +224,8 @@ def test_random_requests_get_what_the_sdks_own_server_gives(tmp_path: Path) -> N
                 pair.world = number // PER_WORLD
                 pair.pass_time()
                 step(pair)
+            pair.world += 1
+            await_what_is_settled(pair)
             assert {status for _, status in pair.counts} == {200, 300, 404, 409}, pair.counts
         finally:
             oracle.kill()
