@@ -25,6 +25,13 @@ SET state = :state, pid = NULL, ttl = NULL, lease_until = NULL, resumes = coales
 WHERE namespace = :namespace AND id = :id
 """
 
+# Whether a promise has a task, an awaiter or a listener. Most have none, and one read is cheaper than three writes.
+IS_OF_TASKS = """
+SELECT EXISTS (SELECT 1 FROM tasks WHERE namespace = :namespace AND id = :id)
+    OR EXISTS (SELECT 1 FROM task_awaits WHERE namespace = :namespace AND awaited = :id)
+    OR EXISTS (SELECT 1 FROM promise_listeners WHERE namespace = :namespace AND promise_id = :id)
+"""
+
 FULFIL = """
 UPDATE tasks
 SET state = 'fulfilled', pid = NULL, ttl = NULL, lease_until = NULL, send_at = NULL, resumes = '[]'
@@ -69,6 +76,8 @@ def get_task(db: sqlite3.Connection, namespace: str, task_id: str) -> Task:
 def settled(tx: Transaction, promise: Promise) -> None:
     """Fulfil the task of a settled promise, resume those that await it, and send it to its listeners."""
     namespace, promise_id = promise.namespace, promise.id
+    if not tx.db.execute(IS_OF_TASKS, {"namespace": namespace, "id": promise_id}).fetchone()[0]:
+        return
     fulfil(tx, namespace, promise_id)
     for awaiter, address in tx.db.execute(END_AWAITS_FOR, (namespace, promise_id)).fetchall():
         row = tx.db.execute(GET, (namespace, awaiter)).fetchone()
