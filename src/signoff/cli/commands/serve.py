@@ -24,6 +24,7 @@ from signoff.cli.identity_options import forwarding_of, identity_options, openid
 from signoff.cli.load_app import load_app
 from signoff.cli.output import Output
 from signoff.cli.reload import Supervision, Supervisor
+from signoff.cli.resonate_options import resonate_of, resonate_options
 from signoff.cli.run_worker import WorkerOptions, opened, work
 from signoff.cli.signals import STOP_SIGNALS, StopSignals
 from signoff.cli.target import DEFAULT_STORE, Command, json_option
@@ -272,37 +273,7 @@ def worker(
     show_default=True,
     help="Seconds to keep serving after SIGTERM, with 503 at /ready, so that load balancers stop sending.",
 )
-@click.option("--resonate", is_flag=True, help="Speak the durable promise protocol of Resonate, too.")
-@click.option(
-    "--resonate-port",
-    type=click.IntRange(0, 65535),
-    default=8001,
-    show_default=True,
-    help="The port for --resonate; 0: a free one.",
-)
-@click.option(
-    "--resonate-push",
-    multiple=True,
-    metavar="URL",
-    help="Where --resonate may post messages, such as https://functions.example.com/; repeat for more.",
-)
-@click.option(
-    "--resonate-legacy", is_flag=True, help="Speak the protocol of resonate-sdk 0.6.7, from 2024, too."
-)
-@click.option(
-    "--resonate-legacy-port",
-    type=click.IntRange(0, 65535),
-    default=8001,
-    show_default=True,
-    help="The port for --resonate-legacy; 0: a free one.",
-)
-@click.option(
-    "--resonate-legacy-messages-port",
-    type=click.IntRange(0, 65535),
-    default=8002,
-    show_default=True,
-    help="The port that --resonate-legacy sends messages on; 0: a free one.",
-)
+@resonate_options
 @identity_options
 @_redact
 @_retain
@@ -330,12 +301,6 @@ def server(
     oidc_roles_claim: str | None,
     public_url: str | None,
     require_auth: bool,
-    resonate: bool,
-    resonate_port: int,
-    resonate_push: tuple[str, ...],
-    resonate_legacy: bool,
-    resonate_legacy_port: int,
-    resonate_legacy_messages_port: int,
     redact: tuple[str, ...],
     out: Output,
     **serving: Any,
@@ -355,15 +320,7 @@ def server(
         raise click.UsageError(
             "--default-role is for people who are signed in: --user-header or --oidc-issuer"
         )
-    from signoff.server.resonate.legacy.listener import LegacyPorts
-
-    if resonate and resonate_legacy and resonate_port == resonate_legacy_port != 0:
-        raise click.UsageError(
-            "--resonate and --resonate-legacy need a port each: give --resonate-port or --resonate-legacy-port"
-        )
-    legacy_ports = (
-        LegacyPorts(resonate_legacy_port, resonate_legacy_messages_port) if resonate_legacy else None
-    )
+    resonate = resonate_of(serving)
     anchors = anchors_of()
     app = load_app(address) if address else Signoff(store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE)
 
@@ -381,9 +338,7 @@ def server(
             "channels": _channels_in(channels_file),
             "anchors": anchors,
             "redact": redact,
-            "resonate_port": resonate_port if resonate else None,
-            "resonate_push": resonate_push,
-            "resonate_legacy": legacy_ports,
+            **resonate,
             **serving,
         }
         async with _listening(app, out, **options) as server:

@@ -1,0 +1,73 @@
+"""The options of ``signoff server`` for the protocols of Resonate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def resonate_options(command: Command) -> Command:
+    """Add the options for ``resonate_of`` to a command."""
+    for option in (
+        click.option(
+            "--resonate-legacy-messages-port",
+            type=click.IntRange(0, 65535),
+            default=8002,
+            show_default=True,
+            help="The port that --resonate-legacy sends messages on; 0: a free one.",
+        ),
+        click.option(
+            "--resonate-legacy-port",
+            type=click.IntRange(0, 65535),
+            default=8001,
+            show_default=True,
+            help="The port for --resonate-legacy; 0: a free one.",
+        ),
+        click.option(
+            "--resonate-legacy",
+            is_flag=True,
+            help="Speak the protocol of resonate-sdk 0.6.7, from 2024, too.",
+        ),
+        click.option(
+            "--resonate-push",
+            multiple=True,
+            metavar="URL",
+            help="Where --resonate may post messages, such as https://functions.example.com/; repeat for more.",
+        ),
+        click.option(
+            "--resonate-port",
+            type=click.IntRange(0, 65535),
+            default=8001,
+            show_default=True,
+            help="The port for --resonate; 0: a free one.",
+        ),
+        click.option("--resonate", is_flag=True, help="Speak the durable promise protocol of Resonate, too."),
+    ):
+        command = option(command)
+    return command
+
+
+def resonate_of(options: dict[str, Any]) -> dict[str, Any]:
+    """Take these options out of a command's, and return them as ``Server`` takes them.
+
+    Raises:
+        click.UsageError: Both protocols are on, with one port.
+    """
+    from signoff.server.resonate.legacy.listener import LegacyPorts
+
+    is_on, port = options.pop("resonate"), options.pop("resonate_port")
+    is_legacy, legacy_port = options.pop("resonate_legacy"), options.pop("resonate_legacy_port")
+    messages_port = options.pop("resonate_legacy_messages_port")
+    if is_on and is_legacy and port == legacy_port != 0:
+        raise click.UsageError(
+            "--resonate and --resonate-legacy need a port each: give --resonate-port or --resonate-legacy-port"
+        )
+    return {
+        "resonate_port": port if is_on else None,
+        "resonate_push": options.pop("resonate_push"),
+        "resonate_legacy": LegacyPorts(legacy_port, messages_port) if is_legacy else None,
+    }
