@@ -48,8 +48,7 @@ class TaskStore:
         """Settle a promise in the name of an acquired task: its own, or one that it has created.
 
         Returns:
-            The promise as it is. One that was settled before is returned unchanged; the holder's own task is then
-            fulfilled all the same.
+            The promise as it is. One that was settled before is returned unchanged.
 
         Raises:
             NotFound: There is no such task, or no such promise.

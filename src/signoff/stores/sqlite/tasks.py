@@ -158,8 +158,6 @@ def settle_held(
         if isinstance(settled, Refused):
             return settled
         promise, _ = settled
-    elif promise_id == holder.id:
-        states.fulfil(tx, namespace, holder.id)
     return promise
 
 
