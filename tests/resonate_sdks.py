@@ -99,7 +99,7 @@ def _run(command: list[str | Path]) -> str:
 
 
 class _Locked:
-    """Holds the lock of what is being made: the processes of the tests make it once."""
+    """Holds a lock while an environment is made, so that the processes of the tests make it once."""
 
     def __init__(self, path: Path) -> None:
         self._path = ROOT / ".artifacts/locks" / path.name

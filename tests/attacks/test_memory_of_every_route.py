@@ -46,7 +46,7 @@ class Signed:
         self._http = served.http
 
     def take(self, method: str, path: str, role: Role | None, **sent: object) -> int:
-        """Send a request as somebody of a role, and read the reply. Returns the status."""
+        """Send a request with a role, and read the reply. Returns the status."""
         headers = {} if role is None else {"x-user": "ana", "x-groups": "finance", "x-roles": role.value}
         if path.startswith("/v1/store"):
             headers = {"authorization": f"Bearer {worker_keys.SECRET}"}

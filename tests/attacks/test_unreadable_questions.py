@@ -124,6 +124,6 @@ async def test_a_click_in_slack_on_an_unreadable_question_is_refused_with_a_reas
         promises[key] = replace(promises[key], data=UNREADABLE[name])
         clicked = await on.click(value)
         assert clicked.status_code == 200
-        told = json.dumps(await on.told())
-        assert "Traceback" not in told
+        replies = json.dumps(await on.told())
+        assert "Traceback" not in replies
         assert await on.state() == "pending"

@@ -35,11 +35,12 @@ def database() -> Iterator[str]:
 
 @asynccontextmanager
 async def opened(
-    url: str, count: int = 2, lease_clock: VirtualClock | None = None
+    url: str, count: int = 2, lease_clock: VirtualClock | None = None, clock: VirtualClock | None = None
 ) -> AsyncIterator[list[PostgresStore]]:
     """Stores of as many processes."""
     async with AsyncExitStack() as stack:
-        stores = [PostgresStore(url, lease_clock=lease_clock, inline_below_seconds=0) for _ in range(count)]
+        clocks = {"lease_clock": lease_clock, "clock": clock}
+        stores = [PostgresStore(url, inline_below_seconds=0, **clocks) for _ in range(count)]
         for store in stores:
             await store.open()
             stack.push_async_callback(store.close)
@@ -127,17 +128,17 @@ async def test_processes_that_acquire_a_task_at_once_share_no_version(database: 
 
 @in_asyncio
 async def test_a_locked_task_keeps_no_due_item_waiting(database: str) -> None:
-    lease_clock = VirtualClock()
-    async with opened(database, 1, lease_clock) as (store,):
+    clock, lease_clock = VirtualClock(), VirtualClock()
+    async with opened(database, 1, lease_clock, clock) as (store,):
         for id in ("t", "u"):
             await store.open_invocation(new(id, lease=LEASE))
         with psycopg.connect(database) as connection:
-            late = NewPromise("late", due_at=store.clock.now() + 0.05)
+            late = NewPromise("late", due_at=clock.now() + 5)
             await store.open_invocation(NewInvocation(late))
             assert await store.suspend_task(TaskRef("t", 1), ["late"])
             connection.execute("SELECT FROM signoff.tasks WHERE id = 't' FOR UPDATE")
             lease_clock.advance(61)
-            await asyncio.sleep(0.06)
+            clock.advance(6)
             await store.due()
             assert (await store.get_task("u")).state is TaskState.PENDING
             assert (await store.get_promise("late")).state is PromiseState.PENDING

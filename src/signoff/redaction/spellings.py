@@ -132,7 +132,7 @@ class Spellings:
 
 
 class Anchors:
-    """A part of each of many texts, by which those that another text may contain are found at once.
+    """An index of many texts by a part of each. It finds those that another text may contain.
 
     Args:
         texts: The texts.

@@ -113,7 +113,7 @@ def shown(reply: Any, now: int) -> Any:
 
 
 def preloaded(promise: Any, now: int) -> Any:
-    """Return a promise of a preload. Past its timeout it is pending until somebody asks for it, or the timers do."""
+    """Return a promise of a preload. Past its timeout it is pending until a request or a timer settles it."""
     is_late = promise["timeoutAt"] <= now and promise.get("settledAt") in (None, promise["timeoutAt"])
     return {"id": promise["id"]} if is_late else record(promise)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from signoff import AsyncClient, Context, Signoff
-from signoff.records import PromiseKind, PromiseState, Settlement
+from signoff.records import Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.tasks import TaskState
 from signoff.server.server import Server
 from tests.postgres.databases import migrated_database
 from tests.resonate_sdks import python_of_2026
+from tests.support import comes
 
 PROGRAM = Path(__file__).with_name("sdk_program.py")
 SECONDS = 90
@@ -60,10 +61,20 @@ class Place:
         return sorted(file.read_text().splitlines()) if file.exists() else []
 
     async def until_suspended(self, task_id: str) -> None:
-        async with asyncio.timeout(SECONDS):
-            while (await self.app.store.list_tasks(state=TaskState.SUSPENDED)).items == ():
-                await asyncio.sleep(0.02)
-        assert (await self.app.store.get_task(task_id)).state is TaskState.SUSPENDED
+        async def look() -> bool:
+            suspended = await self.app.store.list_tasks(state=TaskState.SUSPENDED)
+            return task_id in {task.id for task in suspended.items}
+
+        await comes(look)
+
+    async def settled(self, promise_id: str) -> Promise:
+        """Wait until a promise is settled, and return it."""
+
+        async def look() -> Promise | None:
+            promise = await self.app.store.get_promise(promise_id)
+            return None if promise.state is PromiseState.PENDING else promise
+
+        return await comes(look)
 
 
 async def result_of(process: asyncio.subprocess.Process) -> Any:
@@ -114,9 +125,11 @@ def test_a_person_answers_the_question_of_a_program(database: Database, tmp_path
     async def run(url: str) -> None:
         async with place(tmp_path, url) as here, AsyncClient(here.app) as client:
             program = await here.program("asks")
-            async with asyncio.timeout(SECONDS):
-                while not (questions := (await client.questions()).items):
-                    await asyncio.sleep(0.02)
+
+            async def asked() -> Sequence[Promise]:
+                return (await client.questions()).items
+
+            questions = await comes(asked)
             await client.answer(questions[0].id, {"cents": 700}, user_id="ana")
             assert await result_of(program) == {"cents": 700}
 
@@ -130,9 +143,7 @@ def test_a_call_that_nothing_awaits_runs_once(database: Database, tmp_path: Path
         async with place(tmp_path, url) as here:
             id = await here.result("detaches")
             serving = await here.program("serve")
-            async with asyncio.timeout(SECONDS):
-                while (await here.app.store.get_promise(id)).state is PromiseState.PENDING:
-                    await asyncio.sleep(0.02)
+            await here.settled(id)
             serving.terminate()
             await serving.wait()
             assert here.effects == ["detached"]
@@ -152,9 +163,7 @@ def test_another_process_continues_for_a_killed_one(database: Database, tmp_path
             serving = await here.program("serve")
             settlement = Settlement(PromiseState.RESOLVED, value='"settled"')
             await here.app.store.settle("waits:2", PromiseKind.PROMISE, settlement)
-            async with asyncio.timeout(SECONDS):
-                while (done := await here.app.store.get_promise("waits")).state is PromiseState.PENDING:
-                    await asyncio.sleep(0.02)
+            done = await here.settled("waits")
             serving.terminate()
             await serving.communicate()
             assert (done.value, here.effects) == ('"settled"', ["after", "before"])

@@ -165,7 +165,7 @@ class RegisterCallback(Data):
 
 
 class RegisterListener(Data):
-    """An address that is told once a promise is settled."""
+    """An address that is sent a promise once it is settled."""
 
     awaited: Id
     address: Address
