@@ -104,6 +104,14 @@ async def broken(ctx: Context) -> str:
     raise ValueError("broken")
 
 
+async def releases(ctx: Context, name: str) -> str:
+    """Give the task back the first time."""
+    effect(ctx, name)
+    if (FOLDER / "effects").read_text().count(f"{name} ") < 2:
+        await ctx.run("a function that nobody has registered")
+    return name
+
+
 async def asks(ctx: Context) -> Any:
     """Ask a person."""
     schema = {"type": "object", "properties": {"cents": {"type": "integer"}}, "required": ["cents"]}
@@ -127,7 +135,21 @@ async def waits(ctx: Context, name: str, seconds: float) -> Any:
     return value
 
 
-FUNCTIONS = (step, calls, chain, link, ping, sleeps, detaches, retries, fails, asks, calls_signoff, waits)
+FUNCTIONS = (
+    step,
+    calls,
+    chain,
+    link,
+    ping,
+    sleeps,
+    detaches,
+    retries,
+    releases,
+    fails,
+    asks,
+    calls_signoff,
+    waits,
+)
 
 
 async def perform(resonate: Resonate, kind: str, id: str, *rest: Any) -> Any:
@@ -136,6 +158,8 @@ async def perform(resonate: Resonate, kind: str, id: str, *rest: Any) -> Any:
             return await resonate.run(id, function, *arguments).result()
         case "rpc", (function, *arguments):
             return await resonate.rpc(id, function, *arguments).result()
+        case "send", (group, function, *arguments):
+            return await resonate.options(target=group).rpc(id, function, *arguments).result()
         case "schedule", (cron, function, *arguments):
             await resonate.schedule(id, cron, function, tuple(arguments))
         case "cancel", ():
@@ -154,7 +178,7 @@ async def answer(resonate: Resonate, kind: str, id: str, *rest: Any) -> None:
 
 
 async def main() -> None:
-    resonate = Resonate(url=URL, group=GROUP, ttl=timedelta(seconds=2), subscription_refresh_secs=3)
+    resonate = Resonate(url=URL, group=GROUP, ttl=timedelta(seconds=2))
     for function in FUNCTIONS:
         resonate.register(function)
     resonate.register(flaky, retry_policy=Constant(max_retries=5, delay=0))

@@ -83,6 +83,12 @@ async function broken(_: Info): Promise<string> {
   throw new Error("broken");
 }
 
+async function releases(ctx: Context, name: string): Promise<string> {
+  effect(ctx, name);
+  ctx.panic(readFileSync(`${folder}/effects`, "utf8").split(`${name} `).length < 3);
+  return name;
+}
+
 async function asks(ctx: Context): Promise<unknown> {
   const answer_schema = { type: "object", properties: { cents: { type: "integer" } }, required: ["cents"] };
   return await ctx.rpc("signoff:question", { text: "Pay?", input_type: "form", answer_schema }, own(ctx));
@@ -115,6 +121,8 @@ async function perform(kind: string, id: string, ...rest: any[]): Promise<unknow
       return await (await resonate.run(id, rest[0], ...rest.slice(1), options)).result();
     case "rpc":
       return await (await resonate.rpc(id, rest[0], ...rest.slice(1), options)).result();
+    case "send":
+      return await (await resonate.rpc(id, rest[1], ...rest.slice(2), resonate.options({ target: rest[0] }))).result();
     case "schedule":
       await resonate.schedule(id, rest[0], rest[1], ...rest.slice(2), options);
       return null;
@@ -138,8 +146,8 @@ async function answer(kind: string, id: string, ...rest: any[]): Promise<void> {
 }
 
 const resonate = new Resonate({ url, group, ttl: 2000, timeout: 10_000 });
-for (const each of [step, calls, chain, link, ping, sleeps, detaches, retries, flaky, fails, broken, asks, calls_signoff, waits])
-  resonate.register(each.name, each);
+const functions = [step, calls, chain, link, ping, sleeps, detaches, retries, flaky, releases, fails, broken, asks];
+for (const each of [...functions, calls_signoff, waits]) resonate.register(each.name, each);
 
 const orders: Promise<void>[] = [];
 for await (const line of createInterface({ input: process.stdin })) {

@@ -244,6 +244,7 @@ CASES = {
     "sleeps": Case("sleeps", ("value", "ID-after"), ["-after", "-before"]),
     "detaches": Case("detaches", ("value", "ID"), ["-detached"]),
     "retries": Case("retries", ("value", "ID"), [""] * 3),
+    "releases": Case("releases", ("value", "ID"), [""] * 2),
     "fails": Case("fails", ("value", "caught: broken"), names=False),
     "rejected": Case("broken", ("error", "broken"), names=False),
     "asks": Case("asks", ("value", {"cents": 700}), act=answers, names=False),

@@ -1,0 +1,88 @@
+"""A server that kills itself with SIGKILL before or after a write of its store."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import signoff.stores.postgres.tasks as postgres_tasks
+import signoff.stores.sqlite.tasks as sqlite_tasks
+from signoff.server.server import Server
+from signoff.stores.contract.operations import Operation
+from signoff.stores.contract.store import Store
+from signoff.stores.postgres.store import PostgresStore
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.wrappers.store_wrapper import StoreWrapper
+
+SOON_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Death:
+    """Where the server dies.
+
+    Attributes:
+        operation: The name of an operation of the store.
+        is_after: Whether it dies after it, before anybody hears of its result. Otherwise it dies before it.
+        nth: Which of its calls, from 1.
+    """
+
+    operation: str
+    is_after: bool
+    nth: int
+
+
+class DyingStore(StoreWrapper):
+    """Store wrapper that kills its process.
+
+    Args:
+        inner: The wrapped store.
+        death: Where it does so.
+        said: It exists once that place is reached.
+    """
+
+    def __init__(self, inner: Store, death: Death, said: Path) -> None:
+        super().__init__(inner)
+        self._death = death
+        self._said = said
+        self._calls: Counter[str] = Counter()
+
+    async def perform(self, operation: Operation, arguments: dict[str, Any]) -> Any:
+        self._calls[operation.name] += 1
+        is_fatal = operation.name == self._death.operation and self._calls[operation.name] == self._death.nth
+        if is_fatal and not self._death.is_after:
+            self._die()
+        try:
+            return await super().perform(operation, arguments)
+        finally:
+            if is_fatal:
+                self._die()
+
+    def _die(self) -> None:
+        self._said.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def open_store(url: str, **options: Any) -> Store:
+    """Return a store on a database that exists."""
+    if url.startswith("sqlite"):
+        return SqliteStore(url.removeprefix("sqlite:///"), **options)
+    return PostgresStore(url, **options)
+
+
+def serve(url: str, port: int, death: Death | None, said: Path) -> None:
+    """Serve until it dies. Leases that a dead server held, and messages that it has taken, are free soon."""
+    for module in (sqlite_tasks, postgres_tasks):
+        module.RESEND_SECONDS = SOON_SECONDS  # type: ignore[misc]
+    asyncio.run(_serve(url, port, death, said))
+
+
+async def _serve(url: str, port: int, death: Death | None, said: Path) -> None:
+    store = open_store(url, lease_seconds=SOON_SECONDS)
+    async with Server(store if death is None else DyingStore(store, death, said), port=0, resonate_port=port):
+        await asyncio.Event().wait()

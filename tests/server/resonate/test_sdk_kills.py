@@ -1,0 +1,225 @@
+"""Workers on the SDKs of Resonate, and the server, are killed with SIGKILL: results are the same, settled steps stay.
+
+A step whose outcome was not settled may run again. Each test prints its seed; SIGNOFF_RESONATE_SEED repeats it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from signoff.records import PromiseState
+from signoff.records.paging import PromiseFilter
+from signoff.stores.contract.store import Store
+from tests.forks import fork
+from tests.postgres.databases import migrated_database
+from tests.server.resonate.dying_server import Death, open_store, serve
+from tests.server.resonate.sdk_programs import SECONDS, Program, effects_in, place
+
+pytestmark = pytest.mark.long
+
+SDKS = ("python", "typescript")
+SEED = int(os.environ.get("SIGNOFF_RESONATE_SEED", "0")) or random.SystemRandom().randrange(1, 2**32)
+
+LENGTH = 9
+STEPS = sorted(
+    name for n in range(LENGTH) for name in ((f"-{n}-local", f"-{n}-remote") if n % 3 == 2 else (f"-{n}",))
+)
+
+OPERATIONS = (
+    "open_invocation",
+    "settle_held",
+    "acquire_task",
+    "suspend_task",
+    "take_task_messages",
+    "listen_promise",
+    "finish_task_message",
+    "heartbeat_tasks",
+    "release_task",
+)
+
+
+class SettledSteps:
+    """The steps that were settled when a process had just died. None of them may run again."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self._store = store
+        self._folder = folder
+        self._times: dict[str, int] = {}
+
+    async def note(self) -> None:
+        """Note how often each settled step has run."""
+        settled = set[str]()
+        after: str | None = None
+        while True:
+            page = await self._store.list_promises(PromiseFilter(), after=after, limit=500)
+            settled |= {each.id for each in page.items if each.state is not PromiseState.PENDING}
+            if (after := page.next) is None:
+                break
+        for id, times in self._runs().items():
+            if id in settled:
+                self._times.setdefault(id, times)
+
+    def check(self) -> int:
+        """Check that none has run since. Returns their number."""
+        runs = self._runs()
+        assert {id: runs[id] for id in self._times} == self._times
+        return len(self._times)
+
+    def _runs(self) -> Counter[str]:
+        return Counter(id for _, id in effects_in(self._folder))
+
+
+def check_chain(folder: Path, id: str) -> None:
+    """Check that each step of a chain has run, and no other."""
+    names = {name for name, _ in effects_in(folder) if name.startswith(f"{id}-")}
+    assert names == {f"{id}{step}" for step in STEPS}, id
+
+
+@pytest.mark.parametrize("sdk", SDKS)
+def test_killed_workers_repeat_no_settled_step(tmp_path: Path, sdk: str) -> None:
+    chance = random.Random(SEED)
+    print(f"seed {SEED}")
+
+    async def run() -> None:
+        async with place(tmp_path, f"sqlite:///{tmp_path}/signoff.db") as here:
+            caller = await here.program("python", "caller")
+            workers = [await here.program(sdk, "workers") for _ in range(2)]
+            ids = [f"c{n}" for n in range(6)]
+            calls = asyncio.gather(
+                *(caller.outcome("send", id, "workers", "chain", id, LENGTH, 0.05) for id in ids)
+            )
+            settled = SettledSteps(here.app.store, tmp_path)
+            kills = 0
+            while not calls.done() and kills < 5:
+                await asyncio.wait([calls], timeout=chance.uniform(0.2, 1.0))
+                await workers.pop(chance.randrange(2)).kill()
+                await settled.note()
+                workers.append(await here.program(sdk, "workers"))
+                kills += 1
+            assert await calls == [("value", LENGTH)] * len(ids)
+            for id in ids:
+                check_chain(tmp_path, id)
+            assert (settled.check() > 0, kills > 2) == (True, True)
+
+    asyncio.run(run())
+
+
+class Servers:
+    """One server after the other, on one port and one database. Each dies at a place of its own."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._database = url
+        self._said = folder / "died"
+        self._server: ForkServerProcess | None = None
+
+    async def start(self, death: Death | None) -> None:
+        """Start the next one, which dies there."""
+        self._said.unlink(missing_ok=True)
+        self._server = await asyncio.to_thread(fork, serve, self._database, self.port, death, self._said)
+
+    async def dies(self) -> None:
+        """Wait until it is dead."""
+        assert self._server is not None
+        await asyncio.to_thread(self._server.join, SECONDS)
+        assert self._said.exists(), f"it ended with {self._server.exitcode}"
+
+    async def kill(self) -> None:
+        if self._server is not None:
+            self._server.kill()
+            await asyncio.to_thread(self._server.join)
+
+
+@asynccontextmanager
+async def two_workers(url: str, folder: Path) -> AsyncIterator[dict[str, Program]]:
+    async with AsyncExitStack() as stack:
+        programs = {sdk: await Program.start(sdk, url, folder, sdk) for sdk in SDKS}
+        for program in programs.values():
+            stack.push_async_callback(program.kill)
+        yield programs
+
+
+def deaths(is_first_half: bool, chance: random.Random) -> list[Death | None]:
+    """Half of the places, and three deaths at any time."""
+    places: list[Death | None] = [
+        Death(operation, is_after=(number % 2 == 0) == is_first_half, nth=chance.randint(1, 4))
+        for number, operation in enumerate(OPERATIONS)
+    ]
+    places += [None] * 3
+    chance.shuffle(places)
+    return places
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/signoff.db"
+    else:
+        with migrated_database() as url:
+            yield url
+
+
+def test_a_server_killed_at_any_place_changes_no_result(database: str, tmp_path: Path) -> None:
+    """Chains, and functions that give their task back, run on both SDKs while one server after the other dies."""
+    chance = random.Random(SEED)
+    print(f"seed {SEED}")
+
+    async def run(url: str) -> None:
+        store = open_store(url)
+        await store.open()
+        servers = Servers(url, tmp_path)
+        async with two_workers(servers.url, tmp_path) as programs:
+            settled = SettledSteps(store, tmp_path)
+            calls: list[asyncio.Task[tuple[str, Any]]] = []
+            number = 0
+
+            def call() -> None:
+                nonlocal number
+                for group in SDKS:
+                    id = f"{group}-{number}"
+                    orders = (
+                        programs["python"].outcome("send", id, group, "chain", id, LENGTH, 0.02),
+                        programs["python"].outcome("send", f"back-{id}", group, "releases", f"back-{id}"),
+                    )
+                    calls.extend(asyncio.ensure_future(order) for order in orders)
+                number += 1
+
+            for death in deaths(url.startswith("sqlite"), chance):
+                await servers.start(death)
+                call()
+                if death is None:
+                    await asyncio.sleep(chance.uniform(0.3, 1.5))
+                    await servers.kill()
+                else:
+                    await servers.dies()
+                await settled.note()
+            await servers.start(None)
+            outcomes = await asyncio.gather(*calls)
+            await servers.kill()
+        await store.close()
+        ids = [f"{group}-{n}" for n in range(number) for group in SDKS]
+        assert outcomes == [
+            outcome
+            for n in range(number)
+            for group in SDKS
+            for outcome in (("value", LENGTH), ("value", f"back-{group}-{n}"))
+        ]
+        for id in ids:
+            check_chain(tmp_path, id)
+        assert settled.check() > 0
+
+    asyncio.run(run(database))
