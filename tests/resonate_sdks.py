@@ -23,7 +23,7 @@ UV = Path(sys.executable).with_name("uv")
 
 
 def python_of_2024() -> Path:
-    """Return a Python with resonate-sdk 0.6.7, whose protocol is that of the article, and pytest."""
+    """Return a Python with resonate-sdk 0.6.7, whose protocol is that of the article, pytest and Flask."""
     return _python("sdk-2024.txt", ".venv-resonate-2024")
 
 

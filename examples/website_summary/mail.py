@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import smtplib
 from email.message import EmailMessage
 from email.policy import SMTP
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import urlencode
 
 from examples.website_summary.files import write_atomically
 from examples.website_summary.settings import settings
+from examples.website_summary.smtp import deliver
 from examples.website_summary.summarize import Summary
 from signoff import Context, current_step
 
@@ -30,15 +30,3 @@ def send_email(ctx: Context, summary: Summary, email: str, promise_id: str) -> N
     write_atomically(settings().outbox / f"{key}.eml", mail.as_bytes())
     if settings().smtp_url:
         deliver(mail)
-
-
-def deliver(mail: EmailMessage) -> None:
-    """Hand a mail to the server at SMTP_URL."""
-    url = urlsplit(settings().smtp_url)
-    kind = smtplib.SMTP_SSL if url.scheme == "smtps" else smtplib.SMTP
-    with kind(url.hostname or "localhost", url.port or 0, timeout=30) as server:
-        if url.scheme == "smtp" and server.has_extn("starttls"):
-            server.starttls()
-        if url.username:
-            server.login(unquote(url.username), unquote(url.password or ""))
-        server.send_message(mail)

@@ -105,7 +105,7 @@ class Site:
         return self.folder / f"{name}.log"
 
     def _spawn(self, name: str) -> Process:
-        command, environment = self._command(name)
+        command, environment = self.command(name)
         loopback = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1", "localhost"]))
         with self.log(name).open("ab") as log:
             return self.start_process(
@@ -130,7 +130,8 @@ class Site:
             start_new_session=True,  # Ctrl-C on the terminal goes to the parent, which then stops us
         )
 
-    def _command(self, name: str) -> tuple[list[str], dict[str, str]]:
+    def command(self, name: str) -> tuple[list[str], dict[str, str]]:
+        """Return a process's module with its arguments, and its own environment variables."""
         match name:
             case "server":
                 port = str(httpx.URL(self.server_url).port)

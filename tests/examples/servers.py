@@ -155,6 +155,7 @@ class MailServer(Gate):
     """Takes mails by SMTP.
 
     Attributes:
+        is_broken: Whether connections are closed at once.
         connections: The number of connections to send one.
         mails: What was sent.
     """
@@ -162,6 +163,7 @@ class MailServer(Gate):
     def __init__(self, url: str) -> None:
         super().__init__()
         self.url = url
+        self.is_broken = False
         self.connections = 0
         self.mails: list[bytes] = []
 
@@ -174,6 +176,8 @@ def mail_server() -> Iterator[MailServer]:
         def handle(self) -> None:
             mails.connections += 1
             mails.wait()
+            if mails.is_broken:
+                return
             self.wfile.write(b"220 test\r\n")
             while command := self.rfile.readline().split(maxsplit=1):
                 self.wfile.write(self.replies.get(command[0].upper(), b"250 ok") + b"\r\n")
