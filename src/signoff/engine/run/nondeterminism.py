@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from signoff.engine.run.call_inputs import described, differing, other_functions
 from signoff.engine.run.calls import Call
 from signoff.engine.run.replay_index import inputs_in
-from signoff.engine.steps.function_identity import is_swap
+from signoff.engine.steps.function_identity import PART, is_swap, lengthened
 from signoff.errors import NonDeterminism
 from signoff.records import CallKind, Entry
 
@@ -56,7 +56,7 @@ class ReplayCheck:
         Returns:
             The difference, or None if there is none or a deploy explains it.
         """
-        was, now = inputs_in(recorded), json.loads(call.inputs or "{}")
+        was, now = self._whole(inputs_in(recorded)), self._whole(json.loads(call.inputs or "{}"))
         found = differing(was, now)
         others = other_functions(was, now, self._code.function_named(call.name))
         functions = call.replaced(others, self._code.shared)
@@ -75,7 +75,14 @@ class ReplayCheck:
         """
         if not self._replaced or call.inputs is None:
             return None
-        return self._replaced.get((call.name, _text_of(json.loads(call.inputs))))
+        return self._replaced.get((call.name, _text_of(self._whole(json.loads(call.inputs)))))
+
+    def _whole(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Return inputs with the whole identity of the step's function, if they name one."""
+        if not inputs.get(PART):
+            return inputs
+        home = self._code.function_named("").removesuffix(":")
+        return {**inputs, PART: lengthened(inputs[PART], home)}
 
     def _difference(self, call: Call[Any], was: dict[str, Any], now: dict[str, Any]) -> NonDeterminism:
         subject = f"{call.kind} {call.name!r}".strip()

@@ -32,7 +32,7 @@ from signoff.engine.steps.captured_values import (
     warn_of_unstable_self,
 )
 from signoff.engine.steps.function_identity import PART as FUNCTION_PART
-from signoff.engine.steps.function_identity import identity_of, is_setting, wraps
+from signoff.engine.steps.function_identity import identity_of, is_setting, shortened, wraps
 from signoff.engine.steps.live_stream import LiveStream, LiveStreams
 from signoff.engine.steps.retry import RetryPolicy
 from signoff.engine.steps.step_arguments import StepArguments
@@ -224,7 +224,7 @@ class StepCall(Call[Any]):
                 warn_of_unstable_self(self.name, self.function, self._execution.shared)
             identity = identity_of(self.function)
             if identity != self._execution.function_named(self.name):
-                parts[FUNCTION_PART] = json.dumps(identity)
+                parts[FUNCTION_PART] = json.dumps(shortened(identity, self._execution.program.home))
         if options.key is not None:
             parts["key"] = json.dumps(options.key)
         return inputs_text(parts)

@@ -22,7 +22,7 @@ from signoff.engine.steps.step_arguments import StepArguments
 from signoff.engine.steps.threads import StepThreads
 from signoff.engine.steps.time_limit import TimeLimit
 from signoff.engine.steps.wrong_arguments import is_wrong_call
-from signoff.engine.worker.compute_throttle import ComputeThrottle
+from signoff.engine.worker.compute_throttle import LONG_SECONDS, ComputeThrottle
 from signoff.errors import OutsideWorkflow, StepTimeout
 from signoff.observability import events
 from signoff.observability.events import (
@@ -238,7 +238,8 @@ async def _run(call: StepCall, number: int, threads: StepThreads, throttle: Comp
             await throttle.turn()
         began = throttle.time()
         attempt = _attempt_with(call, number, value)
-        throttle.computed(began)
+        if throttle.time() - began >= LONG_SECONDS:
+            throttle.computed(began)
         return attempt
     except asyncio.CancelledError as error:
         fatal: BaseException | None = getattr(call, "fatal", None)

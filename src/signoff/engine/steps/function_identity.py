@@ -65,6 +65,16 @@ def home_of(function: object) -> str:
     return (identity_of(function) or "").partition(":")[0]
 
 
+def shortened(identity: str | None, home: str) -> str | None:
+    """Return an identity as the journal stores it: ``:qualname`` for a function of the workflow's own module."""
+    return identity[len(home) :] if identity is not None and identity.startswith(f"{home}:") else identity
+
+
+def lengthened(stored: str, home: str) -> str:
+    """Return the identity that ``shortened`` has stored."""
+    return home + stored if stored.startswith(":") else stored
+
+
 def swapped(recorded: object, issued: object) -> Iterator[tuple[str, str]]:
     """Yield the functions in which two inputs differ, as recorded and current identities."""
     if isinstance(recorded, dict) and isinstance(issued, dict):

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 
 from signoff import codec
 from signoff.engine.run.call_inputs import BRINGING, READABLE, argument_text, folded_object, own
-from signoff.engine.steps.function_identity import PART, identity_of
+from signoff.engine.steps.function_identity import PART, identity_of, shortened
 from signoff.engine.steps.step_options import StepOptions
 
 _LARGEST: Final = 2**63
@@ -47,6 +47,7 @@ class StepFunction:
         "_of",
         "_single",
         "_tail",
+        "_tail_home",
         "is_async",
         "is_bound",
         "is_own",
@@ -76,7 +77,7 @@ class StepFunction:
             self.most = -1
         self.options = StepOptions(returns=returns)
         self._home, _, self._name = (identity_of(function) or "").partition(":")
-        self._tail = _tail(function)
+        self._tail, self._tail_home = "", None
         self._kind: weakref.ref[type] | None = (
             None  # for a method, the class or the object's class of its last call
         )
@@ -99,12 +100,16 @@ class StepFunction:
             function: The function, or a method with this function.
         """
         if not self.is_bound:
-            return None if name == self._name and home == self._home else self._tail
+            if name == self._name and home == self._home:
+                return None
+            if home != self._tail_home:
+                self._tail, self._tail_home = _tail(function, home), home
+            return self._tail
         bound: object = cast("MethodType", function).__self__
         kind = bound if isinstance(bound, type) else type(bound)  # a class method's object is its class
-        if self._kind is None or self._kind() is not kind:
+        if self._kind is None or self._kind() is not kind or home != self._tail_home:
             self._kind = weakref.ref(kind)
-            self._tail = _tail(function)
+            self._tail, self._tail_home = _tail(function, home), home
         return self._tail
 
     def inputs_of(self, call: str, args: Sequence[Any]) -> str | None:
@@ -148,8 +153,8 @@ class StepFunction:
         return f'{{"args":{folded_object(parts)}}}'
 
 
-def _tail(function: object) -> str:
-    return f'"{PART}":{json.dumps(identity_of(function))}}}'
+def _tail(function: object, home: str) -> str:
+    return f'"{PART}":{json.dumps(shortened(identity_of(function), home))}}}'
 
 
 def _readable(text: str) -> str | None:

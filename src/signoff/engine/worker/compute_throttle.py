@@ -7,6 +7,7 @@ no claim is processed, and leases of claimed runs expire.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from typing import Final
 
@@ -30,12 +31,13 @@ class ComputeThrottle:
     Attributes:
         loop: The worker's event loop.
         is_behind: Whether to wait with ``turn`` before computing.
-        time: Returns the time of the loop.
+        time: Returns the time of the loop; for asyncio's own loops, without the cost of its method.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.time = loop.time
+        is_own = getattr(type(loop), "time", None) is asyncio.BaseEventLoop.time
+        self.time = time.monotonic if is_own else loop.time
         self.is_behind = False
         self._going_on = deque[asyncio.Future[None]]()
         self._beginning = deque[asyncio.Future[None]]()

@@ -22,7 +22,7 @@ from signoff.engine.run.fatal_exceptions import as_failure, encode_failure, ends
 from signoff.engine.run.replay import replay
 from signoff.engine.run.step_call import StepCall
 from signoff.engine.steps.attempt import Attempt
-from signoff.engine.worker.compute_throttle import ComputeThrottle
+from signoff.engine.worker.compute_throttle import LONG_SECONDS, ComputeThrottle
 from signoff.engine.worker.fenced_writes import FencedWrites
 from signoff.engine.worker.journal_answers import MessageJournal
 from signoff.engine.worker.journal_attempts import journal_attempt
@@ -242,11 +242,13 @@ class Driver:
 
     async def _go_on(self, execution: Execution) -> bool:
         """Deliver events, write their entries, and act on the result. Returns whether the driver continues."""
-        if self._throttle.is_behind:
-            await self._throttle.turn(goes_on=True)
-        began = self._throttle.time()
+        throttle, open_calls = self._throttle, self._open_calls
+        if throttle.is_behind:
+            await throttle.turn(goes_on=True)
+        began = throttle.time()
         self._absorb(execution)
-        self._throttle.computed(began)
+        if throttle.time() - began >= LONG_SECONDS:
+            throttle.computed(began)
         if execution.failure is not None:
             await self._give_up(execution)
             return False
@@ -264,15 +266,15 @@ class Driver:
             if not execution.open:
                 execution.failure = WaitsForNothing(self.run.id, execution.waiting_line())
                 return True
-            if self._open_calls.due_at(execution) - self._store.clock.now() > self._may_hold:
+            if open_calls.due_at(execution) - self._store.clock.now() > self._may_hold:
                 return not await self._pause(execution)
-        if self._open_calls.to_start:
-            self._open_calls.announce_once_steps()
+        if open_calls.to_start:
+            open_calls.announce_once_steps()
         if self._pending:
             await self._writes.write(self.run, self._store.append)  # inlined from ``_append``
             if self.is_suspect:
                 self._note_growth()
-        if self._open_calls.to_start:
+        if open_calls.to_start:
             self._steps.start(execution, self._store.clock.now(), self._confirm, self._take_attempt)
         await self._wait(execution)
         return True
@@ -388,7 +390,7 @@ class Driver:
 
     def _confirm(self) -> Awaitable[None] | None:
         """Return None if the lease surely holds, otherwise what to await until it does."""
-        return None if self._loop.time() < self.sure_until else self._ask_whether_it_holds()
+        return None if self._throttle.time() < self.sure_until else self._ask_whether_it_holds()
 
     async def _ask_whether_it_holds(self) -> None:
         while self._loop.time() >= self.sure_until:  # the process may have been frozen in between

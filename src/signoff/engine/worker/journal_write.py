@@ -148,7 +148,8 @@ class PendingWrite:
         """Return everything as one write of ``run``, with the points at which ``parts`` splits it, and start empty."""
         entries, self._entries = self._entries, []
         cuts = self._begin_cuts()
-        if not (self._has_others or self.unpublishes):  # the common case
+        # the common case; `_has_others`, inlined
+        if not (self.taken or self.opens or self.closes or self.starts or self.cancels or self.unpublishes):
             return Write(run.id, run.epoch, entries, first_seq=first_seq), cuts
         write = Write(
             run.id,
