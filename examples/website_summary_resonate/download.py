@@ -73,7 +73,7 @@ def text_in(response):
         raise PageRefused(f"{response.url} is {header.get_content_type()}, which has no text to summarise")
     give_up_at = time.monotonic() + MAX_SECONDS
     body = bytearray()
-    for chunk in response.iter_content(65_536):
+    while chunk := response.raw.read1(65_536, decode_content=True):  # at once, however slowly a page comes
         body += chunk
         if len(body) > MAX_BYTES:
             raise PageRefused(f"{response.url} is larger than {MAX_BYTES:,} bytes")

@@ -27,7 +27,7 @@ def download_and_summarize(ctx, params):
         promise = yield ctx.promise()
         yield ctx.lfc(send_email, summary, params["email"], promise.id)
         confirmed = yield promise  # the gateway resolves it
-        if confirmed:
+        if confirmed is True:
             return summary
 
 

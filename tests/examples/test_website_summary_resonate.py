@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import re
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from email.message import EmailMessage
 from email.parser import BytesParser
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO
 
 import httpx
@@ -19,7 +21,8 @@ import pytest
 
 from examples.website_summary.demo import ARTICLE
 from examples.website_summary.processes import REPOSITORY, Process, Site, free_port
-from signoff import Client, Signoff, WrongAnswer
+from examples.website_summary_resonate.summarize import summarize
+from signoff import Client, NotAllowed, Signoff, WrongAnswer
 from signoff.records.tasks import TaskState
 from tests.examples.servers import MailServer, WebSite, mail_server, until, web_site
 from tests.forks import Program
@@ -323,15 +326,22 @@ def test_a_page_that_cannot_be_summarised_ends_the_workflow_at_once(town: Town) 
         web.put("/large", b"x" * 5_000_001): "larger than",
         web.put("/image", b"GIF89a", "image/gif"): "image/gif",
         web.put("/empty", b"<html><body></body></html>"): "no text",
+        web.put("/gzip", gzip.compress(b"x" * 5_000_001)): "larger than",
+        web.put("/around", b""): "redirects",
+        web.put("/file", b""): "not a usable address",
         "http://no-such-host.invalid/": "does not resolve",
     }
+    html = {"Content-Type": "text/html"}
+    web.pages["/gzip"] = (200, {**html, "Content-Encoding": "gzip"}, web.pages["/gzip"][2])
+    web.pages["/around"] = (302, {"Location": "/around"}, b"")
+    web.pages["/file"] = (302, {"Location": "file:///etc/passwd"}, b"")
     for url in reasons:
         ask(town, url)
     for url, reason in reasons.items():
         answer = ended(town, url)
         assert answer.status_code == 500
         assert reason in answer.json()["error"]
-    assert web.fetches.total() == len(reasons) - 1
+    assert web.fetches.total() - web.fetches["/around"] == len(reasons) - 2
 
 
 def test_odd_pages_are_summarised(town: Town) -> None:
@@ -345,6 +355,16 @@ def test_odd_pages_are_summarised(town: Town) -> None:
         summary = result(town, url)
         assert summary.startswith(begins)
         assert len(summary) <= 1500
+
+
+def test_a_step_that_runs_again_finds_its_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUMMARY_FOLDER", str(tmp_path))
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages/page.txt").write_text("Longest sentence. Another sentence. Third one. Last one.")
+    first, second, again = (
+        summarize(SimpleNamespace(id=id), "page.txt") for id in ("run.2", "run.5", "run.2")
+    )
+    assert first == again != second
 
 
 def test_when_all_summaries_are_rejected_the_workflow_fails(town: Town) -> None:
@@ -398,9 +418,11 @@ def test_the_same_promise_can_be_resolved_with_signoffs_api(town: Town, url: str
     run_id = ask(town, url)
     mail = mailed(town, run_id)
     with Client(town.server_url) as client:
-        client.promises.resolve(f"{run_id}.3", True, by="ops")
+        client.promises.resolve(f"{run_id}.3", "no", by="ops")  # not a yes
+        assert decide(mail, "Accept").status_code == 409
+        mail = mailed(town, run_id, 2)
+        client.promises.resolve(f"{run_id}.6", True, by="ops")
     assert result(town, url) == summary_in(mail)
-    assert decide(mail, "Reject").status_code == 409
 
 
 def test_the_inbox_worker_asks_in_signoffs_inbox(town: Town, url: str) -> None:
@@ -410,15 +432,17 @@ def test_the_inbox_worker_asks_in_signoffs_inbox(town: Town, url: str) -> None:
     with Client(town.server_url) as client:
         for approves in (False, True):
             (question,) = until(lambda: client.questions(user_id=ANA).items)
-            assert (
-                get(
-                    town.gateway_url + "/confirm", params={"promise_id": question.id, "confirm": "true"}
-                ).status_code
-                == 409
-            )
+            link = {"promise_id": question.id, "confirm": "true"}
+            assert get(town.gateway_url + "/confirm", params=link).status_code == 409
             with pytest.raises(WrongAnswer):
                 client.answer(question.id, "perhaps", user_id=ANA)
+            with pytest.raises(NotAllowed):
+                client.answer(question.id, True, user_id="ben")
+            until_suspended(town, run_id)
+            town.kill("inbox_worker")
+            forget_summaries(town)
             client.answer(question.id, approves, user_id=ANA)
+            town.start("inbox_worker")
     assert result(town, url)
     assert counts(town, run_id) == (1, 2, 0)
 
