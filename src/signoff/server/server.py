@@ -15,6 +15,7 @@ from signoff.server.auth.key_file import WorkerKeys
 from signoff.server.auth.oidc_settings import OpenIdConnect
 from signoff.server.auth.trusted_proxy import TrustedProxy
 from signoff.server.process.uvicorn_server import Serving, bind, url_of
+from signoff.server.resonate.function_groups import FunctionGroups
 from signoff.server.resonate.legacy.listener import LegacyListener, LegacyPorts
 from signoff.server.resonate.listener import ResonateListener
 from signoff.server.resonate.schedules import ScheduledPromises
@@ -125,8 +126,13 @@ class Server:
         await self._stack.aclose()
 
     async def _speak_resonate(self, services: Services) -> None:
-        """Listen for the protocols of Resonate, run workflows for their tasks, and create scheduled promises."""
-        for job in (SignoffGroups(services.store).serve(), ScheduledPromises(services.store).serve()):
+        """Listen for the protocols of Resonate, and do their work in the background.
+
+        That is to run workflows for their tasks, to call their functions for runs, and to create scheduled promises.
+        """
+        store = services.store
+        functions = FunctionGroups(store, self._polled_groups)
+        for job in (SignoffGroups(store).serve(), functions.serve(), ScheduledPromises(store).serve()):
             self._stack.push_async_callback(_end, asyncio.create_task(job))
         if self._resonate_port is not None:
             listener = ResonateListener(
@@ -136,6 +142,15 @@ class Server:
         if self._legacy_ports is not None:
             legacy = LegacyListener(services, self.host, self._legacy_ports, self._allowed_hosts)
             self._legacy = await self._stack.enter_async_context(legacy)
+
+    def _polled_groups(self) -> dict[str, set[str]]:
+        """Return the groups for which processes poll this server, by namespace."""
+        found: dict[str, set[str]] = {}
+        for listener in (self._resonate, self._legacy):
+            if listener is not None:
+                for namespace, groups in listener.deliveries.groups.items():
+                    found.setdefault(namespace, set()).update(groups)
+        return found
 
     async def drain(self, until: Awaitable[object]) -> None:
         """Report at /ready that the server is about to stop, and keep serving until ``until`` is done.

@@ -1,11 +1,14 @@
-"""A server that speaks the durable promise protocol, for all tests of a module."""
+"""A server that speaks the durable promise protocol, for all tests of a module, and databases."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 import pytest
 
+from tests.postgres.databases import migrated_database
 from tests.server.resonate.speaker import Speaker, speaking
 from tests.support import OnThread
 
@@ -15,3 +18,11 @@ def speaker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Speaker]:
     serving = OnThread(lambda: speaking(tmp_path_factory.mktemp("resonate")))
     with serving as speaker, speaker:
         yield speaker
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], AbstractContextManager[str]]:
+    """Make a database. The context is its URL."""
+    if request.param == "postgres":
+        return migrated_database
+    return lambda: nullcontext(f"sqlite:///{tmp_path}/signoff.db")

@@ -181,7 +181,7 @@ class Worker:
         self.throttle: ComputeThrottle  # while it works
         self._on_trial: set[Driver] = set()  # suspects without progress so far
         self._trial_until = 0.0
-        self._others = OtherWorkers(store, self.info, self._claim_again)
+        self._others = OtherWorkers(store, self.info, self.claim_again)
         self._wake = asyncio.Event()
         self._leases: Leases | None = None  # while it works
         self._is_leaving = False
@@ -397,7 +397,7 @@ class Worker:
         if suspects:
             loop = asyncio.get_running_loop()
             self._on_trial, self._trial_until = suspects, loop.time() + TRIAL_SECONDS
-            loop.call_later(TRIAL_SECONDS + 0.01, self._claim_again)
+            loop.call_later(TRIAL_SECONDS + 0.01, self.claim_again)
             some = sorted((driver.run.id, driver.run.takeovers) for driver in suspects)
             log.warning(
                 "%d runs have lost %d workers without progress; they start apart from other runs: %s",
@@ -409,7 +409,7 @@ class Worker:
     def cleared(self, driver: Driver) -> None:
         """Note that a suspect has made progress or is no longer driven, so that another run may be claimed."""
         self._on_trial.discard(driver)
-        self._claim_again()
+        self.claim_again()
 
     async def leaves_to_others(self, run: Run) -> bool:
         """Return whether to release a run that this worker cannot run, and to avoid it while other workers claim it."""
@@ -419,7 +419,8 @@ class Worker:
         """Return whether to release a run of a version that is not registered here, for a worker that has it."""
         return await self._others.take_version(run, version)
 
-    def _claim_again(self) -> None:
+    def claim_again(self) -> None:
+        """Claim runs soon, without a notification of the store: the names of its programs may have changed."""
         self._may_claim = True
         self._wake.set()
 

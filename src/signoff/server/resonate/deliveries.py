@@ -29,6 +29,11 @@ class Deliveries:
             known = self._by_namespace[store.namespace] = Delivery(store, self._server_url, self.push)
         return known
 
+    @property
+    def groups(self) -> dict[str, set[str]]:
+        """The groups of the processes that poll this server, by namespace."""
+        return {namespace: each.groups for namespace, each in self._by_namespace.items()}
+
     async def close(self) -> None:
         """Stop all."""
         await asyncio.gather(*(each.close() for each in self._by_namespace.values()))

@@ -99,6 +99,11 @@ class Delivery:
         self._finishing: set[asyncio.Task[None]] = set()
         self._task = asyncio.create_task(self._run(), name=f"signoff resonate messages {store.namespace}")
 
+    @property
+    def groups(self) -> set[str]:
+        """The groups of the processes that poll."""
+        return {connection.group for connection in self._connections}
+
     def connect(self, group: str, pid: str, *, replaces: bool = False) -> Connection:
         """Add a process that polls.
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field, TypeAdapter, ValidationError
 
 from signoff.codec.strict_json import read_kept, read_object
-from signoff.records import NewPromise, Promise, PromiseKind, PromiseState
+from signoff.records import NewPromise, Promise, PromiseKind, PromiseState, Settlement
 
 NEVER: Final = 2**53 - 1
 """The timeout of a promise without a deadline: the largest integer that every language reads exactly."""
@@ -154,6 +154,12 @@ def to_record(promise: Promise, now: int = 0) -> dict[str, Any]:
     elif promise.settled_at is not None:
         record["settledAt"] = milliseconds(promise.settled_at)
     return record
+
+
+def rejection(name: str, message: str, *, is_cancelled: bool = False) -> Settlement:
+    """Return a rejection with an error that the SDKs raise again."""
+    state = PromiseState.CANCELLED if is_cancelled else PromiseState.REJECTED
+    return Settlement(state, value=json.dumps({"__type": "error", "name": name, "message": message}))
 
 
 def milliseconds(seconds: float) -> int:

@@ -22,6 +22,9 @@ class ResonateListener:
         allowed_hosts: Names that clients reach it by, besides the local ones and ``host``.
         push_to: The beginnings of the URLs that messages may be posted to.
 
+    Attributes:
+        deliveries: Its connections. Valid while it listens.
+
     Raises:
         InvalidValue: One of these is not an HTTP URL.
     """
@@ -50,7 +53,7 @@ class ResonateListener:
         listener = bind(self.host, self.port)
         self.port = listener.getsockname()[1]
         self._stack.callback(listener.close)
-        deliveries = Deliveries(self.url, self._push)
+        self.deliveries = deliveries = Deliveries(self.url, self._push)
         self._stack.push_async_callback(deliveries.close)
         if self._push.is_on:
             deliveries.of(self._services.store)

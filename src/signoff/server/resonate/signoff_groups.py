@@ -19,7 +19,8 @@ from signoff.records import NewRun, PromiseKind, PromiseState, Run, RunState, Se
 from signoff.records.paging import WorkflowFilter
 from signoff.records.tasks import Task, TaskLease, TaskRef, TaskState, queue_of
 from signoff.runtime.loggers import own_logger
-from signoff.server.resonate.durable_promises import called_by, details_of
+from signoff.server.resonate.durable_promises import called_by, details_of, rejection
+from signoff.server.resonate.function_calls import is_function_worker, run_of
 from signoff.stores.contract.store import Change, Store
 
 log = own_logger("signoff.server")
@@ -89,10 +90,11 @@ class SignoffGroups:
         self._changed.set()
 
     async def _groups(self) -> dict[str, set[str]]:
-        """Return the groups that have workers, by namespace."""
+        """Return the groups that have workers with workflows, by namespace."""
         found: dict[str, set[str]] = {}
         for worker in await self._store.list_workers():
-            found.setdefault(worker.namespace, set()).add(worker.group)
+            if not is_function_worker(worker):
+                found.setdefault(worker.namespace, set()).add(worker.group)
         return found
 
     async def _serve_namespace(self, store: Store, groups: set[str], *, is_look: bool) -> None:
@@ -128,11 +130,12 @@ async def _suspended(store: Store, queues: dict[str, str]) -> set[str]:
 async def _begin(store: Store, task: Task, queues: dict[str, str]) -> bool:
     """Start the run of a task. Returns whether the task is suspended until the run ends.
 
-    A task whose function is no workflow of the group stays pending: a worker with it may start.
+    A task whose function is no workflow of the group stays pending: a worker with it may start. So does one that a run
+    has opened, which waits for it: it calls a function of a process on an SDK.
     """
     group = queues[queue_of(task.target)]
     promise = await store.get_promise(task.id)
-    called = called_by(details_of(promise))
+    called = None if run_of(promise) is not None else called_by(details_of(promise))
     if called is None or not await _is_known(store, group, called["func"]):
         return False
     arguments = json.dumps({"args": called.get("args", []), "kwargs": called.get("kwargs", {})})
@@ -143,7 +146,7 @@ async def _begin(store: Store, task: Task, queues: dict[str, str]) -> bool:
         try:
             await store.create_run(new)
         except (IdConflict, InvalidValue) as error:
-            await store.settle_held(holder, task.id, _rejection(type(error).__name__, str(error)))
+            await store.settle_held(holder, task.id, rejection(type(error).__name__, str(error)))
             return False
         return await store.suspend_task(holder, ())
     except (NotFound, TaskConflict):
@@ -166,7 +169,8 @@ async def _finish(store: Store, begun: set[str], ids: list[str]) -> None:
     for task_id in [each for each in ids if each in begun]:
         with suppress(NotFound):
             if (await store.get_task(task_id)).state is TaskState.FULFILLED:
-                await store.cancel(task_id, reason="its promise was settled", by=None)
+                if run_of(await store.get_promise(task_id)) is None:  # else the run waits for the promise
+                    await store.cancel(task_id, reason="its promise was settled", by=None)
                 begun.discard(task_id)
 
 
@@ -176,10 +180,4 @@ def _settlement(run: Run) -> Settlement:
         return Settlement(PromiseState.RESOLVED, value=run.result)
     record = read_object(run.error)
     name = str(record.get("type", "")).rpartition(":")[2] or "Error"
-    return _rejection(name, str(record.get("message", "")), is_cancelled=run.state is RunState.CANCELLED)
-
-
-def _rejection(name: str, message: str, *, is_cancelled: bool = False) -> Settlement:
-    """Return a rejection with an error that the SDKs raise again."""
-    state = PromiseState.CANCELLED if is_cancelled else PromiseState.REJECTED
-    return Settlement(state, value=json.dumps({"__type": "error", "name": name, "message": message}))
+    return rejection(name, str(record.get("message", "")), is_cancelled=run.state is RunState.CANCELLED)

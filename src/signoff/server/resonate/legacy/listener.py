@@ -36,6 +36,9 @@ class LegacyListener:
         host: The address to listen on.
         ports: The ports.
         allowed_hosts: Names that clients reach it by, besides the local ones and ``host``.
+
+    Attributes:
+        deliveries: Its connections. Valid while it listens.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class LegacyListener:
 
     async def __aenter__(self) -> LegacyListener:
         try:
-            deliveries = Deliveries(url_of(self.host, self.ports.store), Push(()))
+            self.deliveries = deliveries = Deliveries(url_of(self.host, self.ports.store), Push(()))
             self._stack.push_async_callback(deliveries.close)
             hosts = self._allowed_hosts
             store = await self._serve(self.ports.store, create_legacy_app(self._services, hosts))
