@@ -70,6 +70,16 @@ def test_no_large_answer_takes_much_of_a_server_s_memory(empty: Served) -> None:
     assert {taken[f"form of {name} as many as may be"][0] for name in JUST_ALLOWED} == {200}
 
 
+@measured
+def test_one_of_too_many_parts_is_refused_before_it_is_parsed(empty: Served) -> None:
+    question_id = _ask(empty, "parts", Question.make("Pay?", input_type="form", answer_type={}))
+    content = b'{"user_id":"ana","value":%b}' % VALUES["lists"]
+    with empty.memory.rise() as risen:
+        reply = empty.http.post(f"/v1/questions/{question_id}/answer", content=content, headers=JSON)
+    assert (reply.status_code, reply.json()["path"]) == (422, "value")
+    assert risen[0] < 16 * 1024  # 25 MiB as parsed
+
+
 @pytest.mark.parametrize("value", [[[]] * MOST_PARTS, [{"a": 1}] * MOST_PARTS], ids=["lists", "objects"])
 def test_an_answer_of_too_many_parts_is_refused_with_the_bound(value: Any) -> None:
     with pytest.raises(InvalidValue, match="more than 100,000 lists and objects"):

@@ -15,14 +15,17 @@ UNDECRYPTED: Final = "it cannot be decrypted: "
 
 
 def read_exactly(text: str | bytes | bytearray) -> Any:
-    """Read JSON from outside. Duplicate keys are rejected, because a proxy may have read the other value.
+    """Read JSON from outside, in UTF-8 only.
+
+    Duplicate keys are rejected, because a proxy may have read the other value. So are other encodings, which ``json``
+    recognizes and most readers do not.
 
     Raises:
         JSONDecodeError: It is not valid JSON, or has a duplicate key.
         UnicodeDecodeError: It is not UTF-8.
         RecursionError: It is nested too deep.
     """
-    return json.loads(text, object_pairs_hook=_distinct)
+    return json.loads(text if isinstance(text, str) else text.decode(), object_pairs_hook=_distinct)
 
 
 def read_kept(text: str | bytes) -> Any:

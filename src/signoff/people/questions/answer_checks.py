@@ -25,7 +25,7 @@ MOST_PARTS = 100_000
 answer is held several times while it is checked and written.
 """
 
-_TEXTS = re.compile(r'"(?:[^"\\]++|\\.)*+"')
+_TEXTS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 _WORDS = ("note", "reason", "text")
 
@@ -42,7 +42,7 @@ def read_value(question: Question, value: Any) -> Any:
         InvalidValue: It has more than ``MOST_PARTS`` lists and objects.
     """
     text = written_answer(value)
-    _check_parts(text)
+    check_parts(text.encode())
     plain: object = json.loads(text, parse_float=_number)
     skips = plain is None and question.skippable
     if question.input_type != "approval" or isinstance(plain, dict) or skips:
@@ -60,10 +60,11 @@ def written_answer(value: Any) -> str:
     return written(value, codec.encode_for("the question", value, path="value", warns=False), "value")
 
 
-def _check_parts(text: str) -> None:
-    if text.count("[") + text.count("{") > MOST_PARTS:
-        bare = _TEXTS.sub("", text)
-        if bare.count("[") + bare.count("{") > MOST_PARTS:
+def check_parts(text: bytes, most: int = MOST_PARTS) -> None:
+    """Raise InvalidValue for the JSON of an answer with too many lists and objects."""
+    if text.count(b"[") + text.count(b"{") > most:
+        bare = _TEXTS.sub(b"", text)
+        if bare.count(b"[") + bare.count(b"{") > most:
             raise InvalidValue("value", f"it has more than {MOST_PARTS:,} lists and objects")
 
 

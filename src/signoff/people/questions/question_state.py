@@ -79,8 +79,9 @@ class QuestionState:
         if not isinstance(data, dict):
             raise UnreadableRecord("question", question.id, "data: must be an object")
         policy = Policy.from_data(question.id, cast("dict[str, Any]", data).get("policy", {}))
-        progress = Progress.from_json(question.id, question.progress)
-        return cls(question, policy, progress, now, cast("dict[str, Any]", data).get("action") is not None)
+        has_action = cast("dict[str, Any]", data).get("action") is not None
+        del data  # it may take twenty times the memory of its text, and so may the progress
+        return cls(question, policy, Progress.from_json(question.id, question.progress), now, has_action)
 
     @classmethod
     def readable(cls, question: Promise, now: float) -> QuestionState | None:

@@ -30,6 +30,10 @@ RESUMED: Final = 200
 """How many audit events a newly started server reads back, for listeners that resume from another server."""
 AT_ONCE: Final = 100
 
+_MOVES: Final = frozenset({AuditKind.DELEGATED, AuditKind.REASSIGNED, AuditKind.ESCALATED})
+_LONGEST_MOVE: Final = 1024 * 1024
+"""Characters of details with all assignees that a question may have, twice, and a note."""
+
 _NO_CHANGE: Final = frozenset({AuditKind.VIEWED, AuditKind.REFUSED})
 
 
@@ -275,6 +279,8 @@ class _Moved(BaseModel):
 
 def _former(event: AuditEvent, question: Promise) -> QuestionState | None:
     """Return a question's state before it was reassigned; None if it was not."""
+    if event.kind not in _MOVES or len(event.details or "") > _LONGEST_MOVE:
+        return None  # other details may be large, and are not read
     try:
         moved = _Moved.model_validate_json(event.details or "null")
     except ValidationError:

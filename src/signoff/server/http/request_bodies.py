@@ -6,13 +6,20 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Coroutine
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, Union, cast, get_args, get_origin
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    model_validator,
+)
 from starlette.datastructures import Headers, QueryParams
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -68,9 +75,26 @@ Compared = Annotated[str, AfterValidator(_unicode)]
 
 
 class Body(BaseModel):
-    """Base model of request bodies: refuses unknown fields and values of other types."""
+    """Base model of request bodies: refuses unknown fields and values of other types.
+
+    It leaves nothing in the JSON object that it is made of. So a route that has written a large value can release it:
+    FastAPI keeps that object until the response is sent.
+
+    Attributes:
+        check_text: Checks the text of a body before it is parsed; None: nothing to check. A parsed body takes up to
+            a hundred times the memory of its text.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
+    check_text: ClassVar[Callable[[bytes], None] | None] = None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _take(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        made = handler(data)
+        if isinstance(data, dict):
+            cast("dict[str, Any]", data).clear()
+        return made
 
 
 class ExactRoute(APIRoute):
@@ -83,13 +107,23 @@ class ExactRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         taken = _query_parameters(self.dependant)
+        check_text = _check_of(self)
 
         async def handle_exactly(request: Request) -> Response:
             if request.scope["query_string"]:
                 _check_query(request.query_params, taken)
-            return await handle(_ExactRequest(request.scope, request.receive))
+            exact = _ExactRequest(request.scope, request.receive)
+            if check_text is not None:
+                check_text(await exact.body())
+            return await handle(exact)
 
         return handle_exactly
+
+
+def _check_of(route: APIRoute) -> Callable[[bytes], None] | None:
+    """Return the check of the text of a route's body."""
+    model = None if route.body_field is None else route.body_field.field_info.annotation
+    return model.check_text if isinstance(model, type) and issubclass(model, Body) else None
 
 
 def _query_parameters(dependant: Dependant) -> dict[str, bool]:

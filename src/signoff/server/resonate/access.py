@@ -7,18 +7,19 @@ server without keys everything is open, as its HTTP API is.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from starlette.types import Scope
 
-from signoff.errors import AccessDenied, NotAuthenticated
+from signoff.errors import AccessDenied, NotAuthenticated, NotFound
 from signoff.records import Origin, Promise, TokenKind
 from signoff.server.auth.actors import UNAUTHENTICATED, Actor
 from signoff.server.auth.keyring import bearer_of
 from signoff.server.auth.roles import Reach, Rights, Role, reach_of
 from signoff.server.resonate.addresses import PollAddress, read_address
-from signoff.server.store_api.access import SHOWN_OF_HASH, Access
+from signoff.server.store_api.access import OF_A_CALL, SHOWN_OF_HASH, Access
 from signoff.stores.contract.store import Store
 from signoff.stores.tokens import PREFIXES
 
@@ -63,6 +64,11 @@ class Sender:
         """Return the caller that its open streams are counted for."""
         return self.actor.caller(address) if self.worker is None else self.worker.caller
 
+    @property
+    def is_for_groups(self) -> bool:
+        """Whether it has a worker key for some groups only."""
+        return self.worker is not None and self.worker.groups is not None
+
     def check_role(self, kind: str, *, reads: bool) -> None:
         """Raise AccessDenied if it may not perform an operation."""
         identity, needed = self.actor.identity, _READ if reads else _WORK
@@ -89,9 +95,24 @@ class Sender:
             return False
         return True
 
+    def check_call(self, target: str) -> None:
+        """Raise AccessDenied if an API key for some groups calls another group: the call may start a run there."""
+        address = read_address(target)
+        if isinstance(address, PollAddress):
+            self.actor.check_start(address.group)
+
+    async def check_id(self, store: Store, id: str) -> None:
+        """Raise AccessDenied if a worker key creates the promise of a call in another group's run."""
+        found = OF_A_CALL.fullmatch(id)
+        if found is None or not self.is_for_groups:
+            return
+        with contextlib.suppress(NotFound):
+            group = (await store.get_run(found[1])).group
+            self.check_group(f"id {id!r}, which is reserved for a call of run {found[1]!r},", group)
+
     async def check_promise(self, store: Store, promise: Promise) -> None:
         """Raise AccessDenied if a worker key may not use a promise: that of a run of another group."""
-        if self.worker is None or self.worker.groups is None or promise.run_id is None:
+        if promise.run_id is None or not self.is_for_groups:
             return
         self.check_group(f"promise {promise.id!r}", (await store.get_run(promise.run_id)).group)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from signoff.errors import InvalidValue
 from signoff.records.names import LONGEST_NAME_BYTES
 
 LONGEST: Final = LONGEST_NAME_BYTES
@@ -39,10 +40,14 @@ class PushAddress:
 
 Address = PollAddress | PushAddress
 
+_SCHEMES: Final = ("poll://", "http://", "https://")
+
 
 def read_address(text: str) -> Address | None:
     """Return an address; None if it is not valid."""
     if len(text.encode(errors="replace")) > LONGEST or not text.isprintable() or " " in text:
+        return None
+    if not text.startswith(_SCHEMES):  # also HTTP://, which other code would take for no URL
         return None
     try:
         parts = urlsplit(text)
@@ -60,6 +65,20 @@ def read_address(text: str) -> Address | None:
     if cast == UNI and pid is None:
         return None
     return PollAddress(group, pid, cast == ANY)
+
+
+def check_poller(group: str, pid: str) -> None:
+    """Check that messages can be addressed to a process that polls.
+
+    A name that no address has is no queue of the store either: Postgres cannot even search for one with NUL.
+
+    Raises:
+        InvalidValue: Its group or its id is not valid.
+    """
+    if read_address(f"poll://{UNI}@{group}/{pid}") != PollAddress(group, pid, is_any=False):
+        raise InvalidValue(
+            "group and pid", f"no address has {group[:100]!r} and {pid[:100]!r}: poll://uni@GROUP/PID"
+        )
 
 
 def queues_of(group: str, pid: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from signoff.server.http.response_headers import SafeHeaders
 from signoff.server.limits.headers import HeaderLimit
 from signoff.server.resonate import poll
 from signoff.server.resonate.access import sender_of
+from signoff.server.resonate.addresses import check_poller
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.deliveries import Deliveries
 from signoff.server.resonate.operations import DEBUG, OPERATIONS
@@ -115,6 +116,7 @@ async def _poll(http: HttpRequest) -> Response:
     try:
         sender = await sender_of(services, http.scope)
         sender.check_role(POLL, reads=False)
+        check_poller(group, pid)
         sender.check_group(f"group {group!r}", group)
         caller = sender.caller(services.address_of(http.scope))
         services.streams.check(POLL, caller)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from signoff.codec.strict_json import read_kept, read_object
+from signoff.codec.strict_json import read_exactly, read_kept, read_object
 from signoff.records import NewPromise, Promise, PromiseKind, PromiseState, Settlement
 
 NEVER: Final = 2**53 - 1
@@ -176,6 +176,7 @@ def _decoded(data: str) -> str | None:
     try:
         text = base64.b64decode(data, validate=True).decode()
         value = read_kept(text)
+        read_exactly(text)  # of two equal keys, another reader may take the other
     except (binascii.Error, ValueError, RecursionError):
         return None
     if _encoded(text) != data or (isinstance(value, dict) and WRAPPED in value):

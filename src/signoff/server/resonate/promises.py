@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from signoff.codec import MAX_BYTES
 from signoff.errors import AccessDenied, AlreadySettled, IdConflict, InvalidValue, NotFound, PayloadTooLarge
 from signoff.records import Promise, PromiseKind, PromiseState, Settlement
@@ -37,7 +39,7 @@ async def get(call: Call, data: ById) -> Reply:
 async def create(call: Call, data: CreatePromise) -> Reply:
     """Create a promise, and its task if it has a target; or show the promise with this id."""
     try:
-        invocation = await call.store.open_invocation(new_invocation(call, data))
+        invocation = await call.store.open_invocation(await new_invocation(call, data))
     except IdConflict:  # a question, or the promise of a run
         return shown(call, await known(call, data.id))
     if not invocation.was_created:
@@ -56,10 +58,18 @@ async def settle(call: Call, data: SettlePromise) -> Reply:
 async def register_callback(call: Call, data: RegisterCallback) -> Reply:
     """Resume a task once a promise is settled."""
     await known(call, data.awaited, "awaited promise")
+    await check_awaiter(call, data.awaiter)
     try:
         return shown(call, await call.store.await_promise(data.awaited, data.awaiter))
     except InvalidValue:
         raise Refusal(422, f"awaiter {data.awaiter!r} has no task") from None
+
+
+async def check_awaiter(call: Call, task_id: str) -> None:
+    """Raise AccessDenied if a worker key for some groups has another group's task resumed."""
+    if call.sender.is_for_groups:
+        with suppress(NotFound):  # the operation itself says so
+            call.sender.check_target(f"task {task_id!r}", (await call.store.get_task(task_id)).target)
 
 
 async def register_listener(call: Call, data: RegisterListener) -> Reply:
@@ -69,25 +79,37 @@ async def register_listener(call: Call, data: RegisterListener) -> Reply:
     return shown(call, await call.store.listen_promise(data.awaited, data.address))
 
 
-def new_invocation(
+async def new_invocation(
     call: Call, data: CreatePromise, *, lease: TaskLease | None = None, holder: TaskRef | None = None
 ) -> NewInvocation:
     """Return the promise to be created, and its task.
 
     Raises:
-        Refusal: Messages may not be sent to its target.
-        AccessDenied: The sender may not choose who answers its question.
         InvalidValue: It is a question whose terms are not valid.
-        PayloadTooLarge: Its parameter and tags are over the limit of a value.
+        Refusal, AccessDenied, PayloadTooLarge: As for ``check_new``.
     """
-    if data.target is not None:
-        call.check_address(data.target)
     details = Details(data.param.plain(), data.tags, data.timeout_at)
     new = to_invocation(data.id, details, call.now, lease=lease, holder=holder)
-    check_bytes("param and tags", new.promise.data)
-    if new.promise.assignees:
-        call.sender.actor.check_names_people(f"question {data.id!r}", new.promise.assignees)
+    await check_new(call, new)
     return new
+
+
+async def check_new(call: Call, new: NewInvocation) -> None:
+    """Check that the sender may create a promise, now or by a schedule.
+
+    Raises:
+        Refusal: Messages may not be sent to its target.
+        AccessDenied: The sender may not call its group, take its id, or choose who answers its question.
+        PayloadTooLarge: Its parameter and tags are over the limit of a value.
+    """
+    promise = new.promise
+    if new.target is not None:
+        call.check_address(new.target)
+        call.sender.check_call(new.target)
+    check_bytes("param and tags", promise.data)
+    if promise.assignees:
+        call.sender.actor.check_names_people(f"question {promise.id!r}", promise.assignees)
+    await call.sender.check_id(call.store, promise.id)
 
 
 def to_invocation(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 
 from pydantic_core import to_json
 from starlette.responses import Response
@@ -21,6 +22,11 @@ from signoff.errors import (
 from signoff.server.http.problems import status_of
 
 VERSION: Final = "2026-04-01"
+
+LONGEST_ECHO: Final = 1_000
+"""Characters of ``kind`` and ``corrId``, which each reply repeats."""
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 UNKNOWN_KIND: Final = "unknown"
 UNKNOWN_ID: Final = "0"
@@ -92,23 +98,29 @@ def read_request(body: bytes) -> Request:
     members = cast("dict[str, Any]", envelope) if isinstance(envelope, dict) else {}
     head = cast("dict[str, Any]", members["head"]) if isinstance(members.get("head"), dict) else {}
     kind, id = members.get("kind"), head.get("corrId")
-    shown = (kind if isinstance(kind, str) else UNKNOWN_KIND, id if isinstance(id, str) else UNKNOWN_ID)
+    shown = (kind if _may_be_echoed(kind) else UNKNOWN_KIND, id if _may_be_echoed(id) else UNKNOWN_ID)
     auth, version = head.get("auth"), head.get("version")
     if not isinstance(envelope, dict):
         problem = "the body must be an object with kind, head and data"
-    elif not isinstance(kind, str) or not kind:
+    elif not _may_be_echoed(kind) or not kind:
         problem = "kind must be a string, such as promise.get"
-    elif not isinstance(id, str):
-        problem = "head.corrId must be a string"
+    elif not _may_be_echoed(id):
+        problem = f"head.corrId must be a string of at most {LONGEST_ECHO:,} characters"
     elif not isinstance(members.get("data"), dict):
         problem = "data must be an object"
     elif version != VERSION:
-        problem = f"head.version must be {VERSION!r}, the version that this server speaks, not {version!r}"
+        said = repr(version[:100]) if isinstance(version, str) else f"a {type(version).__name__}"
+        problem = f"head.version must be {VERSION!r}, the version that this server speaks, not {said}"
     elif auth is not None and not isinstance(auth, str):
         problem = "head.auth must be a string"
     else:
         return Request(kind, id, members["data"], auth)
     raise BadEnvelope(problem, *shown)
+
+
+def _may_be_echoed(text: object) -> TypeGuard[str]:
+    """Whether a reply can repeat a text: a half of a surrogate pair has no encoding."""
+    return isinstance(text, str) and len(text) <= LONGEST_ECHO and _SURROGATE.search(text) is None
 
 
 class BadEnvelope(Refusal):

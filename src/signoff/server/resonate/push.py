@@ -57,9 +57,9 @@ class Push:
             origin, path = _parts(url)
         except InvalidValue:
             return False
-        if "/.." in path or "%2e" in path.lower():
+        if "/.." in path or "%2e" in path.lower() or "\\" in path:
             return False
-        return any(origin == each and path.startswith(below) for each, below in self._allowed)
+        return any(origin == each and _is_below(path, below) for each, below in self._allowed)
 
     def post(self, url: str, message: Any, posted: Callable[[], None]) -> None:
         """Post a message. A failure is logged: the store has the message sent again later.
@@ -115,6 +115,11 @@ def _parts(url: str) -> tuple[tuple[str, str, int], str]:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
         raise InvalidValue("url", f"{url!r} is not a URL such as https://functions.example.com")
     return (parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80)), parts.path or "/"
+
+
+def _is_below(path: str, below: str) -> bool:
+    """Whether a path is another one, or below it: ``/hooks`` does not allow ``/hooks-of-others``."""
+    return path == below or path.startswith(below if below.endswith("/") else f"{below}/")
 
 
 def _without_secrets(url: str) -> str:

@@ -69,6 +69,12 @@ def _address(text: str) -> str:
     return text
 
 
+def check_delay(delay: str | None) -> None:
+    """Raise ValueError unless a tag ``resonate:delay`` is a time."""
+    if delay is not None and not (delay.isascii() and delay.isdecimal() and len(delay) < 20):
+        raise ValueError(f"{DELAY} must be a non-negative integer, in unix milliseconds")
+
+
 def _empty(value: Any) -> Any:
     return {} if value is None else value
 
@@ -135,8 +141,7 @@ class CreatePromise(ById):
             raise ValueError(f"invalid {TARGET} address: {target[:100]!r}")
         if delay is None:
             return self
-        if not (delay.isascii() and delay.isdecimal() and len(delay) < 20):
-            raise ValueError(f"{DELAY} must be a non-negative integer, in unix milliseconds")
+        check_delay(delay)
         if int(delay) >= self.timeout_at:
             raise ValueError(f"{DELAY} must be less than timeoutAt")
         if target is None:
@@ -322,5 +327,5 @@ def read_data(model: type[T], data: dict[str, Any]) -> T:
 
 
 def _said(location: tuple[int | str, ...], message: str) -> str:
-    path = ".".join(["data", *map(str, location)])
+    path = ".".join(["data", *(str(part)[:100] for part in location)])  # a key may be long
     return f"{path}: {message.removeprefix('Value error, ')}"

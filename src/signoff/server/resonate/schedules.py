@@ -16,7 +16,7 @@ from signoff.records.tasks import NewInvocation
 from signoff.runtime.loggers import own_logger
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.durable_promises import Details, milliseconds
-from signoff.server.resonate.promises import to_invocation
+from signoff.server.resonate.promises import check_new, to_invocation
 from signoff.server.resonate.protocol import Refusal, Reply
 from signoff.server.resonate.requests import (
     BRANCH,
@@ -76,19 +76,41 @@ async def create(call: Call, data: CreateSchedule) -> Reply:
     if len(text.encode()) > LONGEST:
         raise PayloadTooLarge("promiseParam and promiseTags", len(text.encode()), LONGEST)
     new = NewPromiseSchedule(data.id, data.cron, text, first)
-    example = _details(data.id, made, first)
-    promise = {"id": example[0], "timeoutAt": example[1].timeout_at, "tags": dict(example[1].tags)}
-    read_data(CreatePromise, promise)
-    if (target := data.promise_tags.get(TARGET)) is not None:
-        call.check_address(target)
-        call.sender.check_target(f"schedule {data.id!r}", target)
+    await check_schedule(call, new)
     return _shown(await call.store.put_promise_schedule(new))
 
 
 async def delete(call: Call, data: ById) -> Reply:
     """Delete a schedule."""
+    await check_owner(call, data.id)
     await call.store.delete_promise_schedule(data.id)
     return Reply({})
+
+
+async def check_schedule(call: Call, new: NewPromiseSchedule) -> None:
+    """Check the first promise of a new schedule, as if it were created now: a bad one would fail at each time.
+
+    Raises:
+        Refusal, AccessDenied, InvalidValue, PayloadTooLarge: It could not be created.
+    """
+    id, details = _details(new.id, read_object(new.data), new.next_at)
+    read_data(CreatePromise, {"id": id, "timeoutAt": details.timeout_at, "tags": dict(details.tags)})
+    await check_new(call, to_invocation(id, details, milliseconds(new.next_at)))
+    _check_group(call, new.id, details.tags.get(TARGET))
+
+
+async def check_owner(call: Call, schedule_id: str) -> None:
+    """Raise AccessDenied if the sender has a key for some groups, and the schedule calls another one."""
+    schedule = await call.store.get_promise_schedule(schedule_id)
+    target = read_object(schedule.data).get("promiseTags", {}).get(TARGET)
+    _check_group(call, schedule_id, target)
+    if target is not None:
+        call.sender.check_call(target)
+
+
+def _check_group(call: Call, schedule_id: str, target: str | None) -> None:
+    if target is not None:
+        call.sender.check_target(f"schedule {schedule_id!r}", target)
 
 
 async def search(call: Call, data: SearchSchedules) -> Reply:

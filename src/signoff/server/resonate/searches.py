@@ -1,6 +1,7 @@
 """The operations ``promise.search`` and ``task.search``.
 
-A search examines a bounded number of records. Its page may be short or empty and still have a cursor, which continues.
+A search examines a bounded number of records and bytes. Its page may be short or empty and still have a cursor, which
+continues.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from signoff.server.resonate.durable_promises import to_record
 from signoff.server.resonate.protocol import Refusal, Reply
 from signoff.server.resonate.requests import SearchPromises, SearchTasks
 from signoff.server.resonate.tasks import to_task_record
+from signoff.stores.shared.listed_payloads import PAGE_BYTES, bytes_of
 
 USUAL: Final = 100
 """Length of a page, if the request does not name one."""
@@ -37,15 +39,18 @@ _STORED: Final[Mapping[str, PromiseState]] = {
 async def search_promises(call: Call, data: SearchPromises) -> Reply:
     """List promises, oldest first."""
     which = PromiseFilter(state=_STORED.get(data.state or ""))
-    limit, after, found, examined = data.limit or USUAL, data.cursor, list[dict[str, Any]](), 0
+    limit, after, found, examined, size = data.limit or USUAL, data.cursor, list[dict[str, Any]](), 0, 0
     for _ in range(MOST_PAGES):
         try:
             page = await call.store.list_promises(which, after=after, limit=limit - len(found))
+            fitting = _fitting(page.items, PAGE_BYTES - size)
+            if fitting < len(page.items):  # the cursor must be that of the last one that is read
+                page = await call.store.list_promises(which, after=after, limit=fitting)
         except InvalidValue as error:
             raise _bad_cursor(error) from None
-        after, examined = page.next, examined + len(page.items)
+        after, examined, size = page.next, examined + len(page.items), size + sum(map(_bytes_of, page.items))
         found += [each for each in await _records(call, page.items) if _matches(each, data)]
-        if after is None or len(found) >= limit or examined >= MOST_EXAMINED:
+        if after is None or len(found) >= limit or examined >= MOST_EXAMINED or size >= PAGE_BYTES:
             break
     return paged("promises", found, after)
 
@@ -61,6 +66,20 @@ async def search_tasks(call: Call, data: SearchTasks) -> Reply:
 def paged(name: str, records: Sequence[Mapping[str, Any]], cursor: str | None) -> Reply:
     """Return the reply with a page. The last one has no cursor."""
     return Reply({name: records} if cursor is None else {name: records, "cursor": cursor})
+
+
+def _fitting(promises: Sequence[Promise], room: int) -> int:
+    """Return how many promises have at most as many bytes as there is room for; at least one."""
+    for number, promise in enumerate(promises):
+        room -= _bytes_of(promise)
+        if room < 0:
+            return max(number, 1)
+    return len(promises)
+
+
+def _bytes_of(promise: Promise) -> int:
+    """Return the size of a promise with the payloads that a list leaves out: they are read one by one."""
+    return bytes_of(promise) + sum((promise.left_out or {}).values())
 
 
 async def _records(call: Call, promises: Sequence[Promise]) -> list[dict[str, Any]]:

@@ -47,7 +47,7 @@ async def create(call: Call, data: CreateTask) -> Reply:
     action = data.action.data
     lease = TaskLease(data.pid, data.ttl)
     call.sender.check_target(f"task {action.id!r}", action.target or "")
-    new = promises.new_invocation(call, action, lease=lease)
+    new = await promises.new_invocation(call, action, lease=lease)
     try:
         invocation = await call.store.open_invocation(new)
     except (IdConflict, InvalidValue):
@@ -103,6 +103,10 @@ async def fence(call: Call, data: FenceTask) -> Reply:
 
 async def heartbeat(call: Call, data: Heartbeat) -> Reply:
     """Extend the leases of tasks that a process holds."""
+    if call.sender.is_for_groups:
+        for task in data.tasks:
+            with contextlib.suppress(NotFound):  # it is ignored
+                await _known(call, task.id)
     held = [TaskRef(task.id, task.version) for task in data.tasks]
     await call.store.heartbeat_tasks(data.pid, held)
     return DONE
@@ -124,7 +128,7 @@ async def resume(call: Call, data: ById) -> Reply:
 
 async def check_group(call: Call, task_id: str) -> None:
     """Raise AccessDenied if the sender has a worker key for some groups, and the task is for another one."""
-    if call.sender.worker is not None and call.sender.worker.groups is not None:
+    if call.sender.is_for_groups:
         await _known(call, task_id)
 
 
@@ -144,7 +148,7 @@ async def _perform(call: Call, data: FenceTask) -> Reply:
     action, holder = data.action, _ref(data)
     if isinstance(action, CreateAction):
         try:
-            new = promises.new_invocation(call, action.data, holder=holder)
+            new = await promises.new_invocation(call, action.data, holder=holder)
             return promises.shown(call, (await call.store.open_invocation(new)).promise)
         except IdConflict:  # a question, or the promise of a run
             return promises.shown(call, await promises.known(call, action.data.id))

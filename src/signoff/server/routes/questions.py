@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired
 
 from fastapi import APIRouter, Header, Query
@@ -25,6 +26,7 @@ from signoff.errors import (
     UnreadableRecord,
     WrongAnswer,
 )
+from signoff.people.questions.answer_checks import MOST_PARTS, check_parts
 from signoff.people.questions.bulk_answers import MOST_ANSWERS, GivenAnswer, answer_each
 from signoff.people.questions.search import QuestionSearch, search_questions
 from signoff.people.questions.standing_approvals import Alike
@@ -61,6 +63,8 @@ else:
 MANY_NAMES: Final = 200
 """The most assignees in a request for an inbox."""
 
+_BESIDE: Final = 16
+"""The most lists and objects of a body beside the answer: itself, groups, roles, ``alike``."""
 
 Assignees = Annotated[
     list[str] | None, Query(max_length=MANY_NAMES, description="user:ana, group:finance, role:approver")
@@ -130,6 +134,7 @@ class GiveAnswer(
     which approves another value. If the question has ``other``, ``{"other": "..."}`` may replace an option.
     """
 
+    check_text = staticmethod(partial(check_parts, most=MOST_PARTS + _BESIDE))
     value: Any
     note: Text | None = None
     request_id: RequestId | None = None

@@ -56,6 +56,7 @@ class StartRun(
     def new_run(self, services: Services, actor: Actor, key: str | None, traceparent: str | None) -> NewRun:
         """Return the record for the store."""
         arguments = codec.encode_arguments(None, self.args, self.kwargs)
+        self.args, self.kwargs = [], {}  # the reply parses the arguments again
         named = named_slot(self.concurrency_key, self.concurrency_limit)
         slot, limit = named or slot_of(services.function(self.workflow), arguments)
         group = services.group if self.group is None else self.group

@@ -47,7 +47,7 @@ _OUTBOX = frozenset(
     name for name, operation in OPERATIONS.items() if operation.noun == OutboxStore.__name__
 ) - {"list_deliveries"}
 _WRITES: Final = frozenset({"append", "pause", "complete"})
-_OF_A_CALL: Final = re.compile(r"(.+)\.[0-9]+", re.DOTALL)
+OF_A_CALL: Final = re.compile(r"(.+)\.[0-9]+", re.DOTALL)
 """Matches the default id of a promise or child run, ``RUN.N`` for call N."""
 
 HOW_TO_GET_A_KEY: Final = (
@@ -275,7 +275,7 @@ async def _check_opened(access: Access, store: Store, run: Run, new: NewPromise)
 
 async def _check_id(access: Access, store: Store, id: str, owner: str | None = None) -> None:
     """Refuse the default id of a call in another group's run: that call would join whatever has its id."""
-    found = _OF_A_CALL.fullmatch(id)
+    found = OF_A_CALL.fullmatch(id)
     if found is None or found[1] == owner:
         return
     group = None

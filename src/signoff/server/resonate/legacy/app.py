@@ -21,6 +21,7 @@ from signoff.server.http.request_bodies import BodyLimit
 from signoff.server.http.response_headers import SafeHeaders
 from signoff.server.limits.headers import HeaderLimit
 from signoff.server.resonate.access import Sender, sender_of
+from signoff.server.resonate.addresses import check_poller
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.deliveries import Deliveries
 from signoff.server.resonate.legacy import messages, promises, requests, schedules, tasks
@@ -151,6 +152,7 @@ async def _poll(http: HttpRequest) -> Response:
     group, pid = http.path_params["group"], http.path_params["pid"]
     try:
         sender = await _sender(http, _POLL, reads=False)
+        check_poller(group, pid)
         sender.check_group(f"group {group!r}", group)
         caller = sender.caller(services.address_of(http.scope))
         services.streams.check(_POLL, caller)

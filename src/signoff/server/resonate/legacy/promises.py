@@ -21,14 +21,21 @@ from signoff.server.resonate.legacy.requests import (
     CreatePromise,
     CreatePromiseAndTask,
     CreateSubscription,
+    path_id,
 )
-from signoff.server.resonate.promises import check_bytes, check_may_settle, to_invocation
+from signoff.server.resonate.promises import (
+    check_awaiter,
+    check_bytes,
+    check_may_settle,
+    check_new,
+    to_invocation,
+)
 from signoff.server.resonate.protocol import Reply
 
 
 async def get(call: Call, http: HttpRequest, _: None) -> Reply:
     """Show a promise."""
-    return Reply(to_legacy_record(await _known(call, http.path_params["id"]), call.now))
+    return Reply(to_legacy_record(await _known(call, path_id(http)), call.now))
 
 
 async def create(call: Call, http: HttpRequest, data: CreatePromise) -> Reply:
@@ -59,7 +66,7 @@ async def create_with_task(call: Call, http: HttpRequest, data: CreatePromiseAnd
 
 async def complete(call: Call, http: HttpRequest, data: CompletePromise) -> Reply:
     """Settle a promise; or show it, if it was settled before by a request with the same key."""
-    promise = await _known(call, http.path_params["id"])
+    promise = await _known(call, path_id(http))
     key, is_strict = _key(http), _is_strict(http)
     if promise.state is PromiseState.PENDING:
         text = to_text(data.value.plain())
@@ -82,6 +89,7 @@ async def create_callback(call: Call, http: HttpRequest, data: CreateCallback) -
     """Resume a task once a promise is settled. One that is settled already is only shown."""
     awaited = await _known(call, _id(http, data.promise_id))
     await _known(call, data.root_promise_id)
+    await check_awaiter(call, data.root_promise_id)
     if awaited.state is PromiseState.PENDING:
         awaited = await call.store.await_promise(awaited.id, data.root_promise_id, address=data.recv)
     return _registered(call, awaited, f"__resume:{data.root_promise_id}:{awaited.id}", data)
@@ -107,6 +115,7 @@ async def _open(
     new = to_invocation(data.id, details, call.now, lease=lease)
     if new.promise.kind is PromiseKind.PROMISE:
         new = replace(new, target=data.target or new.target)
+    await check_new(call, new)
     try:
         invocation = await call.store.open_invocation(new)
     except IdConflict as error:
@@ -149,7 +158,7 @@ def _registered(call: Call, promise: Promise, id: str, data: CreateCallback | Cr
 
 
 def _id(http: HttpRequest, said: str | None) -> str:
-    id = http.path_params.get("id") or said
+    id = said if http.path_params.get("id") is None else path_id(http)
     if id is None:
         raise LegacyRefusal(INVALID, "invalid request: promiseId: it is missing")
     return id

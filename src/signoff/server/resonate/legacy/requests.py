@@ -7,14 +7,18 @@ from __future__ import annotations
 from typing import Annotated, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator
+from starlette.requests import Request as HttpRequest
 
 from signoff.codec.strict_json import read_exactly
 from signoff.records import PromiseState
 from signoff.records.tasks import TaskLease
+from signoff.server.http.request_bodies import storable
 from signoff.server.resonate.addresses import PollAddress, read_address
 from signoff.server.resonate.legacy.errors import INVALID, LegacyRefusal
 from signoff.server.resonate.requests import (
+    DELAY,
     LONGEST_TTL,
+    TARGET,
     Data,
     Id,
     Milliseconds,
@@ -22,6 +26,7 @@ from signoff.server.resonate.requests import (
     Text,
     Value,
     ValueOf,
+    check_delay,
 )
 
 INVOKE: Final = "resonate:invoke"
@@ -52,8 +57,11 @@ def address_of(text: str) -> str:
 
 
 def _with_valid_target(tags: dict[str, str]) -> dict[str, str]:
-    if INVOKE in tags:
-        address_of(tags[INVOKE])
+    """Check the tags that say where and when a promise is executed, also those of today's protocol."""
+    for tag in (INVOKE, TARGET):
+        if tag in tags:
+            address_of(tags[tag])
+    check_delay(tags.get(DELAY))
     return tags
 
 
@@ -170,6 +178,14 @@ class Heartbeat(Data):
     process_id: Id
 
 
+def path_id(http: HttpRequest) -> str:
+    """Return the id in the path of a request. Raises LegacyRefusal."""
+    try:
+        return storable(http.path_params["id"])
+    except ValueError as error:
+        raise LegacyRefusal(INVALID, f"invalid request: id: {error}") from None
+
+
 def read_body(model: type[T], body: bytes) -> T:
     """Read the body of a request.
 
@@ -186,5 +202,5 @@ def read_body(model: type[T], body: bytes) -> T:
 
 
 def _said(location: tuple[int | str, ...], message: str) -> str:
-    path = ".".join(map(str, location)) or "body"
+    path = ".".join(str(part)[:100] for part in location) or "body"
     return f"{path}: {message.removeprefix('Value error, ')}"

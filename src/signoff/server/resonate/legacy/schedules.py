@@ -13,10 +13,10 @@ from signoff.errors import InvalidValue, NotFound, PayloadTooLarge
 from signoff.records.promise_schedules import NewPromiseSchedule, PromiseSchedule
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.legacy.errors import INVALID, SCHEDULE_EXISTS, LegacyRefusal
-from signoff.server.resonate.legacy.requests import INVOKE, CreateSchedule, address_of
+from signoff.server.resonate.legacy.requests import INVOKE, CreateSchedule, address_of, path_id
 from signoff.server.resonate.protocol import Reply
 from signoff.server.resonate.requests import TARGET
-from signoff.server.resonate.schedules import LONGEST, to_schedule_record
+from signoff.server.resonate.schedules import LONGEST, check_owner, check_schedule, to_schedule_record
 
 _KEPT: Final = "2024"
 """The key of what only this protocol knows of a schedule."""
@@ -24,7 +24,7 @@ _KEPT: Final = "2024"
 
 async def get(call: Call, http: HttpRequest, _: None) -> Reply:
     """Show a schedule."""
-    return _shown(await call.store.get_promise_schedule(http.path_params["id"]))
+    return _shown(await call.store.get_promise_schedule(path_id(http)))
 
 
 async def create(call: Call, http: HttpRequest, data: CreateSchedule) -> Reply:
@@ -33,7 +33,9 @@ async def create(call: Call, http: HttpRequest, data: CreateSchedule) -> Reply:
     try:
         known = await call.store.get_promise_schedule(data.id)
     except NotFound:
-        return _shown(await call.store.put_promise_schedule(_new(call, data, key)), 201)
+        new = _new(call, data, key)
+        await check_schedule(call, new)
+        return _shown(await call.store.put_promise_schedule(new), 201)
     if key is None or key != _kept(known).get("key"):
         raise LegacyRefusal(SCHEDULE_EXISTS, f"schedule {data.id!r} already exists")
     return _shown(known)
@@ -41,7 +43,9 @@ async def create(call: Call, http: HttpRequest, data: CreateSchedule) -> Reply:
 
 async def delete(call: Call, http: HttpRequest, _: None) -> Reply:
     """Delete a schedule."""
-    await call.store.delete_promise_schedule(http.path_params["id"])
+    schedule_id = path_id(http)
+    await check_owner(call, schedule_id)
+    await call.store.delete_promise_schedule(schedule_id)
     return Reply(None, 204)
 
 
@@ -50,7 +54,6 @@ def _new(call: Call, data: CreateSchedule, key: str | None) -> NewPromiseSchedul
     tags = dict(data.promise_tags)
     if INVOKE in tags:
         tags[TARGET] = address_of(tags[INVOKE])
-        call.sender.check_target(f"schedule {data.id!r}", tags[TARGET])
     made = {
         "promiseId": data.promise_id,
         "promiseTimeout": data.promise_timeout,

@@ -55,7 +55,24 @@ async def drop(call: Call, _: HttpRequest, data: CompleteTask) -> Reply:
 
 async def heartbeat(call: Call, _: HttpRequest, data: Heartbeat) -> Reply:
     """Extend the leases of all tasks of a process."""
-    return Reply({"tasksAffected": await call.store.heartbeat_tasks(data.process_id, None)})
+    held = await _held(call, data.process_id) if call.sender.is_for_groups else None
+    return Reply({"tasksAffected": await call.store.heartbeat_tasks(data.process_id, held)})
+
+
+async def _held(call: Call, process_id: str) -> list[TaskRef]:
+    """Return the tasks of a process that a key for some groups may extend."""
+    held: list[TaskRef] = []
+    after: str | None = None
+    while True:
+        page = await call.store.list_tasks(state=TaskState.ACQUIRED, after=after, limit=1000)
+        held += [
+            TaskRef(task.id, task.version)
+            for task in page.items
+            if task.pid == process_id and call.sender.sees_target(task.target)
+        ]
+        after = page.next
+        if after is None:
+            return held
 
 
 async def _was_completed(call: Call, data: CompleteTask, conflict: TaskConflict) -> bool:
