@@ -17,6 +17,7 @@ import pytest
 from signoff.engine.timers.timers import TimerService
 from signoff.errors import StoreFull, StoreUnavailable
 from signoff.records import NewPromise, NewRun, PromiseState, RunState
+from signoff.records.tasks import NewInvocation, TaskLease, TaskState
 from signoff.server import Server
 from signoff.stores.contract.store import Store
 from signoff.stores.postgres import clock, database
@@ -331,6 +332,27 @@ async def test_processes_that_keep_restarting_free_a_dead_workers_runs(
         await _serve(begun, measured, leases, 4)
         await begun.close()
         assert await _state(store) is RunState.READY
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+@in_asyncio
+async def test_processes_that_keep_restarting_free_a_dead_processes_task(
+    tmp_path: Path, measured: Time, kind: str
+) -> None:
+    leases = VirtualClock()
+    async with _stores(kind, tmp_path, leases) as make:
+        store = make()
+        await store.open()
+        await store.open_invocation(
+            NewInvocation(NewPromise("t"), "poll://any@g", lease=TaskLease("dead", 2000))
+        )
+        leases.advance(LONG_SECONDS)
+        measured.now += LONG_SECONDS
+        await _serve_in_turn(make, measured, leases, 2)
+        assert (await store.get_task("t")).state is TaskState.ACQUIRED, "its process may come back"
+        await _serve_in_turn(make, measured, leases, 2)
+        assert (await store.get_task("t")).state is TaskState.PENDING
+        await store.close()
 
 
 @STORES

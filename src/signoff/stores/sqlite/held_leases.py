@@ -11,7 +11,8 @@ from typing import Final
 from signoff.stores.sqlite.transaction import Transaction
 
 HAS_RUN_OUT: Final = """
-SELECT EXISTS (SELECT 1 FROM runs INDEXED BY runs_leases WHERE state = 'running' AND lease_until <= ?)
+SELECT EXISTS (SELECT 1 FROM runs INDEXED BY runs_leases WHERE state = 'running' AND lease_until <= :until)
+    OR EXISTS (SELECT 1 FROM tasks INDEXED BY tasks_leases WHERE state = 'acquired' AND lease_until <= :until)
 """
 READ: Final = "SELECT before, served, at, but_until FROM held_leases"
 WRITE: Final = """
@@ -51,4 +52,4 @@ def count(tx: Transaction, served: float, lease_seconds: float) -> float | None:
 
 
 def _has_run_out(tx: Transaction, until: float) -> bool:
-    return bool(tx.db.execute(HAS_RUN_OUT, (until,)).fetchone()[0])
+    return bool(tx.db.execute(HAS_RUN_OUT, {"until": until}).fetchone()[0])
