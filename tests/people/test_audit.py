@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,11 @@ from signoff.records import AuditKind, NewAuditEvent, Origin, OriginWay
 from signoff.records.paging import AuditFilter
 from signoff.server import Server
 from signoff.server.auth import roles
+from signoff.stores.contract.operations import Operation
 from signoff.stores.contract.store import Store
 from signoff.stores.remote.store import RemoteStore
 from signoff.stores.sqlite.store import SqliteStore
+from signoff.stores.wrappers.store_wrapper import StoreWrapper
 from tests import worker_keys
 from tests.stores.scene import Scene, rule
 from tests.support import in_asyncio
@@ -64,6 +67,25 @@ async def test_a_chain_that_is_another_than_was_written_down_is_found_out(scene:
     await seal_events(scene.store)
     assert (await verify(scene.store, expected=(3, "0" * 64))).problems
     assert "ends at event 9" in (await verify(scene.store, expected=(10, "0" * 64))).problems[0]
+
+
+@rule
+async def test_events_that_another_process_seals_meanwhile_are_no_failures(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Overtaken(StoreWrapper):
+        """Another process seals what this one has just listed."""
+
+        async def perform(self, operation: Operation, arguments: dict[str, Any]) -> Any:
+            found = await super().perform(operation, arguments)
+            if operation.name == "unsealed" and found:
+                await seal_events(self.inner)
+            return found
+
+    await fill(scene.store)
+    await seal_events(Overtaken(scene.store))
+    verdict = await verify(scene.store)
+    assert (verdict.events, verdict.problems, caplog.records) == (10, (), [])
 
 
 @rule

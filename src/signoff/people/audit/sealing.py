@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -16,6 +17,8 @@ from signoff.stores.shared.failure_isolation import ItemFailed
 from signoff.stores.shared.listed_payloads import may_be_cut
 
 log = own_logger("signoff.people")
+
+_List = Callable[[], Awaitable[Sequence[AuditEvent | Unreadable]]]
 
 AT_ONCE: Final = 500
 IN_A_ROW: Final = 3
@@ -44,7 +47,8 @@ class Sealing:
         limit = AT_ONCE + len(self._events)
         passed: set[str] = set()
         while True:
-            found = await store.unsealed(limit, besides=sorted(waiting | passed))
+            relist = partial(store.unsealed, limit, besides=sorted(waiting | passed))
+            found = await relist()
             ready = sorted(
                 (each for each in found if (each.namespace, each.id) not in aside),
                 key=lambda each: each.namespace,
@@ -62,7 +66,7 @@ class Sealing:
                 ]
             )
         progress = [
-            await self._seal_of(store, namespace, list(events))
+            await self._seal_of(store, namespace, list(events), relist)
             for namespace, events in groupby(ready, key=lambda each: each.namespace)
         ]
         return store.clock.now() if may_be_cut(found, limit) and any(progress) else None
@@ -70,7 +74,9 @@ class Sealing:
     def _events_of(self, namespaces: set[str]) -> list[tuple[str, str]]:
         return [(each.namespace, each.id) for each in self._events.items if each.namespace in namespaces]
 
-    async def _seal_of(self, store: Store, namespace: str, events: list[AuditEvent | Unreadable]) -> bool:
+    async def _seal_of(
+        self, store: Store, namespace: str, events: list[AuditEvent | Unreadable], relist: _List
+    ) -> bool:
         """Seal events of one namespace. Returns whether something was sealed, or set aside."""
         within = store.within(namespace)
         readable: list[AuditEvent] = []
@@ -80,7 +86,7 @@ class Sealing:
             else:
                 readable.append(event)
         try:
-            if readable and not await _seal(within, readable):
+            if readable and not await _seal(within, readable) and not await _is_overtaken(readable, relist):
                 await self._seal_each(within, readable)
             self._chains.forget((namespace, ""))
         except Exception as error:
@@ -134,6 +140,13 @@ async def _seal(store: Store, events: Sequence[AuditEvent]) -> bool:
         seq, hash = seq + 1, hash_of(hash, event)
         seals.append(Seal(seq, event.id, hash))
     return await store.seal(seals) or await _head(store) != head
+
+
+async def _is_overtaken(events: Sequence[AuditEvent], relist: _List) -> bool:
+    """Whether another process has sealed some of these events since they were listed. The next look finds the rest."""
+    return not {(each.namespace, each.id) for each in events} <= {
+        (each.namespace, each.id) for each in await relist()
+    }
 
 
 async def _head(store: Store) -> tuple[int, str]:
