@@ -143,6 +143,6 @@ def in_place(database: Database, test: Callable[[Place], Awaitable[None]]) -> No
         asyncio.run(run(url))
 
 
-async def result(handle: Handle) -> Any:
-    async with asyncio.timeout(SECONDS):
+async def result(handle: Handle, seconds: float = SECONDS) -> Any:
+    async with asyncio.timeout(seconds):
         return await handle.result()

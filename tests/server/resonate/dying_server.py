@@ -1,12 +1,14 @@
-"""A server that kills itself with SIGKILL before or after a write of its store."""
+"""Servers that kill themselves with SIGKILL before or after a write of their store."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+import socket
 from collections import Counter
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ from signoff.stores.contract.store import Store
 from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.sqlite.store import SqliteStore
 from signoff.stores.wrappers.store_wrapper import StoreWrapper
+from tests.forks import fork
 
 SOON_SECONDS = 1.0
+SECONDS = 90
 
 
 @dataclass(frozen=True)
@@ -86,3 +90,32 @@ async def _serve(url: str, port: int, death: Death | None, said: Path) -> None:
     store = open_store(url, lease_seconds=SOON_SECONDS)
     async with Server(store if death is None else DyingStore(store, death, said), port=0, resonate_port=port):
         await asyncio.Event().wait()
+
+
+class Servers:
+    """One server after the other, on one port and one database. Each dies at a place of its own."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._database = url
+        self._said = folder / "died"
+        self._server: ForkServerProcess | None = None
+
+    async def start(self, death: Death | None) -> None:
+        """Start the next one, which dies there."""
+        self._said.unlink(missing_ok=True)
+        self._server = await asyncio.to_thread(fork, serve, self._database, self.port, death, self._said)
+
+    async def dies(self) -> None:
+        """Wait until it is dead."""
+        assert self._server is not None
+        await asyncio.to_thread(self._server.join, SECONDS)
+        assert self._said.exists(), f"it ended with {self._server.exitcode}"
+
+    async def kill(self) -> None:
+        if self._server is not None:
+            self._server.kill()
+            await asyncio.to_thread(self._server.join)

@@ -25,13 +25,15 @@ class Rejection(Exception):
 
 
 class Process:
-    """A process with functions, as an async context manager. It is connected inside the block.
+    """A process with functions, as an async context manager.
 
     Args:
         url: The server.
-        functions: By name. An async function may wait. One that returns ``NEVER`` leaves its task unfinished.
+        functions: By name. An async function may wait.
         group: Its group.
         pid: Its id.
+        ttl: The lease that it takes on a task, in milliseconds. It extends none.
+        waits: Whether the block begins once it is connected. It connects again whenever a server listens.
 
     Attributes:
         calls: The calls so far: function, args, kwargs.
@@ -46,6 +48,7 @@ class Process:
         group: str = "ts-workers",
         pid: str = "p",
         ttl: int = 60_000,
+        waits: bool = True,
     ) -> None:
         self.calls: list[tuple[str, list[Any], dict[str, Any]]] = []
         self.params: list[dict[str, Any]] = []
@@ -54,12 +57,15 @@ class Process:
         self._path = f"/poll/{group}/{pid}"
         self._pid = pid
         self._ttl = ttl
+        self._waits = waits
         self._connected = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._turns = asyncio.Semaphore(8)  # httpx slows down with many connections
 
     async def __aenter__(self) -> Process:
         self._begin(self._poll())
-        await self._connected.wait()
+        if self._waits:
+            await self._connected.wait()
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -70,7 +76,8 @@ class Process:
 
     async def send(self, kind: str, data: Any) -> Any:
         """Send a request. Returns the data of its reply; None if it is refused."""
-        response = await self._http.post("/", json=envelope(kind, data))
+        async with self._turns:
+            response = await self._http.post("/", json=envelope(kind, data))
         return response.json()["data"] if response.is_success else None
 
     def _begin(self, work: Any) -> None:
@@ -79,12 +86,14 @@ class Process:
         task.add_done_callback(self._tasks.discard)
 
     async def _poll(self) -> None:
-        with suppress(httpx.TransportError):  # the server has ended
-            async with self._http.stream("GET", self._path, timeout=None) as response:
-                async for line in response.aiter_lines():
-                    self._connected.set()
-                    if line.startswith("data: "):
-                        self._begin(self._execute(json.loads(line[6:])["data"]["task"]))
+        while True:
+            with suppress(httpx.TransportError):  # the server has ended, and another may come
+                async with self._http.stream("GET", self._path, timeout=None) as response:
+                    async for line in response.aiter_lines():
+                        self._connected.set()
+                        if line.startswith("data: "):
+                            self._begin(self._execute(json.loads(line[6:])["data"]["task"]))
+            await asyncio.sleep(0.1)
 
     async def _execute(self, sent: Any) -> None:
         lease = {"pid": self._pid, "ttl": self._ttl}

@@ -8,11 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +19,9 @@ import pytest
 from signoff.records import PromiseState
 from signoff.records.paging import PromiseFilter
 from signoff.stores.contract.store import Store
-from tests.forks import fork
 from tests.postgres.databases import migrated_database
-from tests.server.resonate.dying_server import Death, open_store, serve
-from tests.server.resonate.sdk_programs import SECONDS, Program, effects_in, place
+from tests.server.resonate.dying_server import Death, Servers, open_store
+from tests.server.resonate.sdk_programs import Program, effects_in, place
 
 pytestmark = pytest.mark.long
 
@@ -113,35 +110,6 @@ def test_killed_workers_repeat_no_settled_step(tmp_path: Path, sdk: str) -> None
             assert (settled.check() > 0, kills > 2) == (True, True)
 
     asyncio.run(run())
-
-
-class Servers:
-    """One server after the other, on one port and one database. Each dies at a place of its own."""
-
-    def __init__(self, url: str, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._database = url
-        self._said = folder / "died"
-        self._server: ForkServerProcess | None = None
-
-    async def start(self, death: Death | None) -> None:
-        """Start the next one, which dies there."""
-        self._said.unlink(missing_ok=True)
-        self._server = await asyncio.to_thread(fork, serve, self._database, self.port, death, self._said)
-
-    async def dies(self) -> None:
-        """Wait until it is dead."""
-        assert self._server is not None
-        await asyncio.to_thread(self._server.join, SECONDS)
-        assert self._said.exists(), f"it ended with {self._server.exitcode}"
-
-    async def kill(self) -> None:
-        if self._server is not None:
-            self._server.kill()
-            await asyncio.to_thread(self._server.join)
 
 
 @asynccontextmanager
