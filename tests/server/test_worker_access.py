@@ -43,7 +43,7 @@ from signoff.records.paging import (
     WorkflowFilter,
 )
 from signoff.records.promise_schedules import NewPromiseSchedule
-from signoff.records.tasks import NewInvocation, TaskLease, TaskRef
+from signoff.records.tasks import Listener, NewInvocation, TaskLease, TaskRef
 from signoff.server import Server
 from signoff.server.auth.key_file import WorkerKey, WorkerKeys, new_worker_key
 from signoff.server.store_api.access import TOKEN_OPERATIONS
@@ -299,6 +299,9 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "list_branch": lambda store: store.list_branch("t"),
     "take_task_messages": lambda store: store.take_task_messages(["poll://any@g"], 1),
     "finish_task_message": lambda store: store.finish_task_message("theirs.0", "poll://uni@g/p"),
+    "resend_task_messages": lambda store: store.resend_task_messages(
+        [TaskRef("t", 0)], [Listener("theirs.0", "poll://uni@g/p")]
+    ),
 }
 WITHIN = {
     "create_promise",

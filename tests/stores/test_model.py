@@ -70,6 +70,7 @@ from signoff.records.paging import (
     WorkflowFilter,
 )
 from signoff.records.tasks import (
+    Listener,
     NewInvocation,
     Task,
     TaskLease,
@@ -469,6 +470,11 @@ class SideBySide(RuleBasedStateMachine):
             found.append(sorted(taken, key=_named_message))
         assert found[0] == found[1]
         self.both(namespace, "finish_task_message", id, address)
+
+    @rule(namespace=namespaces, address=addresses, id=awaitable_ids, data=st.data())
+    def resend_messages(self, namespace: str, address: str, id: str, data: st.DataObject) -> None:
+        refs = [self.draw_task(data, namespace, TaskState.PENDING) for _ in range(2)]
+        self.both(namespace, "resend_task_messages", refs, [Listener(id, address)])
 
     def draw_task(self, data: st.DataObject, namespace: str, state: TaskState | None = None) -> TaskRef:
         """Choose a task: mostly one in a state, in its version."""

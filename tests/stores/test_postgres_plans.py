@@ -40,7 +40,7 @@ from signoff.records.paging import (
     RunFilter,
     TokenFilter,
 )
-from signoff.records.tasks import NewInvocation, TaskLease, TaskRef, TaskState
+from signoff.records.tasks import Listener, NewInvocation, TaskLease, TaskRef, TaskState
 from signoff.stores.contract.leases import Write
 from signoff.stores.postgres import reads
 from signoff.stores.postgres.store import PostgresStore
@@ -435,6 +435,7 @@ async def tasks(store: PostgresStore, id: str) -> None:
     await store.listen_promise(awaited.id, target)
     assert await store.suspend_task(TaskRef(new.id, 1), [awaited.id, child.id])
     await store.settle(awaited.id, PromiseKind.PROMISE, YES)
+    await store.resend_task_messages([TaskRef(new.id, 1)], [Listener(awaited.id, target)])
     await store.finish_task_message(awaited.id, target)
     await store.settle_held(TaskRef(child.id, 1), child.id, YES)
     await store.settle(new.id, PromiseKind.PROMISE, YES)

@@ -13,7 +13,7 @@ import pytest
 
 from signoff.errors import SignoffError
 from signoff.records import NewPromise, PromiseKind, PromiseState, Settlement
-from signoff.records.tasks import Invocation, NewInvocation, TaskLease, TaskRef, TaskState
+from signoff.records.tasks import Invocation, Listener, NewInvocation, TaskLease, TaskRef, TaskState
 from signoff.stores.contract.store import Change
 from signoff.stores.postgres.store import PostgresStore
 from signoff.testing import VirtualClock
@@ -65,6 +65,7 @@ def anything(store: PostgresStore, chance: random.Random, ids: Sequence[str]) ->
         lambda: store.continue_task(ref.id),
         lambda: store.heartbeat_tasks("p", None),
         lambda: store.take_task_messages([TARGET], 5),
+        lambda: store.resend_task_messages([TaskRef(id, 1) for id in ids], [Listener(others[0], TARGET)]),
         lambda: store.settle_held(ref, others[0], DONE),
         lambda: store.settle(ref.id, PromiseKind.PROMISE, DONE),
         store.due,

@@ -15,6 +15,7 @@ from signoff.records import NewPromise, Promise, PromiseKind, PromiseState, Sett
 from signoff.records.tasks import (
     RESEND_SECONDS,
     Invocation,
+    Listener,
     NewInvocation,
     Task,
     TaskLease,
@@ -689,6 +690,29 @@ async def test_a_listener_is_sent_the_settled_promise_until_it_is_finished(scene
 
 
 @rule
+async def test_a_message_that_was_taken_is_sent_again_at_once_on_request(scene: Scene) -> None:
+    for id in ("a", "b"):
+        await plain(scene, id)
+        await scene.store.listen_promise(id, TARGET)
+    await scene.store.open_invocation(new("t", target=TARGET))
+    await scene.store.open_invocation(new("late", target=TARGET, send_at=START + 100))
+    await settle(scene, "a")
+    assert sorted(await taken(scene)) == ["a", "t"]
+    listeners = [Listener(id, TARGET) for id in ("a", "b", "missing")]
+    refs = [TaskRef("t", 0), TaskRef("t", 0), TaskRef("missing", 0)]
+    await scene.store.resend_task_messages(refs, listeners)
+    assert sorted(await taken(scene)) == ["a", "t"]
+    await scene.store.finish_task_message("a", TARGET)
+    await scene.store.acquire_task(TaskRef("t", 0), LEASE)
+    await scene.store.resend_task_messages(refs, listeners)
+    assert await taken(scene) == []
+    await scene.store.release_task(TaskRef("t", 1))
+    assert await taken(scene) == ["t"]
+    await scene.store.resend_task_messages(refs, [])  # of the earlier version
+    assert await taken(scene) == []
+
+
+@rule
 async def test_a_listener_of_a_settled_promise_is_only_returned_it(scene: Scene) -> None:
     await plain(scene, "a", due_at=START + 5)
     scene.clock.advance(5)
@@ -904,6 +928,7 @@ async def test_waiters_for_deadlines_are_notified_of_due_messages(scene: Scene) 
     await tells(settle(scene, "b"))
     await scene.store.halt_task("t")
     await tells(scene.store.continue_task("t"))
+    await tells(scene.store.resend_task_messages([TaskRef("t", 1)], []))
     await held(scene, "late")
     scene.lease_clock.advance(11)
     await tells(scene.store.due())

@@ -110,6 +110,14 @@ class TaskMessage:
     promise: Promise | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address that is sent a promise once it is settled."""
+
+    promise_id: str
+    address: str
+
+
 PUSH_QUEUE: Final = "push"
 """The queue of all HTTP URLs."""
 

@@ -144,6 +144,7 @@ _METHODS: Final = _methods(
         "list_branch": "tasks.list_branch",
         "take_task_messages": "tasks.take_messages",
         "finish_task_message": "tasks.finish_message",
+        "resend_task_messages": "tasks.resend_messages",
         "get_promise_schedule": "promise_schedules.get",
     }
 )

@@ -22,6 +22,7 @@ from signoff.server.resonate.access import sender_of
 from signoff.server.resonate.addresses import check_poller
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.deliveries import Deliveries
+from signoff.server.resonate.messages import Messages
 from signoff.server.resonate.operations import DEBUG, OPERATIONS
 from signoff.server.resonate.protocol import (
     UNKNOWN_ID,
@@ -33,7 +34,7 @@ from signoff.server.resonate.protocol import (
     refuse,
     respond,
 )
-from signoff.server.resonate.requests import read_data
+from signoff.server.resonate.requests import AcquireTask, read_data
 from signoff.server.services import Services
 
 log = own_logger("signoff.server")
@@ -43,13 +44,14 @@ POLL: Final = "poll"
 
 
 def create_resonate_app(
-    services: Services, deliveries: Deliveries, allowed_hosts: Iterable[str] = ()
+    services: Services, deliveries: Deliveries, messages: Messages, allowed_hosts: Iterable[str] = ()
 ) -> Starlette:
     """Return the protocol's ASGI application.
 
     Args:
         services: The services of a running server.
         deliveries: Send the messages to processes.
+        messages: Writes them.
         allowed_hosts: Names that clients reach it by, besides the local ones.
     """
     api = Starlette(
@@ -67,6 +69,7 @@ def create_resonate_app(
     )
     api.state.services = services
     api.state.deliveries = deliveries
+    api.state.messages = messages
     return api
 
 
@@ -103,9 +106,12 @@ async def _perform(http: HttpRequest, request: Request) -> Reply:
     data = read_data(operation.data, request.data)
     origin = sender.origin(services.address_of(http.scope))
     own = services.within(sender.namespace)
-    deliveries.of(own.store)
+    delivery = deliveries.of(own.store)
     call = Call(sender, own.with_origin(origin), request.correlation_id, deliveries.push)
-    return await operation.perform(call, data)
+    reply = await operation.perform(call, data)
+    if isinstance(data, AcquireTask):
+        delivery.acquired(data.id, data.pid)
+    return reply
 
 
 async def _poll(http: HttpRequest) -> Response:
@@ -130,6 +136,7 @@ async def _poll(http: HttpRequest) -> Response:
         except SignoffError:
             return False
 
-    events = poll.events(services, delivery, group, pid, is_still)
+    messages: Messages = http.app.state.messages
+    events = poll.events(services, delivery, (group, pid), messages.event_of, is_still)
     events = services.streams.counted(POLL, caller, events)
     return StreamingResponse(events, media_type="text/event-stream", headers=poll.HEADERS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from signoff.server.resonate.delivery import Delivery
+from signoff.server.resonate.delivery import Delivery, Format
 from signoff.server.resonate.push import Push
 from signoff.stores.contract.store import Store
 
@@ -13,12 +13,14 @@ class Deliveries:
     """Deliveries by namespace.
 
     Args:
-        server_url: The URL of this server, for the receivers of tasks.
+        to_wire: Returns a message as the protocol has it.
         push: Posts messages to URLs.
+        passes_on: Whether a task goes to another process if the first one does not acquire it, see ``Delivery``.
     """
 
-    def __init__(self, server_url: str, push: Push) -> None:
-        self._server_url = server_url
+    def __init__(self, to_wire: Format, push: Push, *, passes_on: bool) -> None:
+        self._to_wire = to_wire
+        self._passes_on = passes_on
         self.push = push
         self._by_namespace: dict[str, Delivery] = {}
 
@@ -26,7 +28,8 @@ class Deliveries:
         """Return the delivery of a store's namespace. It begins to work on first use."""
         known = self._by_namespace.get(store.namespace)
         if known is None:
-            known = self._by_namespace[store.namespace] = Delivery(store, self._server_url, self.push)
+            known = Delivery(store, self._to_wire, self.push, passes_on=self._passes_on)
+            self._by_namespace[store.namespace] = known
         return known
 
     @property

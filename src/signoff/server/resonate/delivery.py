@@ -1,27 +1,23 @@
 """Sends the messages of a namespace: tasks to execute, and settled promises, to processes and URLs.
 
-Messages are rows of the store until they are taken, so any number of servers send them. A message that no process
-reacts to is taken again after ``RESEND_SECONDS``.
+Messages are rows of the store until they are received, so any number of servers send them. A message is sent again
+after ``RESEND_SECONDS`` unless a process reacts to it, and at once if its connection ends within ``CONFIRM_SECONDS``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from pydantic_core import to_json
-
-from signoff.errors import SignoffError
-from signoff.records.tasks import PUSH_QUEUE, TaskMessage, TaskState
+from signoff.errors import NotFound, SignoffError
+from signoff.records.tasks import PUSH_QUEUE, RESEND_SECONDS, Listener, TaskMessage, TaskRef, TaskState
 from signoff.runtime.loggers import own_logger
 from signoff.server.resonate.addresses import PollAddress, PushAddress, queues_of, read_address
-from signoff.server.resonate.durable_promises import to_record
+from signoff.server.resonate.connection import CONFIRM_SECONDS, Connection, Sent
 from signoff.server.resonate.push import Push
 from signoff.stores.contract.store import Change, Store
-from signoff.stores.shared.listed_payloads import PAGE_BYTES, bytes_of
 
 log = own_logger("signoff.server")
 
@@ -33,49 +29,11 @@ AFTER_ERROR_SECONDS: Final = 2.0
 MOST_AT_ONCE: Final = 500
 """Messages that are taken at once."""
 
-MOST_UNSENT: Final = 1000
-"""Messages that wait for one connection. Its queues are then left alone, for others to take from."""
+CLOSE_SECONDS: Final = 2.0
+"""How long the writes under way may take when the server stops."""
 
-
-class Connection:
-    """A process that polls.
-
-    Args:
-        group: Its group.
-        pid: Its id.
-
-    Attributes:
-        added: Set when there are messages to send, or the connection is to end.
-        is_replaced: Whether the process has connected again, so that this connection is to end.
-    """
-
-    def __init__(self, group: str, pid: str) -> None:
-        self.group = group
-        self.pid = pid
-        self.added = asyncio.Event()
-        self.is_replaced = False
-        self._unsent: deque[TaskMessage] = deque()
-        self._unsent_bytes = 0
-
-    @property
-    def has_room(self) -> bool:
-        """Whether it takes further messages."""
-        return len(self._unsent) < MOST_UNSENT and self._unsent_bytes < PAGE_BYTES
-
-    def add(self, message: TaskMessage) -> None:
-        """Send a message."""
-        self._unsent.append(message)
-        if message.promise is not None:
-            self._unsent_bytes += bytes_of(message.promise)
-        self.added.set()
-
-    def take(self) -> Sequence[TaskMessage]:
-        """Return the messages to send now."""
-        self.added.clear()
-        messages = tuple(self._unsent)
-        self._unsent.clear()
-        self._unsent_bytes = 0
-        return messages
+Format = Callable[[TaskMessage], Any]
+"""Returns a message as plain JSON data."""
 
 
 class Delivery:
@@ -83,20 +41,25 @@ class Delivery:
 
     Args:
         store: An open store, bound to the namespace.
-        server_url: The URL of this server, for the receivers of tasks.
+        to_wire: Returns a message as the protocol has it.
         push: Posts messages to URLs.
+        passes_on: Whether a task goes to another process of its group if the first one does not acquire it within
+            ``CONFIRM_SECONDS``.
     """
 
-    def __init__(self, store: Store, server_url: str, push: Push) -> None:
+    def __init__(self, store: Store, to_wire: Format, push: Push, *, passes_on: bool) -> None:
         self._store = store
-        self._server_url = server_url
+        self._to_wire = to_wire
         self._push = push
+        self._passes_on = passes_on
         self._loop = asyncio.get_running_loop()
         self._connections: list[Connection] = []
+        self._unacquired: set[str] = set()  # tasks that were sent in the last seconds
+        self._silent: dict[Connection, float] = {}  # until when
         self._next = 0
         self._due = asyncio.Event()
         self._stop_listening = store.listen(self._noticed)
-        self._finishing: set[asyncio.Task[None]] = set()
+        self._writes: set[asyncio.Task[None]] = set()
         self._task = asyncio.create_task(self._run(), name=f"signoff resonate messages {store.namespace}")
 
     @property
@@ -104,66 +67,52 @@ class Delivery:
         """The groups of the processes that poll."""
         return {connection.group for connection in self._connections}
 
-    def connect(self, group: str, pid: str, *, replaces: bool = False) -> Connection:
-        """Add a process that polls.
-
-        Args:
-            group: Its group.
-            pid: Its id.
-            replaces: Whether its earlier connections end.
-        """
+    def connect(self, group: str, pid: str) -> Connection:
+        """Add a process that polls. Its earlier connection ends."""
+        for earlier in [each for each in self._connections if (each.group, each.pid) == (group, pid)]:
+            earlier.is_replaced = True
+            earlier.added.set()
+            self._remove(earlier)
         connection = Connection(group, pid)
-        if replaces:
-            for earlier in [each for each in self._connections if (each.group, each.pid) == (group, pid)]:
-                earlier.is_replaced = True
-                earlier.added.set()
-                self._connections.remove(earlier)
         self._connections.append(connection)
         self._due.set()
         return connection
 
-    def disconnect(self, connection: Connection, unconfirmed: Sequence[TaskMessage] = ()) -> None:
-        """Remove a process that polls no longer.
-
-        Args:
-            connection: Its connection.
-            unconfirmed: Messages that it may not have received. They are sent to the others of its group.
-        """
+    def disconnect(self, connection: Connection) -> None:
+        """Remove a process that polls no longer. Messages that it may not have received are sent again."""
         if not connection.is_replaced:
-            self._connections.remove(connection)
-        if unconfirmed:
-            self._begin(self._send_again(unconfirmed))
+            self._remove(connection)
 
-    def written(self, messages: Sequence[TaskMessage]) -> bytes:
-        """Return messages as server-sent events."""
-        return b"".join(b"data: %b\n\n" % to_json(self.to_wire(message)) for message in messages)
+    def sent(self, connection: Connection) -> None:
+        """Note that the messages that a connection took last have been sent."""
+        connection.sent(self._store.clock.now())
 
-    def to_wire(self, message: TaskMessage) -> dict[str, Any]:
-        """Return a message as plain JSON data."""
-        if message.task is not None:
-            task = {"id": message.task.id, "version": message.task.version}
-            return {"kind": "execute", "head": {"serverUrl": self._server_url}, "data": {"task": task}}
-        assert message.promise is not None
-        return {"kind": "unblock", "head": {}, "data": {"promise": to_record(message.promise)}}
-
-    def sent(self, messages: Sequence[TaskMessage]) -> None:
-        """Note that messages have been sent: settled promises are not sent again."""
-        for message in messages:
-            if message.promise is not None:
-                self._begin(self._finish(message.promise.id, message.address))
+    def acquired(self, task_id: str, pid: str) -> None:
+        """Note that a process has acquired a task."""
+        self._unacquired.discard(task_id)
+        for connection in [each for each in self._silent if each.pid == pid]:
+            del self._silent[connection]
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop, after the writes under way."""
         self._stop_listening()
-        tasks = {self._task, *self._finishing}
+        self._task.cancel()
+        if self._writes:
+            await asyncio.wait(self._writes, timeout=CLOSE_SECONDS)
+        tasks = {self._task, *self._writes}
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
 
+    def _remove(self, connection: Connection) -> None:
+        self._connections.remove(connection)
+        self._silent.pop(connection, None)
+        self._begin(self._resend(connection.lost()))
+
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        self._finishing.add(task)
-        task.add_done_callback(self._finishing.discard)
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
 
     def _noticed(self, change: Change) -> None:
         if change.due or change.runs is None:
@@ -173,6 +122,7 @@ class Delivery:
     async def _run(self) -> None:
         while True:
             try:
+                await self._confirm()
                 taken = await self._take()
             except SignoffError as error:
                 log.warning("messages of tasks could not be read: %s", error)
@@ -186,6 +136,46 @@ class Delivery:
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._due.wait(), LOOK_SECONDS)
 
+    async def _confirm(self) -> None:
+        """Finish the messages of connections that have lasted, and pass tasks on that nobody has acquired."""
+        until = self._store.clock.now() - CONFIRM_SECONDS
+        for connection in tuple(self._connections):
+            sent = connection.confirmed(until)
+            listeners = [each.listener for each in sent if each.listener is not None]
+            await asyncio.gather(*map(self._finish, listeners))
+            await self._pass_on(connection, [each for each in sent if each.task is not None])
+
+    async def _pass_on(self, connection: Connection, sent: Sequence[Sent]) -> None:
+        """Send tasks to others of the group that are still pending: the process may be stopped, or its host gone."""
+        unacquired: list[Sent] = []
+        for each in sent:
+            assert each.task is not None
+            if each.task.id in self._unacquired:
+                self._unacquired.discard(each.task.id)
+                if _is_any(each) and self._others(connection) and await self._is_pending(each.task):
+                    unacquired.append(each)
+        if unacquired:
+            self._silent[connection] = self._store.clock.now() + RESEND_SECONDS
+            await self._resend(unacquired)
+
+    def _others(self, connection: Connection) -> Sequence[Connection]:
+        """Return the other processes of a group that react."""
+        return [each for each in self._reacting(connection.group) if each is not connection]
+
+    def _reacting(self, group: str) -> Sequence[Connection]:
+        now = self._store.clock.now()
+        return [
+            each for each in self._connections if each.group == group and self._silent.get(each, 0.0) <= now
+        ]
+
+    async def _is_pending(self, ref: TaskRef) -> bool:
+        """Whether a task has not been acquired since it was sent, through any server."""
+        try:
+            task = await self._store.get_task(ref.id)
+        except NotFound:
+            return False
+        return task.state is TaskState.PENDING and task.version == ref.version
+
     async def _take(self) -> int:
         self._due.clear()
         queues = dict.fromkeys(
@@ -196,45 +186,63 @@ class Delivery:
         if not queues:
             return 0
         messages = await self._store.take_task_messages(list(queues), MOST_AT_ONCE)
-        for message in messages:
-            self._send(message)
+        unreceived = [message for message in messages if not self._send(message)]
+        await self._resend([Sent.of(message) for message in unreceived])
         return len(messages)
 
-    def _send(self, message: TaskMessage) -> None:
+    def _send(self, message: TaskMessage) -> bool:
+        """Send a message. Returns whether it has a receiver: it may have disconnected meanwhile."""
         address = read_address(message.address)
         if isinstance(address, PollAddress):
             receiver = self._receiver(address)
-            if receiver is not None:  # else it disconnected meanwhile: the message is due again later
-                receiver.add(message)
+            if receiver is None:
+                return False
+            if self._passes_on and message.task is not None:
+                self._unacquired.add(message.task.id)
+            receiver.add(message)
         elif isinstance(address, PushAddress):
-            self._push.post(address.url, self.to_wire(message), lambda: self.sent([message]))
+            self._push.post(address.url, self._to_wire(message), lambda: self._posted(Sent.of(message)))
+        return True
 
     def _receiver(self, address: PollAddress) -> Connection | None:
         """Return the connection of the address's process; else, if any will do, each of the group in turn."""
-        group = [each for each in self._connections if each.group == address.group]
-        own = [each for each in group if each.pid == address.pid]
-        if own:
-            return own[-1]  # an earlier connection of the process may be dead
-        if not address.is_any or not group:
+        own = [each for each in self._connections if (each.group, each.pid) == (address.group, address.pid)]
+        if not address.is_any:
+            return own[0] if own else None
+        group = self._reacting(address.group) or [
+            each for each in self._connections if each.group == address.group
+        ]
+        if own and own[0] in group:
+            return own[0]
+        if not group:
             return None
         self._next += 1
         free = [each for each in group if each.has_room] or group
         return free[self._next % len(free)]
 
-    async def _send_again(self, messages: Sequence[TaskMessage]) -> None:
-        """Send messages that may be lost, but no task that a process has acquired."""
+    def _posted(self, sent: Sent) -> None:
+        if sent.listener is not None:
+            self._begin(self._finish(sent.listener))
+
+    async def _resend(self, lost: Sequence[Sent]) -> None:
+        """Have messages sent again at once, by any server."""
+        tasks = [each.task for each in lost if each.task is not None]
+        listeners = [each.listener for each in lost if each.listener is not None]
+        if not lost:
+            return
+        self._unacquired.difference_update(task.id for task in tasks)
         try:
-            for message in messages:
-                if message.task is not None:
-                    task = await self._store.get_task(message.task.id)
-                    if task.state is not TaskState.PENDING or task.version != message.task.version:
-                        continue
-                self._send(message)
+            await self._store.resend_task_messages(tasks, listeners)
         except SignoffError as error:  # they are due again later
             log.warning("messages of a lost connection could not be sent again: %s", error)
 
-    async def _finish(self, promise_id: str, address: str) -> None:
+    async def _finish(self, listener: Listener) -> None:
         try:
-            await self._store.finish_task_message(promise_id, address)
+            await self._store.finish_task_message(listener.promise_id, listener.address)
         except SignoffError as error:  # it is sent again
-            log.warning("a message about promise %s could not be finished: %s", promise_id, error)
+            log.warning("a message about promise %s could not be finished: %s", listener.promise_id, error)
+
+
+def _is_any(sent: Sent) -> bool:
+    address = read_address(sent.address)
+    return isinstance(address, PollAddress) and address.is_any

@@ -7,7 +7,9 @@ from contextlib import AsyncExitStack
 
 from signoff.server.process.uvicorn_server import Serving, bind, url_of
 from signoff.server.resonate.app import create_resonate_app
+from signoff.server.resonate.connection import UNACKNOWLEDGED_SECONDS
 from signoff.server.resonate.deliveries import Deliveries
+from signoff.server.resonate.messages import Messages
 from signoff.server.resonate.push import Push
 from signoff.server.services import Services
 
@@ -50,14 +52,15 @@ class ResonateListener:
         return url_of(self.host, self.port)
 
     async def __aenter__(self) -> ResonateListener:
-        listener = bind(self.host, self.port)
+        listener = bind(self.host, self.port, unacknowledged_seconds=UNACKNOWLEDGED_SECONDS)
         self.port = listener.getsockname()[1]
         self._stack.callback(listener.close)
-        self.deliveries = deliveries = Deliveries(self.url, self._push)
+        messages = Messages(self.url)
+        self.deliveries = deliveries = Deliveries(messages.to_wire, self._push, passes_on=True)
         self._stack.push_async_callback(deliveries.close)
         if self._push.is_on:
             deliveries.of(self._services.store)
-        app = create_resonate_app(self._services, deliveries, self._allowed_hosts)
+        app = create_resonate_app(self._services, deliveries, messages, self._allowed_hosts)
         serving = Serving(app, listener, self._services.stopping)
         self._stack.push_async_callback(serving.stop)
         await serving.listening.wait()

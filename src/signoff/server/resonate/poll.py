@@ -1,46 +1,58 @@
-"""``GET /poll/{group}/{pid}``: the messages for a process, as server-sent events."""
+"""The messages for a process, as server-sent events. Both protocols have them, each in its own words."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
 from signoff.records.tasks import TaskMessage
 from signoff.server.auth.authenticators import RECHECK_SECONDS
-from signoff.server.feeds.commit_feed import UNBUFFERED
-from signoff.server.resonate.delivery import Connection, Delivery
+from signoff.server.feeds.commit_feed import PING_SECONDS, UNBUFFERED
+from signoff.server.resonate.delivery import Delivery
 from signoff.server.services import Services
 
 HEADERS: Final = {**UNBUFFERED, "cache-control": "no-cache"}
+LAST_SECONDS: Final = 240.0
+"""How long a stream lasts. Processes connect again at once. Without it, resonate-sdk 0.8.1 hears nothing after 300
+seconds: its HTTP client then ends the request with an error that its listener does not expect.
+"""
+
 _PING: Final = b": ping\n\n"
 
 
 async def events(
-    services: Services, delivery: Delivery, group: str, pid: str, is_still: Callable[[], Awaitable[bool]]
+    services: Services,
+    delivery: Delivery,
+    process: tuple[str, str],
+    event_of: Callable[[TaskMessage], bytes],
+    is_still: Callable[[], Awaitable[bool]],
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the messages for a process, until the server stops or the process may no longer poll.
+    """Yield the messages for a process, for ``LAST_SECONDS`` at most.
+
+    It ends sooner if the server stops, or if the process connects again or may no longer poll.
 
     Args:
         services: The services of the server.
         delivery: Sends the messages of the namespace.
-        group: The group of the process.
-        pid: The process.
+        process: The group of the process, and its id.
+        event_of: Returns a message as an event.
         is_still: Returns whether its sender is still authenticated.
     """
-    clock = services.store.clock
-    checked_at = clock.now()
-    connection: Connection = delivery.connect(group, pid)
-    messages: Sequence[TaskMessage] = ()
+    clock, time = services.store.clock, asyncio.get_running_loop().time
+    checked_at, ends_at = clock.now(), time() + LAST_SECONDS
+    connection = delivery.connect(*process)
     try:
         yield _PING  # the headers are sent, so the process knows that it is connected
-        while await services.wait_for_event(connection.added):
+        while (left := ends_at - time()) > 0:
+            await services.wait_for(connection.added.wait(), seconds=min(PING_SECONDS, left))
+            if services.stopping.is_set() or connection.is_replaced:
+                break
             if clock.now() - checked_at >= RECHECK_SECONDS:
                 checked_at = clock.now()
                 if not await is_still():
                     break
-            messages = connection.take()
-            yield delivery.written(messages) or _PING
-            delivery.sent(messages)
-            messages = ()
+            yield b"".join(map(event_of, connection.take())) or _PING
+            delivery.sent(connection)
     finally:
-        delivery.disconnect(connection, [*messages, *connection.take()])
+        delivery.disconnect(connection)

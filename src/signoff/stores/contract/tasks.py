@@ -21,7 +21,16 @@ from collections.abc import Sequence
 
 from signoff.records import Promise, Settlement
 from signoff.records.paging import Page
-from signoff.records.tasks import Invocation, NewInvocation, Task, TaskLease, TaskMessage, TaskRef, TaskState
+from signoff.records.tasks import (
+    Invocation,
+    Listener,
+    NewInvocation,
+    Task,
+    TaskLease,
+    TaskMessage,
+    TaskRef,
+    TaskState,
+)
 from signoff.stores.contract.operations import reads, writes
 
 
@@ -166,3 +175,10 @@ class TaskStore:
     @writes(is_patient=False)
     async def finish_task_message(self, promise_id: str, address: str) -> None:
         """Delete the message about a settled promise to a listener: it has been sent."""
+
+    @writes(is_patient=False)
+    async def resend_task_messages(self, tasks: Sequence[TaskRef], listeners: Sequence[Listener]) -> None:
+        """Make messages due at once that were taken and may not have reached their receivers.
+
+        Tasks that are no longer pending in this version, and messages to listeners that were finished, are left alone.
+        """

@@ -56,6 +56,7 @@ CHANGES: Final[Mapping[str, Callable[..., Any]]] = {
     "put_schedule": schedules.put,
     "resume_schedule": schedules.resume,
     "fire_schedule": schedules.fire,
+    "resend_task_messages": tasks.resend_messages,
 }
 """Functions of a connection, the namespace and the operation's arguments that also return the touched runs."""
 

@@ -11,6 +11,7 @@ from signoff.records.paging import Page
 from signoff.records.tasks import (
     RESEND_SECONDS,
     Invocation,
+    Listener,
     NewInvocation,
     Task,
     TaskLease,
@@ -67,6 +68,37 @@ FINISH = """
 DELETE FROM signoff.promise_listeners
 WHERE shard = signoff.shard_of(%(id)s) AND namespace = %(namespace)s AND promise_id = %(id)s AND address = %(address)s
     AND send_at IS NOT NULL
+"""
+
+RESEND_TASKS = """
+UPDATE signoff.tasks SET send_at = least(tasks.send_at, coalesce(%(now)s, extract(epoch FROM clock_timestamp())))
+FROM (
+    SELECT task.shard, task.id FROM unnest(%(ids)s::text[], %(versions)s::numeric[]) AS sent (id, version)
+    CROSS JOIN LATERAL (
+        SELECT shard, id FROM signoff.tasks
+        WHERE shard = signoff.shard_of(sent.id) AND namespace = %(namespace)s AND id = sent.id
+            AND version = sent.version AND state = 'pending'
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS task
+) AS found
+WHERE tasks.shard = found.shard AND tasks.namespace = %(namespace)s AND tasks.id = found.id
+"""
+
+RESEND_SETTLED = """
+UPDATE signoff.promise_listeners AS listener
+SET send_at = least(listener.send_at, coalesce(%(now)s, extract(epoch FROM clock_timestamp())))
+FROM (
+    SELECT known.shard, known.promise_id, known.address
+    FROM unnest(%(ids)s::text[], %(addresses)s::text[]) AS sent (promise_id, address)
+    CROSS JOIN LATERAL (
+        SELECT shard, promise_id, address FROM signoff.promise_listeners
+        WHERE shard = signoff.shard_of(sent.promise_id) AND namespace = %(namespace)s
+            AND promise_id = sent.promise_id AND address = sent.address AND send_at IS NOT NULL
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS known
+) AS found
+WHERE listener.shard = found.shard AND listener.namespace = %(namespace)s
+    AND listener.promise_id = found.promise_id AND listener.address = found.address
 """
 
 
@@ -216,6 +248,22 @@ def take_messages(
 def finish_message(db: Connection, namespace: str, promise_id: str, address: str) -> None:
     """Delete the message about a settled promise to a listener."""
     db.execute(FINISH, {"namespace": namespace, "id": promise_id, "address": address})
+
+
+def resend_messages(
+    db: Connection, namespace: str, tasks: Sequence[TaskRef], listeners: Sequence[Listener], now: float | None
+) -> tuple[None, TouchedRuns]:
+    """Make messages due at once that were taken. Rows that another transaction has locked are left alone."""
+    values = {"namespace": namespace, "now": now}
+    if tasks:
+        ids, versions = [task.id for task in tasks], [task.version for task in tasks]
+        db.execute(RESEND_TASKS, {**values, "ids": ids, "versions": versions})
+    if listeners:
+        ids, addresses = [each.promise_id for each in listeners], [each.address for each in listeners]
+        db.execute(RESEND_SETTLED, {**values, "ids": ids, "addresses": addresses})
+    touched = TouchedRuns()
+    touched.due = True
+    return None, touched
 
 
 def get_task(db: Connection, namespace: str, task_id: str) -> Task:

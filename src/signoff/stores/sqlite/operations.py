@@ -68,6 +68,7 @@ WRITES: Final[Mapping[str, Callable[..., Any]]] = {
     "listen_promise": tasks.listen_promise,
     "take_task_messages": tasks.take_task_messages,
     "finish_task_message": tasks.finish_task_message,
+    "resend_task_messages": tasks.resend_task_messages,
     "announce": workflows.announce,
     "delete_workflows": workflows.delete,
 }

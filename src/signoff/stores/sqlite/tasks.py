@@ -15,6 +15,7 @@ from signoff.records.paging import Page
 from signoff.records.tasks import (
     RESEND_SECONDS,
     Invocation,
+    Listener,
     NewInvocation,
     Task,
     TaskLease,
@@ -104,6 +105,16 @@ DUE_SETTLED = """
 SELECT promise_id, address FROM promise_listeners INDEXED BY promise_listeners_to_send
 WHERE namespace = :namespace AND queue = :queue AND send_at IS NOT NULL AND send_at <= :now
 ORDER BY send_at LIMIT :limit
+"""
+
+RESEND_TASK = """
+UPDATE tasks SET send_at = min(send_at, :now)
+WHERE namespace = :namespace AND id = :id AND version = :version AND state = 'pending'
+"""
+
+RESEND_SETTLED = """
+UPDATE promise_listeners SET send_at = min(send_at, :now)
+WHERE namespace = :namespace AND promise_id = :id AND address = :address AND send_at IS NOT NULL
 """
 
 SEND_LATER = "UPDATE promise_listeners SET send_at = ? WHERE namespace = ? AND promise_id = ? AND address = ?"
@@ -309,6 +320,18 @@ def take_task_messages(
 def finish_task_message(tx: Transaction, namespace: str, promise_id: str, address: str) -> None:
     """Delete the message about a settled promise to a listener."""
     tx.db.execute(FINISH, (namespace, promise_id, address))
+
+
+def resend_task_messages(
+    tx: Transaction, namespace: str, tasks: Sequence[TaskRef], listeners: Sequence[Listener]
+) -> None:
+    """Make messages due at once that were taken."""
+    values = {"namespace": namespace, "now": tx.now}
+    for task in tasks:
+        tx.db.execute(RESEND_TASK, {**values, "id": task.id, "version": task.version})
+    for each in listeners:
+        tx.db.execute(RESEND_SETTLED, {**values, "id": each.promise_id, "address": each.address})
+    tx.due = True
 
 
 def list_tasks(

@@ -9,6 +9,7 @@ from signoff.records import Promise, PromiseState, Settlement
 from signoff.records.tasks import (
     RESEND_SECONDS,
     Invocation,
+    Listener,
     NewInvocation,
     Task,
     TaskLease,
@@ -194,6 +195,29 @@ class Tasks:
         key = (namespace, promise_id, address)
         if self._tables.promise_listeners.get(key) is not None:
             del self._tables.promise_listeners[key]
+
+    def resend_messages(
+        self, namespace: str, tasks: Sequence[TaskRef], listeners: Sequence[Listener]
+    ) -> None:
+        now = self._state.now
+        self._state.commit.due = True
+        for ref in tasks:
+            task, times = (
+                self._tables.tasks.get((namespace, ref.id)),
+                self._tables.task_times.get((namespace, ref.id)),
+            )
+            if (
+                task is not None
+                and times is not None
+                and times.send_at is not None
+                and (task.state, task.version) == (TaskState.PENDING, ref.version)
+            ):
+                times.send_at = min(times.send_at, now)
+        for each in listeners:
+            key = (namespace, each.promise_id, each.address)
+            send_at = self._tables.promise_listeners.get(key)
+            if send_at is not None:
+                self._tables.promise_listeners[key] = min(send_at, now)
 
     def free_expired(self, limit: int) -> None:
         """Make acquired tasks pending whose leases expired."""

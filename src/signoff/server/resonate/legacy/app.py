@@ -20,6 +20,7 @@ from signoff.server.http.host_check import HostCheck
 from signoff.server.http.request_bodies import BodyLimit
 from signoff.server.http.response_headers import SafeHeaders
 from signoff.server.limits.headers import HeaderLimit
+from signoff.server.resonate import poll
 from signoff.server.resonate.access import Sender, sender_of
 from signoff.server.resonate.addresses import check_poller
 from signoff.server.resonate.call import Call
@@ -27,7 +28,6 @@ from signoff.server.resonate.deliveries import Deliveries
 from signoff.server.resonate.legacy import messages, promises, requests, schedules, tasks
 from signoff.server.resonate.legacy.basic_auth import with_bearer
 from signoff.server.resonate.legacy.errors import FAILED, LegacyRefusal, refuse
-from signoff.server.resonate.poll import HEADERS
 from signoff.server.resonate.protocol import Refusal, Reply
 from signoff.server.resonate.push import Push
 from signoff.server.services import Services
@@ -158,10 +158,17 @@ async def _poll(http: HttpRequest) -> Response:
         services.streams.check(_POLL, caller)
     except SignoffError as error:
         return refuse(LegacyRefusal.of(error))
-    own = services.within(sender.namespace)
-    events = messages.events(own, deliveries.of(own.store), group, pid)
+    delivery = deliveries.of(services.within(sender.namespace).store)
+
+    async def is_still() -> bool:
+        try:
+            return await _sender(http, _POLL, reads=False) == sender
+        except SignoffError:
+            return False
+
+    events = poll.events(services, delivery, (group, pid), messages.event_of, is_still)
     events = services.streams.counted(_POLL, caller, events)
-    return StreamingResponse(events, media_type="text/event-stream", headers=HEADERS)
+    return StreamingResponse(events, media_type="text/event-stream", headers=poll.HEADERS)
 
 
 async def _sender(http: HttpRequest, what: str, *, reads: bool) -> Sender:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp
 
 from signoff.server.process.uvicorn_server import Serving, bind, url_of
+from signoff.server.resonate.connection import UNACKNOWLEDGED_SECONDS
 from signoff.server.resonate.deliveries import Deliveries
+from signoff.server.resonate.legacy import messages
 from signoff.server.resonate.legacy.app import create_legacy_app, create_messages_app
 from signoff.server.resonate.push import Push
 from signoff.server.services import Services
@@ -62,7 +64,7 @@ class LegacyListener:
 
     async def __aenter__(self) -> LegacyListener:
         try:
-            self.deliveries = deliveries = Deliveries(url_of(self.host, self.ports.store), Push(()))
+            self.deliveries = deliveries = Deliveries(messages.to_wire, Push(()), passes_on=False)
             self._stack.push_async_callback(deliveries.close)
             hosts = self._allowed_hosts
             store = await self._serve(self.ports.store, create_legacy_app(self._services, hosts))
@@ -78,7 +80,7 @@ class LegacyListener:
 
     async def _serve(self, port: int, app: ASGIApp) -> int:
         """Serve an application, and return its port."""
-        listener = bind(self.host, port)
+        listener = bind(self.host, port, unacknowledged_seconds=UNACKNOWLEDGED_SECONDS)
         self._stack.callback(listener.close)
         serving = Serving(app, listener, self._services.stopping)
         self._stack.push_async_callback(serving.stop)
