@@ -39,6 +39,12 @@ WRONG: list[tuple[str, int, str]] = [
     ("runs --store http://x", USAGE, "'http://x' is a server, not a database; use --url"),
     ("runs --store postgresql://h/x?nonsense=1", USAGE, 'invalid URI query parameter: "nonsense"'),
     ("runs --url nonsense", USAGE, "'nonsense' is not a valid server URL"),
+    (
+        "server --resonate --resonate-push ftp://x",
+        USAGE,
+        "Invalid value for '--resonate-push': 'ftp://x' is not",
+    ),
+    ("server --resonate-push https://x/", USAGE, "--resonate-push is for --resonate: add it"),
     ("runs --url ftp://x", USAGE, "'ftp://x' is not a valid server URL"),
     ("start add --arg o-1", USAGE, "'o-1' is not JSON; a text is written '\"o-1\"'"),
     ("start add --arg order=7", USAGE, "an argument by name is written --kwargs '{\"order\": ...}'"),

@@ -7,7 +7,20 @@ from typing import Any, TypeVar
 
 import click
 
+from signoff.errors import InvalidValue
+
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _urls(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    if not given:
+        return ()
+    from signoff.server.resonate.push import check_allowed  # imports httpx, which is slow
+
+    try:
+        return check_allowed(given)
+    except InvalidValue as error:
+        raise click.BadParameter(error.reason, ctx, param) from None
 
 
 def resonate_options(command: Command) -> Command:
@@ -36,6 +49,7 @@ def resonate_options(command: Command) -> Command:
             "--resonate-push",
             multiple=True,
             metavar="URL",
+            callback=_urls,
             help="Where --resonate may post messages, such as https://functions.example.com/; repeat for more.",
         ),
         click.option(
@@ -55,7 +69,7 @@ def resonate_of(options: dict[str, Any]) -> dict[str, Any]:
     """Take these options out of a command's, and return them as ``Server`` takes them.
 
     Raises:
-        click.UsageError: Both protocols are on, with one port.
+        click.UsageError: Both protocols are on, with one port; or an option has no effect.
     """
     from signoff.server.resonate.legacy.listener import LegacyPorts
 
@@ -66,6 +80,8 @@ def resonate_of(options: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError(
             "--resonate and --resonate-legacy need a port each: give --resonate-port or --resonate-legacy-port"
         )
+    if options["resonate_push"] and not is_on:
+        raise click.UsageError("--resonate-push is for --resonate: add it")
     return {
         "resonate_port": port if is_on else None,
         "resonate_push": options.pop("resonate_push"),

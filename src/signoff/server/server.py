@@ -18,6 +18,7 @@ from signoff.server.process.uvicorn_server import Serving, bind, url_of
 from signoff.server.resonate.function_groups import FunctionGroups
 from signoff.server.resonate.legacy.listener import LegacyListener, LegacyPorts
 from signoff.server.resonate.listener import ResonateListener
+from signoff.server.resonate.push import check_allowed
 from signoff.server.resonate.schedules import ScheduledPromises
 from signoff.server.resonate.signoff_groups import SignoffGroups
 from signoff.server.services import Services
@@ -57,6 +58,9 @@ class Server:
         resonate_legacy: The ports for the protocol of resonate-sdk 0.6.7. None: it is off.
         options: Further arguments of ``create_server_app``.
 
+    Raises:
+        InvalidValue: One of ``resonate_push`` is not an HTTP URL, or an argument of ``create_server_app`` is not valid.
+
     Example:
         async with Server(store, port=0) as server:
             async with AsyncClient(server.url) as client:
@@ -79,7 +83,7 @@ class Server:
         self.port = port
         self._allowed_hosts = tuple(allowed_hosts)
         self._resonate_port = resonate_port
-        self._resonate_push = tuple(resonate_push)
+        self._resonate_push = check_allowed(resonate_push)
         self._resonate: ResonateListener | None = None
         self._legacy_ports = resonate_legacy
         self._legacy: LegacyListener | None = None

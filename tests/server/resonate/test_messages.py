@@ -10,8 +10,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from signoff.errors import InvalidValue
+from signoff.server import Server
 from tests.server.resonate.speaker import START, Speaker, speaking
-from tests.support import OnThread
+from tests.support import OnThread, new_app
 
 
 def execute(speaker: Speaker, id: str, version: int) -> Any:
@@ -162,3 +166,8 @@ def test_messages_are_posted_to_allowed_urls_until_they_are_taken(tmp_path: Path
             for other in (f"{root}/other", f"{url}/../other", f"{url}/%2e%2e/o", "http://127.0.0.1:1/hooks"):
                 refused = {"awaited": "p", "address": other}
                 assert "--resonate-push" in speaker.ask("promise.register_listener", refused, 400)
+
+
+def test_wrong_url_to_push_to_is_refused_by_the_name_of_the_argument(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match=r"^resonate_push: 'ftp://x' is not a URL such as"):
+        Server(new_app(tmp_path), resonate_push=["https://fine.example.com", "ftp://x"])

@@ -105,6 +105,21 @@ class Push:
             )
 
 
+def check_allowed(urls: Iterable[str]) -> tuple[str, ...]:
+    """Return the beginnings of URLs that messages may be posted to, as ``Push`` takes them.
+
+    Raises:
+        InvalidValue: One is not an HTTP URL. Its path is the argument of ``Server``.
+    """
+    checked = tuple(urls)
+    for url in checked:
+        try:
+            _parts(url)
+        except InvalidValue as error:
+            raise InvalidValue("resonate_push", error.reason) from None
+    return checked
+
+
 def _parts(url: str) -> tuple[tuple[str, str, int], str]:
     """Return the origin and the path of a URL. Raises InvalidValue."""
     try:
