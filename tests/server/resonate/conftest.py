@@ -26,3 +26,10 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Abs
     if request.param == "postgres":
         return migrated_database
     return lambda: nullcontext(f"sqlite:///{tmp_path}/signoff.db")
+
+
+@pytest.fixture
+def store(database: Callable[[], AbstractContextManager[str]]) -> Iterator[str]:
+    """The URL of a database without rows."""
+    with database() as url:
+        yield url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from signoff.people.schemas.promise_returns import data_of
 from signoff.records import NewPromise, NewRun, OriginWay, PromiseKind
 from signoff.records.tasks import RESEND_SECONDS
 from signoff.server import Role
 from signoff.server.auth.stored_keys import StoredKeys
+from signoff.server.resonate.legacy.listener import LegacyPorts
 from signoff.stores.contract.leases import Write
 from tests.server.resonate.speaker import (
     NEVER,
@@ -159,6 +162,41 @@ def test_the_promise_of_a_run_is_shown_and_settled_by_services(closed: Speaker) 
         assert bound.ask("promise.search", {})["promises"] == []
         gpu.ask("promise.settle", {"id": "run.1", "state": "resolved"}, 403)
         assert bot.settle("run.1", data="MQ==")["value"] == {"data": "MQ=="}
+
+
+def _typed(speaker: Speaker, id: str) -> None:
+    """Create a promise that says what it returns."""
+    data = data_of(None, bool, has_data=False)
+    asyncio.run(speaker.app.store.create_promise(NewPromise(id, data=data)))
+
+
+def test_a_promise_is_settled_with_what_it_returns_only(speaker: Speaker) -> None:
+    _typed(speaker, "typed")
+    wrong, right = ({"data": base64.b64encode(text).decode()} for text in (b'"yes"', b"true"))
+    said = speaker.ask("promise.settle", {"id": "typed", "state": "resolved", "value": wrong}, 422)
+    assert "does not return this" in said
+    speaker.hold("t")
+    fence = {"id": "t", "version": 1, "action": settle_action("typed", **wrong)}
+    assert "does not return this" in speaker.ask("task.fence", fence, 422)
+    assert speaker.ask("promise.get", {"id": "typed"})["promise"]["state"] == "pending"
+    fence["action"] = settle_action("typed", **right)
+    assert speaker.ask("task.fence", fence)["action"]["data"]["promise"]["value"] == right
+
+
+@pytest.mark.parametrize("id", ["question", "run.1", "typed"])
+def test_what_is_no_call_gets_no_task(tmp_path: Path, id: str) -> None:
+    """Its holder could settle it unchecked: a question of people, for one."""
+    both = {"resonate_legacy": LegacyPorts(0, 0)}
+    with OnThread(lambda: speaking(tmp_path, **both)) as speaker, speaker:
+        speaker.create("question", tags={"signoff:question": json.dumps({"text": "Deploy?"})})
+        asyncio.run(_ask_in_a_run(speaker))
+        _typed(speaker, "typed")
+        speaker.create("awaited")
+        assert speaker.server.resonate_legacy is not None
+        body = {"promiseId": "awaited", "rootPromiseId": id, "recv": "poll://any@g", "timeout": 1}
+        reply = speaker.http.post(f"{speaker.server.resonate_legacy.url}/callbacks", json=body)
+        assert (reply.status_code, reply.json()["error"]["code"]) == (400, 40000)
+        speaker.ask("task.get", {"id": id}, 404)
 
 
 def test_pages_of_other_sites_are_refused(speaker: Speaker) -> None:

@@ -7,18 +7,18 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from signoff import Signoff
 from signoff.records import PromiseKind, PromiseState, Settlement
 from signoff.server import Server
 from signoff.server.auth.roles import Role
 from signoff.server.auth.stored_keys import StoredKeys
 from signoff.server.resonate.legacy.listener import LegacyPorts
-from tests.support import in_asyncio, new_app
+from tests.support import in_asyncio
 
 PATIENCE = 20
 
@@ -80,8 +80,8 @@ class Legacy:
 
 
 @asynccontextmanager
-async def legacy(folder: Path, **options: Any) -> AsyncIterator[Legacy]:
-    app = new_app(folder)
+async def legacy(store: str, **options: Any) -> AsyncIterator[Legacy]:
+    app = Signoff(store)
     try:
         async with (
             Server(app, port=0, resonate_legacy=LegacyPorts(0, 0), **options) as server,
@@ -93,8 +93,8 @@ async def legacy(folder: Path, **options: Any) -> AsyncIterator[Legacy]:
 
 
 @in_asyncio
-async def test_promise_is_created_once_and_shown_to_the_same_key(tmp_path: Path) -> None:
-    async with legacy(tmp_path) as server:
+async def test_promise_is_created_once_and_shown_to_the_same_key(store: str) -> None:
+    async with legacy(store) as server:
         status, made = await server.create("a/b", key="k", tags={"x": "1"})
         assert (status, made["state"], made["timeout"], made["tags"]) == (
             201,
@@ -114,8 +114,8 @@ async def test_promise_is_created_once_and_shown_to_the_same_key(tmp_path: Path)
 @pytest.mark.parametrize(
     ("state", "code"), [("RESOLVED", 40300), ("REJECTED", 40301), ("REJECTED_CANCELED", 40302)]
 )
-async def test_promise_is_settled_once(tmp_path: Path, state: str, code: int) -> None:
-    async with legacy(tmp_path) as server:
+async def test_promise_is_settled_once(store: str, state: str, code: int) -> None:
+    async with legacy(store) as server:
         await server.create("a")
         status, settled = await server.settle("a", state, 7, key="k")
         assert (status, settled["state"], settled["idempotencyKeyForComplete"]) == (201, state, "k")
@@ -129,8 +129,8 @@ async def test_promise_is_settled_once(tmp_path: Path, state: str, code: int) ->
 
 
 @in_asyncio
-async def test_promise_past_its_timeout_is_timed_out_or_resolved(tmp_path: Path) -> None:
-    async with legacy(tmp_path) as server:
+async def test_promise_past_its_timeout_is_timed_out_or_resolved(store: str) -> None:
+    async with legacy(store) as server:
         await server.create("late", 1)
         await server.create("timer", 1, tags={"resonate:timeout": "true"})
         assert (await server.send("GET", "/promises/late"))[1]["state"] == "REJECTED_TIMEDOUT"
@@ -142,8 +142,8 @@ async def test_promise_past_its_timeout_is_timed_out_or_resolved(tmp_path: Path)
 
 
 @in_asyncio
-async def test_missing_records_and_invalid_bodies_have_codes_of_their_own(tmp_path: Path) -> None:
-    async with legacy(tmp_path) as server:
+async def test_missing_records_and_invalid_bodies_have_codes_of_their_own(store: str) -> None:
+    async with legacy(store) as server:
         task = {"id": "none", "counter": 1}
         assert await server.code("GET", "/promises/none") == 40400
         assert await server.code("PATCH", "/promises/none", {"state": "RESOLVED"}) == 40400
@@ -161,8 +161,8 @@ async def test_missing_records_and_invalid_bodies_have_codes_of_their_own(tmp_pa
 
 
 @in_asyncio
-async def test_task_is_sent_claimed_and_resumed_by_what_it_awaits(tmp_path: Path) -> None:
-    async with legacy(tmp_path) as server, server.messages("p") as messages:
+async def test_task_is_sent_claimed_and_resumed_by_what_it_awaits(store: str) -> None:
+    async with legacy(store) as server, server.messages("p") as messages:
         await server.create("root", tags={"resonate:invoke": "default"})
         sent = await anext(messages)
         assert sent == {"type": "invoke", "task": {"id": "root", "counter": 1}}
@@ -199,8 +199,8 @@ async def test_task_is_sent_claimed_and_resumed_by_what_it_awaits(tmp_path: Path
 
 
 @in_asyncio
-async def test_promise_settled_before_its_awaiter_suspends_resumes_it(tmp_path: Path) -> None:
-    async with legacy(tmp_path) as server, server.messages("p") as messages:
+async def test_promise_settled_before_its_awaiter_suspends_resumes_it(store: str) -> None:
+    async with legacy(store) as server, server.messages("p") as messages:
         body = {"promise": {"id": "root", "timeout": sys.maxsize, "tags": {"resonate:invoke": "default"}}}
         holder = {"task": {"processId": "p", "ttl": 60_000}}
         status, made = await server.send("POST", "/promises/task", {**body, **holder}, key="k")
@@ -223,8 +223,8 @@ async def test_promise_settled_before_its_awaiter_suspends_resumes_it(tmp_path: 
 
 @pytest.mark.long  # a new server frees no lease in its first ten seconds
 @in_asyncio
-async def test_expired_lease_is_given_to_the_next_process(tmp_path: Path) -> None:
-    async with legacy(tmp_path) as server, server.messages("p") as messages:
+async def test_expired_lease_is_given_to_the_next_process(store: str) -> None:
+    async with legacy(store) as server, server.messages("p") as messages:
         await server.create("root", tags={"resonate:invoke": "poll://any@default"})
         first = await anext(messages)
         await server.claim(first["task"], ttl=0)
@@ -236,8 +236,8 @@ async def test_expired_lease_is_given_to_the_next_process(tmp_path: Path) -> Non
 
 
 @in_asyncio
-async def test_subscriber_is_sent_the_settled_promise_once(tmp_path: Path) -> None:
-    async with legacy(tmp_path) as server, server.messages("p") as messages:
+async def test_subscriber_is_sent_the_settled_promise_once(store: str) -> None:
+    async with legacy(store) as server, server.messages("p") as messages:
         await server.create("a", key="k")
         body = {"id": "p", "recv": "poll://uni@default/p", "timeout": sys.maxsize}
         status, subscribed = await server.send("POST", "/promises/subscribe/a", body)
@@ -251,8 +251,8 @@ async def test_subscriber_is_sent_the_settled_promise_once(tmp_path: Path) -> No
 
 
 @in_asyncio
-async def test_messages_of_a_lost_connection_go_to_the_next_one(tmp_path: Path) -> None:
-    async with legacy(tmp_path) as server, server.messages("p") as lost:
+async def test_messages_of_a_lost_connection_go_to_the_next_one(store: str) -> None:
+    async with legacy(store) as server, server.messages("p") as lost:
         await server.create("root", tags={"resonate:invoke": "default"})
         sent = await anext(lost)
         async with server.messages("p") as messages:  # the process connects again
@@ -260,8 +260,8 @@ async def test_messages_of_a_lost_connection_go_to_the_next_one(tmp_path: Path) 
 
 
 @in_asyncio
-async def test_schedule_is_created_once_shown_and_deleted(tmp_path: Path) -> None:
-    async with legacy(tmp_path) as server:
+async def test_schedule_is_created_once_shown_and_deleted(store: str) -> None:
+    async with legacy(store) as server:
         body = {
             "id": "s",
             "cron": "0 * * * *",
@@ -280,8 +280,8 @@ async def test_schedule_is_created_once_shown_and_deleted(tmp_path: Path) -> Non
 
 
 @in_asyncio
-async def test_key_is_the_password_of_basic_authentication(tmp_path: Path) -> None:
-    async with legacy(tmp_path, require_auth=True) as server:
+async def test_key_is_the_password_of_basic_authentication(store: str) -> None:
+    async with legacy(store, require_auth=True) as server:
         keys = StoredKeys(server.store)
         key, _ = await keys.create_for_service("bot", [Role.OPERATOR])
         reader, _ = await keys.create_for_service("reader", [Role.VIEWER])

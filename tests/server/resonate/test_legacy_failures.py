@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sqlite3
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from signoff import Signoff
+from signoff.errors import NotFound
 from signoff.records import PromiseKind, PromiseState, Settlement
 from tests.cli.commands import Running, until
 from tests.server.resonate.legacy_servers import legacy_server, ports_of, program
@@ -42,19 +42,18 @@ def marks(folder: Path) -> Counter[str]:
     return Counter(file.read_text().split() if file.exists() else [])
 
 
-def has_promise(folder: Path, id: str) -> bool:
-    with closing(sqlite3.connect(folder / "signoff.db")) as db:
-        return db.execute("SELECT 1 FROM promises WHERE id = ?", (id,)).fetchone() is not None
+async def until_promise(app: Signoff, id: str) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(NotFound):
+                await app.store.get_promise(id)
+                return
+            await asyncio.sleep(0.05)
 
 
 def result_of(caller: subprocess.Popen[str]) -> str:
     said = caller.communicate(timeout=90)[0]  # with the SDK's log
     return said.rpartition("result=")[2].split()[0]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'signoff.db'}"
 
 
 def test_killed_workers_steps_are_not_repeated_but_the_one_it_was_in(store: str, tmp_path: Path) -> None:
@@ -98,9 +97,13 @@ def test_repeated_invocation_runs_once_on_one_of_two_workers(store: str, tmp_pat
 def test_promise_settled_through_signoff_resumes_a_function_on_another_worker(
     store: str, tmp_path: Path
 ) -> None:
-    async def settle() -> None:
+    async def kill_and_settle(worker: subprocess.Popen[str], start: Start) -> None:
         app = Signoff(store)
         await app.store.open()
+        await until_promise(app, "run.answer")
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+        start("w2", "work")
         settlement = Settlement(PromiseState.RESOLVED, "7")
         await app.store.settle("run.answer", PromiseKind.PROMISE, settlement)
         await app.store.close()
@@ -108,10 +111,6 @@ def test_promise_settled_through_signoff_resumes_a_function_on_another_worker(
     with legacy_server(tmp_path, store) as server, programs(server, tmp_path) as start:
         worker = start("w1", "work")
         caller = start("c1", "call", "waits", "run")
-        until(lambda: has_promise(tmp_path, "run.answer"))
-        worker.send_signal(signal.SIGKILL)
-        worker.wait()
-        start("w2", "work")
-        asyncio.run(settle())
+        asyncio.run(kill_and_settle(worker, start))
         assert result_of(caller) == "7"
     assert marks(tmp_path)["answered"] == 1

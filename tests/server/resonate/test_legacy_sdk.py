@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import resonate_sdks
-from tests.postgres.databases import fresh_database
 from tests.server.resonate.legacy_servers import legacy_server, variables
 
 FILES = (
@@ -24,15 +22,6 @@ HELD_SECONDS = 11.0
 """A server that has just started frees no leases: their holders could not extend them. The tests expect it at once."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'signoff.db'}"
-        return
-    with fresh_database() as url:
-        yield url
 
 
 def test_remote_tests_of_the_sdk_pass(store: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from signoff.codec import MAX_BYTES
 from signoff.errors import AccessDenied, AlreadySettled, IdConflict, InvalidValue, NotFound, PayloadTooLarge
+from signoff.people.schemas.promise_returns import check_value
 from signoff.records import Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.tasks import NewInvocation, TaskLease, TaskRef
 from signoff.server.resonate.call import Call
@@ -171,12 +172,13 @@ async def known(call: Call, promise_id: str, what: str = "promise") -> Promise:
     return promise
 
 
-def check_may_settle(call: Call, promise: Promise, settlement: Settlement) -> None:
+async def check_may_settle(call: Call, promise: Promise, settlement: Settlement) -> None:
     """Check that a request may settle a pending promise.
 
     Raises:
         Refusal: It is a question, which a person answers.
         AccessDenied: It belongs to a run, and the sender is a worker.
+        InvalidValue: The value does not fit the promise's return type.
     """
     if call.sender.worker is not None and promise.run_id is not None:
         raise AccessDenied(
@@ -187,11 +189,12 @@ def check_may_settle(call: Call, promise: Promise, settlement: Settlement) -> No
         raise Refusal(
             422, f"promise {promise.id!r} is a question: a person answers it, a program can only cancel it"
         )
+    await check_value(promise, settlement)
 
 
 async def _settle(call: Call, promise: Promise, data: SettlePromise) -> Promise:
     settlement = settlement_of(call, data)
-    check_may_settle(call, promise, settlement)
+    await check_may_settle(call, promise, settlement)
     backend = call.services.backend
     try:
         if promise.kind is PromiseKind.QUESTION:

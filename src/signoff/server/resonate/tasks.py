@@ -157,7 +157,7 @@ async def _perform(call: Call, data: FenceTask) -> Reply:
     with contextlib.suppress(Refusal):  # there is none: the store checks the task first
         promise = await promises.known(call, action.data.id)
     if promise is not None and promise.state is PromiseState.PENDING:
-        promises.check_may_settle(call, promise, settlement)
+        await promises.check_may_settle(call, promise, settlement)
     try:
         return promises.shown(call, await call.store.settle_held(holder, action.data.id, settlement))
     except NotFound as error:

@@ -27,6 +27,7 @@ from signoff.people.questions.edits import is_same
 from signoff.people.questions.progress import Progress
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import TIMEOUT, QuestionState
+from signoff.people.schemas.promise_returns import check_value
 from signoff.records import Amendment, Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.names import person_key, user_name
 from signoff.stores.contract.store import Store
@@ -37,7 +38,9 @@ CLOCK_SECONDS: Final = 5.0
 
 
 async def check_settled(store: Store, operation: str, arguments: Mapping[str, Any]) -> None:
-    """Check the answer of an operation that settles an open question. Refusals are recorded in the audit trail.
+    """Check the answer of an operation that settles an open question, or the value of one that settles a promise.
+
+    Refusals of answers are recorded in the audit trail.
 
     Args:
         store: The store of the namespace, which stamps writes with the operation's origin.
@@ -47,12 +50,12 @@ async def check_settled(store: Store, operation: str, arguments: Mapping[str, An
     Raises:
         WrongAnswer: The question does not accept the value. It stays open.
         NotAllowed: The user may not answer it, or is not named.
-        InvalidValue: A question cannot end in this state.
+        InvalidValue: A question cannot end in this state, or the value does not fit the promise's return type.
         UnreadableRecord: The stored question cannot be read, so it accepts no answer.
     """
     amendment: Amendment | None = None
     settlement: Settlement | None
-    if operation == "settle_held" or (operation == "settle" and arguments["kind"] is PromiseKind.QUESTION):
+    if operation in ("settle", "settle_held"):
         id, settlement = arguments["promise_id"], cast("Settlement", arguments["settlement"])
     elif operation == "amend":
         id, amendment = arguments["question_id"], cast("Amendment", arguments["amendment"])
@@ -65,8 +68,12 @@ async def check_settled(store: Store, operation: str, arguments: Mapping[str, An
         question = await store.get_promise(id)
     except NotFound:
         return  # the operation itself raises it
-    if question.kind is not PromiseKind.QUESTION or question.state is not PromiseState.PENDING:
+    if question.state is not PromiseState.PENDING:
         return  # nothing will be settled: the operation itself reports why
+    if question.kind is not PromiseKind.QUESTION:
+        if settlement is not None:
+            await check_value(question, settlement)
+        return
     by, request_id = (None, None) if settlement is None else (settlement.by, settlement.request_id)
     async with RefusalRecorder(store, question, by, request_id=request_id):
         if amendment is not None:

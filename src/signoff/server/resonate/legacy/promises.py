@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request as HttpRequest
 
 from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, RequestConflict, TaskConflict
+from signoff.people.schemas.promise_returns import has_returns
 from signoff.records import Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.tasks import Invocation, TaskLease, TaskState
 from signoff.server.resonate.call import Call
@@ -72,7 +73,7 @@ async def complete(call: Call, http: HttpRequest, data: CompletePromise) -> Repl
         text = to_text(data.value.plain())
         check_bytes("value", text)
         settlement = Settlement(SETTLED[data.state], text, by=call.sender.by, request_id=key)
-        check_may_settle(call, promise, settlement)
+        await check_may_settle(call, promise, settlement)
         try:
             return Reply(to_legacy_record(await _settle(call, promise, settlement)), 201)
         except (AlreadySettled, RequestConflict):
@@ -88,7 +89,7 @@ async def complete(call: Call, http: HttpRequest, data: CompletePromise) -> Repl
 async def create_callback(call: Call, http: HttpRequest, data: CreateCallback) -> Reply:
     """Resume a task once a promise is settled. One that is settled already is only shown."""
     awaited = await _known(call, _id(http, data.promise_id))
-    await _known(call, data.root_promise_id)
+    await _check_root(call, await _known(call, data.root_promise_id))
     await check_awaiter(call, data.root_promise_id)
     if awaited.state is PromiseState.PENDING:
         awaited = await call.store.await_promise(awaited.id, data.root_promise_id, address=data.recv)
@@ -147,6 +148,20 @@ async def _known(call: Call, promise_id: str) -> Promise:
         raise LegacyRefusal(NO_PROMISE, f"there is no promise {promise_id!r}") from None
     await call.sender.check_promise(call.store, promise)
     return promise
+
+
+async def _check_root(call: Call, root: Promise) -> None:
+    """Check that a promise may get a task, whose holder settles it: a question, for one, is settled by people.
+
+    Raises:
+        LegacyRefusal: It has no task, and is none of this protocol's.
+    """
+    if root.kind is PromiseKind.PROMISE and root.run_id is None and not has_returns(root):
+        return
+    try:
+        await call.store.get_task(root.id)
+    except NotFound:
+        raise LegacyRefusal(INVALID, f"promise {root.id!r} has no task: no worker executes it") from None
 
 
 def _registered(call: Call, promise: Promise, id: str, data: CreateCallback | CreateSubscription) -> Reply:
