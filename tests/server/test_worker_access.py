@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from signoff.errors import AccessDenied, AlreadySettled, InvalidValue
+from signoff.people.schemas.promise_returns import data_of
 from signoff.records import (
     Amendment,
     AuditKind,
@@ -167,6 +168,16 @@ async def test_a_key_may_come_with_the_end_of_its_line_and_with_nothing_else(tmp
         with pytest.raises(InvalidValue, match="worker key") as refused:
             RemoteStore(server.url, key="sgw_a b")
         assert "sgw_" not in str(refused.value)
+
+
+@in_asyncio
+async def test_nothing_is_taken_that_a_promise_does_not_return(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (server, _), opened(server, ACME) as store:
+        await store.create_promise(NewPromise("p", data=data_of(None, bool, has_data=False)))
+        with pytest.raises(InvalidValue, match="does not return this"):
+            await store.settle("p", PromiseKind.PROMISE, Settlement(PromiseState.RESOLVED, '"yes"'))
+        settled, _ = await store.settle("p", PromiseKind.PROMISE, Settlement(PromiseState.RESOLVED, "true"))
+        assert settled.value == "true"
 
 
 @in_asyncio

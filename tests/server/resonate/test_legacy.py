@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import sys
@@ -12,8 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from signoff import Signoff
+from signoff import AsyncClient, Context, Signoff
 from signoff.records import PromiseKind, PromiseState, Settlement
+from signoff.records.paging import PromiseFilter
 from signoff.server import Server
 from signoff.server.auth.roles import Role
 from signoff.server.auth.stored_keys import StoredKeys
@@ -80,8 +82,8 @@ class Legacy:
 
 
 @asynccontextmanager
-async def legacy(store: str, **options: Any) -> AsyncIterator[Legacy]:
-    app = Signoff(store)
+async def legacy(store: str | Signoff, **options: Any) -> AsyncIterator[Legacy]:
+    app = Signoff(store) if isinstance(store, str) else store
     try:
         async with (
             Server(app, port=0, resonate_legacy=LegacyPorts(0, 0), **options) as server,
@@ -90,6 +92,78 @@ async def legacy(store: str, **options: Any) -> AsyncIterator[Legacy]:
             yield Legacy(server, app.store, http)
     finally:
         await app.store.close()
+
+
+def pickled(text: str, data: str | None) -> dict[str, Any]:
+    """A value as the SDK writes it: ``jsonpickle`` in a header, and JSON as data."""
+    value: dict[str, Any] = {"headers": {"resonate:format-py": text}}
+    return value if data is None else {**value, "data": base64.b64encode(data.encode()).decode()}
+
+
+@in_asyncio
+@pytest.mark.parametrize(
+    ("value", "seen"),
+    [
+        (pickled('{"a": [1, null, "\\u00fc"]}', '{"a": [1, null, "\\u00fc"]}'), {"a": [1, None, "ü"]}),
+        (pickled("7", "7"), 7),
+        (pickled("null", None), None),
+        (pickled("null", "null"), ...),
+        (pickled('{"py/tuple": [1]}', "[1]"), ...),
+        (pickled("7 ", "7 "), ...),
+        (pickled("NaN", "NaN"), ...),
+        ({"headers": {"other": "7"}, "data": "Nw=="}, ...),
+        ({"headers": {"resonate:format-py": "7", "other": "7"}, "data": "Nw=="}, ...),
+        ({"data": base64.b64encode(b"7 ").decode()}, ...),
+    ],
+    ids=str,
+)
+async def test_value_of_the_sdk_is_kept_exactly_and_seen_as_json(store: str, value: Any, seen: Any) -> None:
+    async with legacy(store) as server:
+        await server.create("a")
+        _, settled = await server.send("PATCH", "/promises/a", {"state": "RESOLVED", "value": value})
+        assert settled["value"] == value
+        kept = json.loads((await server.store.get_promise("a")).value)
+        assert kept == ({"resonate:value": value} if seen is ... else seen)
+
+
+@in_asyncio
+async def test_value_of_the_sdk_is_what_a_workflow_awaits(store: str) -> None:
+    app = Signoff(store)
+
+    @app.workflow
+    async def waits(ctx: Context) -> Any:
+        return await (await ctx.promise(id="a"))
+
+    async with legacy(app) as server, app.worker(), AsyncClient(app) as client:
+        run = await client.start(waits)
+        while not (await server.store.list_promises(PromiseFilter())).items:
+            await asyncio.sleep(0.01)
+        await server.send("PATCH", "/promises/a", {"state": "RESOLVED", "value": pickled("[7]", "[7]")})
+        assert await run.result(60) == [7]
+
+
+@in_asyncio
+async def test_call_of_the_sdk_starts_a_workflow_of_signoff(store: str) -> None:
+    app = Signoff(store, group="python")
+
+    @app.workflow
+    async def adds(ctx: Context, a: int, b: int) -> int:
+        return a + b
+
+    call = '{"func": "adds", "args": %s, "kwargs": {"b": 2}}'
+    async with legacy(app) as server, app.worker(), server.messages("p", "callers") as messages:
+        body = {
+            "id": "sum",
+            "timeout": sys.maxsize,
+            "param": pickled(call % '{"py/tuple": [1]}', call % "[1]"),
+            "tags": {"resonate:invoke": "poll://any@python"},
+        }
+        await server.send("POST", "/promises", body)
+        await server.send(
+            "POST", "/promises/subscribe/sum", {"id": "s", "recv": "poll://uni@callers/p", "timeout": 1}
+        )
+        told = (await anext(messages))["promise"]
+        assert (told["state"], told["value"]) == ("RESOLVED", {"data": "Mw=="})
 
 
 @in_asyncio

@@ -1,8 +1,10 @@
 """Promises as the durable promise protocol shows them, and as the store keeps them: they are the same promises.
 
 A promise of the protocol keeps its parameter, tags and exact timeout as its ``data``. A value that is JSON in base64,
-as the SDKs write it, is kept as that JSON, so that workflows and people see the value itself; any other is kept as
-``{"resonate:value": {"headers": ..., "data": ...}}``. Promises that Signoff created are shown with the same rules.
+as the SDKs write it, is kept as that JSON, so that workflows and people see the value itself. resonate-sdk 0.6.7
+repeats the JSON in a header: then a space follows the kept JSON, from which the header is restored. Any other value is
+kept as ``{"resonate:value": {"headers": ..., "data": ...}}``. Promises that Signoff created are shown with the same
+rules.
 """
 
 from __future__ import annotations
@@ -26,6 +28,12 @@ LAST_DEADLINE: Final = 253_402_300_799_000  # the end of the year 9999, in milli
 
 TIMERS: Final = ("resonate:timer", "resonate:timeout")
 """The tags of promises that resolve at their timeout; the second is that of the protocol of 2024."""
+
+PICKLED: Final = "resonate:format-py"
+"""The header in which resonate-sdk 0.6.7 repeats a value as ``jsonpickle`` writes it: as its JSON, if it is plain."""
+
+REPEATED: Final = " "
+"""Follows the JSON of a value that the header repeats. Values of Signoff do not end so."""
 
 WRAPPED: Final = "resonate:value"
 """The key of a value that is not JSON in base64."""
@@ -57,6 +65,9 @@ class Details:
     key: str | None = None
 
 
+_NONE: Final = {PICKLED: "null"}
+"""The headers of None, which has no data."""
+
 _DETAILS: Final = TypeAdapter(Details)
 
 
@@ -83,7 +94,7 @@ def details_of(promise: Promise) -> Details:
 
 def called_by(details: Details) -> dict[str, Any] | None:
     """Return the call of a promise: ``{"func": ..., "args": [...], "kwargs": {...}}``; None if it is no call."""
-    call = read_object(to_text(details.param))
+    call = read_object(_decoded(details.param.get("data") or ""))
     args, named = call.get("args", []), call.get("kwargs", {})
     if isinstance(call.get("func"), str) and isinstance(args, list) and isinstance(named, dict):
         return call
@@ -93,12 +104,15 @@ def called_by(details: Details) -> dict[str, Any] | None:
 def to_text(value: Value) -> str | None:
     """Return the JSON that the store keeps for a value of the protocol. Empty headers and data are dropped."""
     headers, data = value.get("headers"), value.get("data")
-    if not headers:
-        if not data:
-            return None
-        text = _decoded(data)
-        if text is not None:
-            return text
+    if not headers and not data:
+        return None
+    if headers == _NONE and not data:
+        return "null" + REPEATED
+    text = _decoded(data or "")
+    if text is not None and not headers:
+        return text
+    if text is not None and headers == {PICKLED: text} != _NONE:
+        return text + REPEATED
     kept = {"headers": headers, "data": data}
     return json.dumps({WRAPPED: {name: part for name, part in kept.items() if part}})
 
@@ -109,7 +123,11 @@ def to_value(text: str | None) -> dict[str, Any]:
         return {}
     if text.startswith(f'{{"{WRAPPED}"'):
         return json.loads(text)[WRAPPED]
-    return {"data": _encoded(text)}
+    if not text.endswith(REPEATED):
+        return {"data": _encoded(text)}
+    text = text.removesuffix(REPEATED)
+    headers = {PICKLED: text}
+    return {"headers": headers} if headers == _NONE else {"headers": headers, "data": _encoded(text)}
 
 
 def is_late(promise: Promise, now: int) -> bool:
@@ -179,6 +197,6 @@ def _decoded(data: str) -> str | None:
         read_exactly(text)  # of two equal keys, another reader may take the other
     except (binascii.Error, ValueError, RecursionError):
         return None
-    if _encoded(text) != data or (isinstance(value, dict) and WRAPPED in value):
+    if _encoded(text) != data or text.endswith(REPEATED) or (isinstance(value, dict) and WRAPPED in value):
         return None
     return text
