@@ -8,6 +8,8 @@ import { AuditPage } from "./audit/AuditPage";
 import { DeliveriesPage } from "./deliveries/DeliveriesPage";
 import { InboxPage } from "./inbox/InboxPage";
 import { KeysPage } from "./keys/KeysPage";
+import { PromisePage } from "./promises/PromisePage";
+import { PromisesPage } from "./promises/PromisesPage";
 import { RulesPage } from "./rules/RulesPage";
 import { RunPage } from "./runs/RunPage";
 import { RunsPage } from "./runs/RunsPage";
@@ -39,6 +41,8 @@ const startWorkflow = createRoute({
 });
 const question = createRoute({ getParentRoute: () => root, path: "/inbox/$id", component: InboxPage });
 const plain = [
+  createRoute({ getParentRoute: () => root, path: "/promises", component: PromisesPage }),
+  createRoute({ getParentRoute: () => root, path: "/promises/$id", component: PromisePage }),
   createRoute({ getParentRoute: () => root, path: "/sessions", component: SessionsPage }),
   createRoute({ getParentRoute: () => root, path: "/sessions/$id", component: SessionPage }),
   createRoute({ getParentRoute: () => root, path: "/schedules", component: SchedulesPage }),
@@ -75,7 +79,8 @@ const client = new QueryClient({
 });
 
 // Copies would lose exact numbers.
-for (const key of ["question", "run"]) client.setQueryDefaults([key], { structuralSharing: false });
+for (const key of ["question", "run", "promise"])
+  client.setQueryDefaults([key], { structuralSharing: false });
 
 createRoot(document.getElementById("root") as HTMLElement).render(
   <StrictMode>

@@ -96,6 +96,9 @@ LARGEST: Final[Mapping[Route, Mapping[str, Sent]]] = {
     ("POST", "/v1/promises/{promise_id}/resolve"): _with(b'{"value":%b}'),
     ("POST", "/v1/promises/{promise_id}/reject"): _with(b'{"value":%b}'),
     ("POST", "/v1/promises/{promise_id}/cancel"): ANY,
+    ("GET", "/v1/invocations"): PAGE,
+    ("GET", "/v1/invocations/{promise_id}"): PLAIN,
+    ("GET", "/v1/invocations/{promise_id}/calls"): PAGE,
     ("GET", "/v1/sessions"): PAGE,
     ("GET", "/v1/sessions/{session_id}"): PLAIN,
     ("GET", "/v1/groups"): PLAIN,
@@ -115,6 +118,7 @@ LARGEST: Final[Mapping[Route, Mapping[str, Sent]]] = {
         ("GET", path): PLAIN
         for path in (
             *("/", "/inbox", "/inbox/{place}", "/runs", "/runs/{place}", "/sessions", "/sessions/{place}"),
+            *("/promises", "/promises/{place}"),
             *("/schedules", "/workers", "/groups/{place}", "/rules", "/audit", "/keys", "/deliveries"),
             *("/start", "/start/{place}", "/assets/{asset}", "/openapi.json", "/docs", "/docs/{asset}"),
         )

@@ -153,6 +153,8 @@ READS: dict[str, list[dict[str, Any]]] = {
     "get_task": [operation("get_task", task_id=BRANCH)],
     "list_tasks": [operation("list_tasks", **_PAGE)],
     "list_branch": [operation("list_branch", branch=BRANCH, **_PAGE)],
+    "list_invocations": [operation("list_invocations", which={"nested": True}, **_PAGE)],
+    "list_calls": [operation("list_calls", promise_id=BRANCH, **_PAGE)],
     "get_promise_schedule": [operation("get_promise_schedule", schedule_id=SCHEDULE)],
     "list_promise_schedules": [operation("list_promise_schedules", **_PAGE)],
     "due_promise_schedules": [operation("due_promise_schedules", limit=1_000)],

@@ -23,6 +23,7 @@ from signoff.records import (
 )
 from signoff.records.deliveries import Delivery
 from signoff.records.failed_items import SetAsideItem
+from signoff.records.invocations import InvocationInfo
 from signoff.records.timeline import TimelineChange
 from signoff.server.http.problems import STATUS, status_of
 from signoff.server.openapi.document import TAGS
@@ -124,6 +125,7 @@ def test_every_record_has_an_example_that_is_read_back() -> None:
         Session,
         SetAsideItem,
         TimelineChange,
+        InvocationInfo,
     )
     assert set(kinds) == set(RECORDS)
     for kind in kinds:

@@ -34,6 +34,7 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.records.deliveries import DeliveryState, NewDelivery, Report
+from signoff.records.invocations import InvocationFilter
 from signoff.records.paging import (
     AuditFilter,
     DeliveryFilter,
@@ -308,6 +309,8 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "get_task": lambda store: store.get_task("t"),
     "list_tasks": lambda store: store.list_tasks(),
     "list_branch": lambda store: store.list_branch("t"),
+    "list_invocations": lambda store: store.list_invocations(InvocationFilter()),
+    "list_calls": lambda store: store.list_calls("t"),
     "take_task_messages": lambda store: store.take_task_messages(["poll://any@g"], 1),
     "finish_task_message": lambda store: store.finish_task_message("theirs.0", "poll://uni@g/p"),
     "resend_task_messages": lambda store: store.resend_task_messages(

@@ -60,6 +60,10 @@ WALKS: Final = {
         "test_a_run_is_cancelled_by_who_looks_at_it",
         "test_a_failure_is_shown_with_its_traceback",
     ),
+    "test_promises": (
+        "test_an_invocation_leads_to_its_tree_whose_plain_promise_an_operator_resolves",
+        "test_hostile_names_missing_makers_and_cycles_are_shown",
+    ),
     "test_samples": (),
     "test_start": ("test_a_run_gets_what_was_typed",),
     "test_views": ("test_the_search_is_reached_by_a_key_and_finds_words_in_any_order",),

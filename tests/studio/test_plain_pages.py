@@ -80,7 +80,10 @@ def row(page: Page, text: str):
     ("role", "places"),
     [
         ("responder", ["Inbox", "Rules"]),
-        ("viewer", ["Inbox", "Runs", "Sessions", "Schedules", "Workers", "Rules", "Audit", "Deliveries"]),
+        (
+            "viewer",
+            ["Inbox", "Runs", "Promises", "Sessions", "Schedules", "Workers", "Rules", "Audit", "Deliveries"],
+        ),
     ],
 )
 def test_the_navigation_has_what_a_role_allows(window: Windows, role: str, places: list[str]) -> None:
@@ -129,6 +132,8 @@ def test_pages_closed_without_keys_show_how_to_read_them_and_make_a_key(
 @pytest.mark.parametrize(
     ("address", "taught"),
     [
+        ("/promises", "signoff server --resonate"),
+        ("/promises?view=open", "signoff resolve payment-o-1"),
         ("/sessions", "signoff start chat --session"),
         ("/schedules", "signoff schedules create nightly"),
         ("/rules", "for a day at most"),

@@ -29,10 +29,12 @@ from signoff.records import (
 from signoff.records.flow_records import CLOSE_REFUSED, EVENT_UNHEARD, INTERRUPT, NOTE_FACTS
 from signoff.records.origins import facts_of, origin_of
 from signoff.redaction.cache import Remembered
+from signoff.redaction.durable_values import shown_protocol, shown_value
 from signoff.redaction.flow_facts import interrupt_in, own_facts
 from signoff.redaction.hidden_values import Hidden, Pointer, marker
 from signoff.redaction.paths import Place, start_of
 from signoff.redaction.schemas import without_examples, without_secrets
+from signoff.wire.durable_values import PROTOCOL, function_of
 
 T = TypeVar("T")
 
@@ -141,7 +143,8 @@ class Redaction:
                 return self._answer(plain, hidden)
             if is_own and isinstance(plain, dict) and cast("dict[str, Any]", plain).keys() <= NOTE_FACTS:
                 return own_facts(plain, hidden)
-            return self._named(entry.name or workflow).shown(plain, hidden)
+            place = self._named(entry.name or workflow)
+            return shown_value(plain, lambda each: place.shown(each, hidden), hidden)
 
         def details(plain: Any) -> Any:
             facts = cast("dict[str, Any]", plain) if isinstance(plain, dict) else {}
@@ -178,8 +181,8 @@ class Redaction:
 
     def _promise(self, promise: Promise, hidden: Hidden) -> Promise:
         is_question = promise.kind is PromiseKind.QUESTION
-        asked = self.question if is_question else self.start.shown
-        answered = self._answer if is_question else self.start.shown
+        asked = self.question if is_question else self._data
+        answered = self._answer if is_question else self._result_of(promise)
         return _rewritten(
             promise,
             hidden,
@@ -249,11 +252,29 @@ class Redaction:
 
     # Payloads
 
+    def _data(self, data: Any, hidden: Hidden) -> Any:
+        """Return the data of a promise, redacted."""
+        if not isinstance(data, dict) or PROTOCOL not in data:
+            return self.start.shown(data, hidden)
+        fields = cast("dict[str, Any]", data)
+        others = {name: each for name, each in fields.items() if name != PROTOCOL}
+        return {**self.start.shown(others, hidden), PROTOCOL: self._protocol(fields[PROTOCOL], hidden)}
+
+    def _protocol(self, known: Any, hidden: Hidden) -> Any:
+        return shown_protocol(known, hidden, self.start.shown, self.question, self._arguments)
+
+    def _result_of(self, promise: Promise) -> Callable[[Any, Hidden], Any]:
+        """Return the function that redacts a promise's value. A bare value has the name of the called function."""
+        place = self._named(function_of(promise.data))
+        return lambda value, hidden: shown_value(value, lambda each: place.shown(each, hidden), hidden)
+
     def question(self, asked: Any, hidden: Hidden) -> Any:
         """Return a question's JSON data, redacted. Placeholders in its proposal and default name their place."""
         if not isinstance(asked, dict):
             return hidden.masked_in(self.start.shown(asked, hidden))
         shown = dict(cast("dict[str, Any]", asked))
+        if PROTOCOL in shown:
+            shown[PROTOCOL] = self._protocol(shown[PROTOCOL], hidden)
         if shown.get("metadata") is not None:
             shown["metadata"] = self._metadata(shown["metadata"], hidden, self.start)
         for name in ("proposal", "default"):

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar, cast
 
 from signoff.errors import MissingKey, NotFound
 from signoff.records import AuditEvent, CallKind, EntryKind, Promise, Rule, Run, RunState
+from signoff.records.invocations import InvocationNode
 from signoff.records.paging import Page, RunFilter
 from signoff.redaction.cache import Known
 from signoff.redaction.hidden_values import PLACEHOLDER
@@ -52,6 +53,8 @@ class Redactor:
         """Return a record without hidden values; the same object if it has none."""
         if self.is_empty:
             return record
+        if isinstance(record, InvocationNode):
+            return cast("T", replace(record, promise=await self.shown(record.promise)))
         run_id = _run_of(record)
         if run_id is None:
             return await beside(partial(self.redaction.shown, record), record)

@@ -48,6 +48,7 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.records.deliveries import Delivery
+from signoff.records.invocations import InvocationFilter, InvocationNode
 from signoff.records.names import check_by, check_named, check_text
 from signoff.records.paging import (
     AuditFilter,
@@ -65,7 +66,7 @@ from signoff.records.request_ids import check_free, check_length
 from signoff.records.responders import Responder
 from signoff.records.start_options import check_delay, check_timeout, seconds_of
 from signoff.records.timeline import TimelineChange, TimelineMark
-from signoff.service import interventions
+from signoff.service import interventions, invocations
 from signoff.service.change_watcher import Watching
 from signoff.service.checked_operation import operation
 from signoff.service.follow_limit import FollowRoom
@@ -277,6 +278,24 @@ class LocalBackend:
     ) -> Page[Promise]:
         check_page(after, limit)
         return await self._store.list_promises(which, after=after, limit=limit)
+
+    @operation
+    async def list_invocations(
+        self, which: InvocationFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[InvocationNode]:
+        check_page(after, limit)
+        return await invocations.list_invocations(self._store, which, after=after, limit=limit)
+
+    @operation
+    async def get_invocation(self, promise_id: str) -> InvocationNode:
+        return await invocations.get_invocation(self._store, promise_id)
+
+    @operation
+    async def list_calls(
+        self, promise_id: str, *, after: str | None = None, limit: int = 100
+    ) -> Page[InvocationNode]:
+        check_page(after, limit)
+        return await invocations.list_calls(self._store, promise_id, after=after, limit=limit)
 
     async def list_questions(
         self, search: QuestionSearch, *, after: str | None = None, limit: int = 100

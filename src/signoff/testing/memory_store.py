@@ -23,6 +23,7 @@ from signoff.records import (
 )
 from signoff.records.deliveries import Delivery
 from signoff.records.failed_items import Unreadable
+from signoff.records.invocations import InvocationFilter, InvocationNode
 from signoff.records.names import check_namespace
 from signoff.records.paging import (
     LAST_NUMBER,
@@ -367,6 +368,22 @@ class MemoryStore(Store):
             each for each in self.model.tasks.list_tasks(self.namespace, state) if each.id > (after or "")
         ]
         return Page(tuple(found[:limit]), found[limit - 1].id if len(found) > limit else None)
+
+    async def list_invocations(
+        self, which: InvocationFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[InvocationNode]:
+        before = page_number(after, LAST_NUMBER)
+        nodes = self.model.tasks.list_invocations(self.namespace, which)
+        found = ((number, node) for number, node in nodes if number < before)
+        return _page(found, limit)
+
+    async def list_calls(
+        self, promise_id: str, *, after: str | None = None, limit: int = 100
+    ) -> Page[InvocationNode]:
+        nodes = self.model.tasks.list_calls(self.namespace, promise_id)
+        found = (listed(node) for node in nodes if node.promise.id > (after or ""))
+        items, more = first_of(found, limit)
+        return Page(tuple(items), items[-1].promise.id if more and items else None)
 
     async def list_promise_schedules(
         self, *, after: str | None = None, limit: int = 100

@@ -73,7 +73,9 @@ from signoff.records import (
 )
 from signoff.records.deliveries import Delivery, DeliveryState
 from signoff.records.failed_items import SetAsideItem
+from signoff.records.invocations import CallForm, InvocationInfo
 from signoff.records.origins import facts_of, origin_of
+from signoff.records.tasks import TaskState
 from signoff.records.timeline import TimelineChange
 
 Record = (
@@ -92,6 +94,7 @@ Record = (
     | LiveText
     | SetAsideItem
     | TimelineChange
+    | InvocationInfo
 )
 R = TypeVar(
     "R",
@@ -110,6 +113,7 @@ R = TypeVar(
     LiveText,
     SetAsideItem,
     TimelineChange,
+    InvocationInfo,
 )
 
 JSON_FIELDS: Mapping[type, frozenset[str]] = {
@@ -128,6 +132,7 @@ JSON_FIELDS: Mapping[type, frozenset[str]] = {
     LiveText: frozenset(),
     SetAsideItem: frozenset(),
     TimelineChange: frozenset({"opened", "value", "error"}),
+    InvocationInfo: frozenset({"data", "value"}),
 }
 
 _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
@@ -146,6 +151,7 @@ _PARSED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Session: {},
     LiveText: {},
     TimelineChange: {"origin": origin_of},
+    InvocationInfo: {"kind": PromiseKind, "state": PromiseState, "form": CallForm, "task": TaskState},
 }
 
 UNREADABLE = "unreadable"

@@ -13,6 +13,7 @@ export const PAGES = [
   { to: "/inbox", name: "Inbox", isFor: () => true },
   { to: "/runs", name: "Runs", isFor: seesRuns },
   { to: "/start", name: "Start a run", isFor: mayOperate },
+  { to: "/promises", name: "Promises", isFor: seesRuns },
   { to: "/sessions", name: "Sessions", isFor: seesRuns },
   { to: "/schedules", name: "Schedules", isFor: seesRuns },
   { to: "/workers", name: "Workers", isFor: seesRuns },

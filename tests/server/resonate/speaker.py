@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ import httpx
 
 from signoff import Signoff
 from signoff.server import Server
+from signoff.stores.contract.store import Store
+from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import VirtualClock
-from tests.support import new_app
 
 VERSION = "2026-04-01"
 NEVER = 2**53 - 1
@@ -111,10 +112,18 @@ def await_action(awaited: str, awaiter: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def speaking(folder: Path, **options: Any) -> AsyncIterator[Speaker]:
-    """A server on a clock that the test moves."""
+async def speaking(
+    folder: Path, *, wrap: Callable[[Store], Store] = lambda store: store, **options: Any
+) -> AsyncIterator[Speaker]:
+    """A server on a clock that the test moves.
+
+    Args:
+        folder: Where its database is.
+        wrap: Wraps its store.
+        options: Those of ``Server``.
+    """
     clock = VirtualClock(START / 1000)
-    app = new_app(folder, clock=clock)
+    app = Signoff(wrap(SqliteStore(folder / "signoff.db", clock=clock)))
     try:
         async with Server(app, port=0, resonate_port=0, **options) as server:
             yield Speaker(server, app, clock)

@@ -36,6 +36,10 @@ TAGS: Final = [
     {"name": "resume tokens", "description": "Single-use secrets for answering a turn's questions"},
     {"name": "rules", "description": "Standing approvals, given for a limited time"},
     {"name": "promises", "description": "Addressable durable futures, settled from outside"},
+    {
+        "name": "invocations",
+        "description": "Promises that workers of Resonate's SDKs execute, and their calls",
+    },
     {"name": "audit", "description": "The audit trail of questions, chained by hashes"},
     {"name": "notifications", "description": "Messages to people: sent, waiting or given up"},
     {"name": "sessions", "description": "Chains of runs, at most one of them active at a time"},

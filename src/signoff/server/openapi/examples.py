@@ -66,6 +66,8 @@ from signoff.records import (
 )
 from signoff.records.deliveries import Delivery, DeliveryState
 from signoff.records.failed_items import SetAsideItem
+from signoff.records.invocations import CallForm, InvocationInfo
+from signoff.records.tasks import TaskState
 from signoff.records.timeline import TimelineChange
 from signoff.wire.records import Record
 
@@ -277,6 +279,22 @@ RECORDS: Final[Mapping[type[Record], Record]] = {
         last_at=_AT + 60,
         last_position=3,
         active_run_id=RUN_ID,
+    ),
+    InvocationInfo: InvocationInfo(
+        namespace="default",
+        id=PROMISE_ID,
+        kind=PromiseKind.PROMISE,
+        state=PromiseState.PENDING,
+        created_at=_AT,
+        form=CallForm.REMOTE,
+        has_calls=True,
+        function="pay",
+        tags={"resonate:target": "poll://any@payments"},
+        data=json.dumps({"args": ["o-1", 7000], "kwargs": {}}),
+        due_at=_AT + 86400,
+        target="poll://any@payments",
+        task=TaskState.SUSPENDED,
+        version=1,
     ),
 }  # fmt: skip
 """An example of each record."""

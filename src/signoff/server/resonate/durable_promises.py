@@ -1,16 +1,11 @@
 """Promises as the durable promise protocol shows them, and as the store keeps them: they are the same promises.
 
-A promise of the protocol keeps its parameter, tags and exact timeout as its ``data``. A value that is JSON in base64,
-as the SDKs write it, is kept as that JSON, so that workflows and people see the value itself. resonate-sdk 0.6.7
-repeats the JSON in a header: then a space follows the kept JSON, from which the header is restored. Any other value is
-kept as ``{"resonate:value": {"headers": ..., "data": ...}}``. Promises that Signoff created are shown with the same
-rules.
+A promise of the protocol keeps its parameter, tags and exact timeout as its ``data``; ``wire/durable_values.py`` reads
+and writes values. Promises that Signoff created are shown with the same rules.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,8 +13,10 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from signoff.codec.strict_json import read_exactly, read_kept, read_object
+from signoff.codec.strict_json import read_object
 from signoff.records import NewPromise, Promise, PromiseKind, PromiseState, Settlement
+from signoff.wire import durable_values
+from signoff.wire.durable_values import PROTOCOL, Value, encoded, to_value
 
 NEVER: Final = 2**53 - 1
 """The timeout of a promise without a deadline: the largest integer that every language reads exactly."""
@@ -29,15 +26,6 @@ LAST_DEADLINE: Final = 253_402_300_799_000  # the end of the year 9999, in milli
 TIMERS: Final = ("resonate:timer", "resonate:timeout")
 """The tags of promises that resolve at their timeout; the second is that of the protocol of 2024."""
 
-PICKLED: Final = "resonate:format-py"
-"""The header in which resonate-sdk 0.6.7 repeats a value as ``jsonpickle`` writes it: as its JSON, if it is plain."""
-
-REPEATED: Final = " "
-"""Follows the JSON of a value that the header repeats. Values of Signoff do not end so."""
-
-WRAPPED: Final = "resonate:value"
-"""The key of a value that is not JSON in base64."""
-
 STATES: Final[Mapping[PromiseState, str]] = {
     PromiseState.PENDING: "pending",
     PromiseState.RESOLVED: "resolved",
@@ -45,9 +33,6 @@ STATES: Final[Mapping[PromiseState, str]] = {
     PromiseState.CANCELLED: "rejected_canceled",
     PromiseState.TIMED_OUT: "rejected_timedout",
 }
-
-Value = Mapping[str, Any]
-"""``{"headers": {...}, "data": "..."}``; both may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +50,6 @@ class Details:
     key: str | None = None
 
 
-_NONE: Final = {PICKLED: "null"}
-"""The headers of None, which has no data."""
-
 _DETAILS: Final = TypeAdapter(Details)
 
 
@@ -77,57 +59,24 @@ def to_new(id: str, details: Details, *, kind: PromiseKind = PromiseKind.PROMISE
     if details.key is not None:
         data["key"] = details.key
     due_at = None if details.timeout_at > LAST_DEADLINE else details.timeout_at / 1000
-    return NewPromise(id, kind, due_at=due_at, data=json.dumps({"resonate": data}))
+    return NewPromise(id, kind, due_at=due_at, data=json.dumps({PROTOCOL: data}))
 
 
 def details_of(promise: Promise) -> Details:
     """Return what a promise has in the protocol. One that Signoff created has its data as parameter, and no tags."""
-    known = read_object(promise.data).get("resonate")
+    known = read_object(promise.data).get(PROTOCOL)
     if isinstance(known, dict):
         try:
             return _DETAILS.validate_python(known)
         except ValidationError:
             pass  # data of a Signoff user that has such a key
     timeout_at = NEVER if promise.due_at is None else milliseconds(promise.due_at)
-    return Details({} if promise.data is None else {"data": _encoded(promise.data)}, {}, timeout_at)
+    return Details({} if promise.data is None else {"data": encoded(promise.data)}, {}, timeout_at)
 
 
 def called_by(details: Details) -> dict[str, Any] | None:
     """Return the call of a promise: ``{"func": ..., "args": [...], "kwargs": {...}}``; None if it is no call."""
-    call = read_object(_decoded(details.param.get("data") or ""))
-    args, named = call.get("args", []), call.get("kwargs", {})
-    if isinstance(call.get("func"), str) and isinstance(args, list) and isinstance(named, dict):
-        return call
-    return None
-
-
-def to_text(value: Value) -> str | None:
-    """Return the JSON that the store keeps for a value of the protocol. Empty headers and data are dropped."""
-    headers, data = value.get("headers"), value.get("data")
-    if not headers and not data:
-        return None
-    if headers == _NONE and not data:
-        return "null" + REPEATED
-    text = _decoded(data or "")
-    if text is not None and not headers:
-        return text
-    if text is not None and headers == {PICKLED: text} != _NONE:
-        return text + REPEATED
-    kept = {"headers": headers, "data": data}
-    return json.dumps({WRAPPED: {name: part for name, part in kept.items() if part}})
-
-
-def to_value(text: str | None) -> dict[str, Any]:
-    """Return a value of the protocol from the JSON that the store keeps."""
-    if text is None:
-        return {}
-    if text.startswith(f'{{"{WRAPPED}"'):
-        return json.loads(text)[WRAPPED]
-    if not text.endswith(REPEATED):
-        return {"data": _encoded(text)}
-    text = text.removesuffix(REPEATED)
-    headers = {PICKLED: text}
-    return {"headers": headers} if headers == _NONE else {"headers": headers, "data": _encoded(text)}
+    return durable_values.called_by(details.param)
 
 
 def is_late(promise: Promise, now: int) -> bool:
@@ -183,20 +132,3 @@ def rejection(name: str, message: str, *, is_cancelled: bool = False) -> Settlem
 def milliseconds(seconds: float) -> int:
     """Return unix seconds as whole milliseconds."""
     return round(seconds * 1000)
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
-def _decoded(data: str) -> str | None:
-    """Return the JSON text that this is the base64 of, if encoding it gives the same again."""
-    try:
-        text = base64.b64decode(data, validate=True).decode()
-        value = read_kept(text)
-        read_exactly(text)  # of two equal keys, another reader may take the other
-    except (binascii.Error, ValueError, RecursionError):
-        return None
-    if _encoded(text) != data or text.endswith(REPEATED) or (isinstance(value, dict) and WRAPPED in value):
-        return None
-    return text

@@ -38,16 +38,15 @@ from signoff.records.tasks import NewInvocation
 from signoff.server.resonate.addresses import ANY
 from signoff.server.resonate.durable_promises import (
     NEVER,
-    WRAPPED,
     Details,
     details_of,
     milliseconds,
     rejection,
     to_new,
-    to_value,
 )
 from signoff.server.resonate.requests import BRANCH, PARENT, TARGET
 from signoff.stores.contract.store import Store
+from signoff.wire.durable_values import WRAPPED, to_value
 from signoff.workflow.context import Context
 from signoff.workflow.registry import Registry, WorkflowProgram
 

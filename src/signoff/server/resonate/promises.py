@@ -10,7 +10,7 @@ from signoff.people.schemas.promise_returns import check_value
 from signoff.records import Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.tasks import NewInvocation, TaskLease, TaskRef
 from signoff.server.resonate.call import Call
-from signoff.server.resonate.durable_promises import Details, is_late, to_new, to_record, to_text
+from signoff.server.resonate.durable_promises import Details, is_late, to_new, to_record
 from signoff.server.resonate.protocol import Refusal, Reply
 from signoff.server.resonate.questions import terms_of, to_new_question
 from signoff.server.resonate.requests import (
@@ -24,6 +24,7 @@ from signoff.server.resonate.requests import (
     RegisterListener,
     SettlePromise,
 )
+from signoff.wire.durable_values import to_text
 
 SETTLED = {
     "resolved": PromiseState.RESOLVED,

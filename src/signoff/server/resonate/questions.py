@@ -21,9 +21,9 @@ from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import excluded_users
 from signoff.records import NewPromise, PromiseKind
 from signoff.server.resonate.durable_promises import Details, called_by, to_new
+from signoff.wire.durable_values import QUESTION
 
-TAG: Final = "signoff:question"
-"""The tag of a promise that a person settles, and the function that asks a question."""
+TAG: Final = QUESTION
 
 _PARTS: Final = frozenset(
     [

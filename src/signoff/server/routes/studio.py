@@ -40,6 +40,7 @@ def _page() -> str | None:
 @router.get("/")
 @router.get("/inbox")
 @router.get("/runs")
+@router.get("/promises")
 @router.get("/sessions")
 @router.get("/schedules")
 @router.get("/workers")
@@ -55,6 +56,7 @@ async def show_studio(request: Request) -> Response:
 
 @router.get("/inbox/{place}")
 @router.get("/runs/{place}")
+@router.get("/promises/{place}")
 @router.get("/sessions/{place}")
 @router.get("/start/{place}")
 @router.get("/groups/{place}")

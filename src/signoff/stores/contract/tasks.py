@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from signoff.records import Promise, Settlement
+from signoff.records.invocations import InvocationFilter, InvocationNode
 from signoff.records.paging import Page
 from signoff.records.tasks import (
     Invocation,
@@ -164,6 +165,22 @@ class TaskStore:
 
         It ends after ``PAGE_BYTES`` of payloads (``stores/shared/listed_payloads.py``), as ``take_task_messages`` does.
         """
+
+    @reads
+    async def list_invocations(
+        self, which: InvocationFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[InvocationNode]:
+        """List promises with tasks, newest first. ``after`` is the ``next`` of the previous page.
+
+        One that another promise has created is left out while that promise exists, unless ``which.nested``. A page
+        examines ``LOOKED_THROUGH`` promises, so it may be short or empty and still have a ``next``.
+        """
+
+    @reads
+    async def list_calls(
+        self, promise_id: str, *, after: str | None = None, limit: int = 100
+    ) -> Page[InvocationNode]:
+        """List the promises that a promise has created, and the others of its branch, by id."""
 
     @writes(is_patient=False)
     async def take_task_messages(self, queues: Sequence[str], limit: int) -> Sequence[TaskMessage]:

@@ -27,6 +27,7 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.records.deliveries import Delivery
+from signoff.records.invocations import InvocationNode
 from signoff.records.paging import Page
 
 LISTED_BYTES: Final = 64 * 1024
@@ -193,6 +194,8 @@ def cut(rows: Sequence[tuple[Any, ...]], limit: int) -> tuple[list[tuple[Any, ..
 
 def listed(record: T) -> T:
     """Return a record as it appears in lists."""
+    if isinstance(record, InvocationNode):
+        return cast("T", replace(record, promise=listed(record.promise)))
     names = LEFT_OUT.get(cast("type", type(record)), ())
     if isinstance(record, Promise) and record.kind is PromiseKind.QUESTION:
         return record
@@ -204,6 +207,8 @@ def listed(record: T) -> T:
 
 def bytes_of(record: object) -> int:
     """Return the payload bytes of a record, or of several records."""
+    if isinstance(record, InvocationNode):
+        return bytes_of(record.promise)
     names = _COUNTED.get(type(record))
     if names is None:
         return sum(map(bytes_of, cast("Sequence[object]", record))) if isinstance(record, tuple | list) else 0

@@ -11,6 +11,7 @@ from typing import Any, Final
 from signoff.stores.sqlite import (
     audit,
     groups,
+    invocations,
     live,
     outbox,
     promise_schedules,
@@ -100,6 +101,8 @@ READS: Final[Mapping[str, Callable[..., Any]]] = {
     "list_deliveries": outbox.list_deliveries,
     "list_groups": groups.list_groups,
     "list_tasks": tasks.list_tasks,
+    "list_invocations": invocations.list_invocations,
+    "list_calls": invocations.list_calls,
     "list_schedules": schedules.list_schedules,
     "list_promise_schedules": promise_schedules.list_promise_schedules,
     "list_workflows": workflows.list_workflows,

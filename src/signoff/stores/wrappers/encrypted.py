@@ -44,6 +44,7 @@ from signoff.records import (
     Settlement,
     WorkflowInfo,
 )
+from signoff.records.invocations import InvocationNode
 from signoff.records.paging import Page
 from signoff.records.promise_schedules import NewPromiseSchedule, PromiseSchedule
 from signoff.records.question_text import unpacked
@@ -118,6 +119,7 @@ _PAYLOADS: Final[Mapping[type, Mapping[str, _Part]]] = {
     SavedRequest: {"value": _Part.COMPARED},
     NewInvocation: {"promise": _Part.RECORDS},
     Invocation: {"promise": _Part.RECORDS},
+    InvocationNode: {"promise": _Part.RECORDS},
     TaskMessage: {"promise": _Part.RECORDS},
 }
 """The payloads of each record. All other fields are stored as they are."""

@@ -27,6 +27,7 @@ NUMBERED: Final = frozenset(
         "list_tokens",
         "list_deliveries",
         "list_sessions",
+        "list_invocations",
     }
 )
 """Lists that are paged by row number. The others are paged by ids and names, which their rows contain anyway."""

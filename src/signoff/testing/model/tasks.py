@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from signoff.errors import InvalidValue, NotFound, TaskConflict
 from signoff.records import Promise, PromiseState, Settlement
+from signoff.records.invocations import InvocationFilter, InvocationNode
 from signoff.records.tasks import (
     RESEND_SECONDS,
     Invocation,
@@ -160,6 +161,38 @@ class Tasks:
                 break
             found.append(self._tables.promises[namespace, id])
         return found
+
+    def list_invocations(self, namespace: str, which: InvocationFilter) -> list[tuple[int, InvocationNode]]:
+        """Return all invocations, newest first, each with its promise's number."""
+        found = [
+            (self._tables.promise_numbers[namespace, id], self._node(promise))
+            for (of, id), promise in self._tables.promises.items()
+            if of == namespace
+            and (task := self._tables.tasks.get((namespace, id))) is not None
+            and which.state in (None, promise.state)
+            and which.task in (None, task.state)
+            and (which.nested or not self._was_called(namespace, id))
+        ]
+        return sorted(found, key=lambda each: -each[0])
+
+    def list_calls(self, namespace: str, promise_id: str) -> list[InvocationNode]:
+        ids = sorted(id for *of, id in self._tables.promise_branches if of == [namespace, promise_id])
+        return [self._node(self._tables.promises[namespace, id]) for id in ids if id != promise_id]
+
+    def _was_called(self, namespace: str, id: str) -> bool:
+        return any(
+            (of, called) == (namespace, id) and branch != id and (namespace, branch) in self._tables.promises
+            for of, branch, called in self._tables.promise_branches
+        )
+
+    def _node(self, promise: Promise) -> InvocationNode:
+        key = (promise.namespace, promise.id)
+        return InvocationNode(
+            promise,
+            self._tables.tasks.get(key),
+            key in self._tables.runs,
+            any((of, branch) == key and id != branch for of, branch, id in self._tables.promise_branches),
+        )
 
     def take_messages(self, namespace: str, queues: Sequence[str], limit: int) -> list[TaskMessage]:
         taken: list[TaskMessage] = []

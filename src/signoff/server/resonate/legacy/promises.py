@@ -12,7 +12,7 @@ from signoff.people.schemas.promise_returns import has_returns
 from signoff.records import Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.tasks import Invocation, TaskLease, TaskState
 from signoff.server.resonate.call import Call
-from signoff.server.resonate.durable_promises import Details, details_of, is_timer, to_text
+from signoff.server.resonate.durable_promises import Details, details_of, is_timer
 from signoff.server.resonate.legacy.errors import INVALID, NO_PROMISE, PROMISE_EXISTS, LegacyRefusal
 from signoff.server.resonate.legacy.records import to_legacy_record, to_legacy_task
 from signoff.server.resonate.legacy.requests import (
@@ -32,6 +32,7 @@ from signoff.server.resonate.promises import (
     to_invocation,
 )
 from signoff.server.resonate.protocol import Reply
+from signoff.wire.durable_values import to_text
 
 
 async def get(call: Call, http: HttpRequest, _: None) -> Reply:
