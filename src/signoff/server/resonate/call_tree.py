@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any, cast
 
 from signoff.codec.strict_json import read_object
 from signoff.records import Promise, PromiseKind
@@ -73,5 +74,5 @@ def _plain(text: str | None) -> str | None:
     if text is None or not text.startswith(f'{{"{WRAPPED}"'):
         return text
     wrapped = read_object(text).get(WRAPPED)
-    data = wrapped.get("data") if isinstance(wrapped, dict) else None
+    data: object = cast("dict[str, Any]", wrapped).get("data") if isinstance(wrapped, dict) else None
     return (decoded(data) if isinstance(data, str) else None) or text
