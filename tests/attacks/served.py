@@ -66,11 +66,11 @@ class Served:
         command = ("server", "--store", url, "--port", "0", *options)
         # A forked server would have much free memory from the start, and its requests would take none.
         server = stack.enter_context(Running(*command, cwd=folder, is_forked=False, **shared))
-        port = server.wait_for("listening")["port"]
+        self.said = server.wait_for("listening")
         self.memory = Measured(server.process.pid)
         self.http = stack.enter_context(
             httpx.Client(
-                base_url=f"http://127.0.0.1:{port}",
+                base_url=f"http://127.0.0.1:{self.said['port']}",
                 headers={"authorization": f"Bearer {key}"},
                 timeout=LONG_SECONDS,
                 trust_env=False,

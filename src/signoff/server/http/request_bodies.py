@@ -31,6 +31,7 @@ from signoff.records.request_ids import LONGEST_REQUEST_ID
 from signoff.server.auth.roles import path_of
 from signoff.server.http.problems import problem
 from signoff.server.limits.long_bodies import LONG_BYTES
+from signoff.server.store_api.long_json import check_memory
 
 LIMIT = MAX_BYTES + 64 * 1024
 """Maximum bytes of a body: the largest value, and the JSON around it."""
@@ -230,13 +231,15 @@ class BodyLimit:
         if size > limit:
             await problem(PayloadTooLarge("body", size, limit))(scope, receive, send)
             return
-        if limit > LIMIT:
+        if len(body) > LIMIT:
             try:
-                check_parts("body", body)
-            except InvalidValue as error:
-                await problem(error)(scope, receive, send)
+                check_memory(body)
+            except (InvalidValue, ValueError) as error:
+                refusal = error if isinstance(error, InvalidValue) else InvalidValue("body", str(error))
+                await problem(refusal)(scope, receive, send)
                 return
         unread: list[Message] = [{"type": "http.request", "body": bytes(body)}]
+        body.clear()
 
         async def replay() -> Message:
             return unread.pop() if unread else await receive()

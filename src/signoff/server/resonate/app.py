@@ -22,6 +22,7 @@ from signoff.server.resonate.access import sender_of
 from signoff.server.resonate.addresses import check_poller
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.deliveries import Deliveries
+from signoff.server.resonate.long_requests import LongRequests
 from signoff.server.resonate.messages import Messages
 from signoff.server.resonate.operations import DEBUG, OPERATIONS
 from signoff.server.resonate.protocol import (
@@ -64,6 +65,7 @@ def create_resonate_app(
             Middleware(SafeHeaders),
             Middleware(HeaderLimit),
             Middleware(HostCheck, allowed_hosts=allowed_hosts),
+            Middleware(LongRequests),
             Middleware(BodyLimit, long=(PATH,)),
         ],
     )

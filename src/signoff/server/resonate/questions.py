@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from signoff.codec.strict_json import read_object
 from signoff.errors import InvalidValue, NotSerializable, RegistrationError
-from signoff.people.questions.answer_checks import checked_default
+from signoff.people.questions.answer_checks import check_parts, checked_default
 from signoff.people.questions.policies import Policy
 from signoff.people.questions.policy_options import TYPES, plain_options, read_options
 from signoff.people.questions.question import Question
@@ -54,6 +54,7 @@ def terms_of(details: Details) -> dict[str, Any] | None:
         InvalidValue: The terms are not JSON, or neither a text nor an object.
     """
     if TAG in details.tags:
+        check_parts(details.tags[TAG].encode())
         try:
             terms = json.loads(details.tags[TAG])
         except (ValueError, RecursionError):

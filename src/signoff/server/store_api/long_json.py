@@ -18,7 +18,7 @@ from pydantic_core import from_json
 from signoff.errors import InvalidValue
 
 MOST_MEMORY: Final = 46 * 1024 * 1024
-"""Maximum bytes of memory to parse a body, as ``_check_memory`` estimates it. The store needs more later."""
+"""Maximum bytes of memory to parse a body, as ``check_memory`` estimates it. The store needs more later."""
 
 MOST_OF_LISTS: Final = 32 * 1024 * 1024
 """Maximum bytes of memory for the lists of one value while it is checked."""
@@ -65,7 +65,7 @@ def read_long(body: bytearray) -> Any:
         InvalidValue: It would take too much memory.
         ValueError: It is not JSON, or an object in it has a duplicate key.
     """
-    members = _check_memory(body)
+    members = check_memory(body)
     value = from_json(body)
     body.clear()
     if _count_members(value) != members:
@@ -96,8 +96,16 @@ def check_long(path: str, text: str) -> Any:
     raise InvalidValue(path, "its lists have too many items; send it in several values")
 
 
-def _check_memory(body: bytearray) -> int:
-    """Return the number of members of all objects in a body. Raises InvalidValue if it would take too much memory."""
+def check_memory(body: bytearray) -> int:
+    """Check the memory that a body of JSON takes once it is parsed.
+
+    Returns:
+        The number of members of all its objects.
+
+    Raises:
+        InvalidValue: It would take too much.
+        ValueError: It has a string that JSON does not allow.
+    """
     left = lists = objects = members = items = texts = 0
     for bare in _without_texts(body, *_OF_BYTES):
         left += len(bare)

@@ -28,6 +28,7 @@ from signoff.server.resonate.deliveries import Deliveries
 from signoff.server.resonate.legacy import messages, promises, requests, schedules, tasks
 from signoff.server.resonate.legacy.basic_auth import with_bearer
 from signoff.server.resonate.legacy.errors import FAILED, LegacyRefusal, refuse
+from signoff.server.resonate.long_requests import LongRequests
 from signoff.server.resonate.protocol import Refusal, Reply
 from signoff.server.resonate.push import Push
 from signoff.server.services import Services
@@ -105,6 +106,7 @@ def _app(services: Services, allowed_hosts: Iterable[str], routes: list[Route]) 
         Middleware(SafeHeaders),
         Middleware(HeaderLimit),
         Middleware(HostCheck, allowed_hosts=allowed_hosts),
+        Middleware(LongRequests),
         Middleware(BodyLimit),
     ]
     api = Starlette(routes=routes, middleware=middleware)
