@@ -30,8 +30,8 @@ LOOK_SECONDS: Final = 5.0
 
 AT_ONCE: Final = 100
 
-LEASE: Final = TaskLease("signoff", 60_000)
-"""The lease of a task while its run is started."""
+LEASE: Final = TaskLease("signoff", 5_000)
+"""The lease of a task while its run is started. If the server is killed then, another one starts the run after it."""
 
 
 class SignoffGroups:
