@@ -149,6 +149,14 @@ def test_a_promise_is_no_question(here: Here, open_shop: Path) -> None:
     assert "signoff resolve promise-1-paid" in ended.err
 
 
+def test_a_question_is_no_promise(here: Here, open_shop: Path) -> None:
+    question = ask(here, open_shop, "no-promise-1", "refund", "--arg", '"o-1"')
+    for verb in ("resolve", "reject"):
+        ended = here(verb, question, "true", cwd=open_shop)
+        assert (ended.code, f"signoff answer {question}" in ended.err) == (3, True)
+    assert here("resolve", "none", cwd=open_shop).code == 3
+
+
 def test_without_a_terminal_it_says_which_options_there_are(here: Here, open_shop: Path) -> None:
     question = ask(here, open_shop, "mute-1", "refund", "--arg", '"o-1"')
     ended = signoff("answer", question, cwd=open_shop)

@@ -60,6 +60,7 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.records.deliveries import Delivery, DeliveryState, NewDelivery, Report
+from signoff.records.invocations import InvocationFilter, InvocationNode
 from signoff.records.paging import (
     AuditFilter,
     DeliveryFilter,
@@ -172,6 +173,8 @@ class Seen:
     sessions: Sequence[Session]
     workflows: Sequence[WorkflowInfo]
     tasks: Sequence[Task]
+    invocations: Sequence[InvocationNode]
+    calls: Sequence[Sequence[InvocationNode]]
 
 
 class SideBySide(RuleBasedStateMachine):
@@ -839,6 +842,10 @@ class SideBySide(RuleBasedStateMachine):
             links = self.model.tokens.list_tokens(namespace, TokenFilter(TokenKind.LINK))
             assert list(seen.links) == [token for _, token in links]
             assert list(seen.tasks) == self.model.tasks.list_tasks(namespace, None)
+            invocations = self.model.tasks.list_invocations(namespace, InvocationFilter())
+            assert list(seen.invocations) == [node for _, node in invocations]
+            ids = [each.id for each in seen.promises]
+            assert list(map(list, seen.calls)) == [self.model.tasks.list_calls(namespace, id) for id in ids]
             messages = [
                 (message, run.wakes)
                 for run in expected
@@ -952,6 +959,8 @@ class SideBySide(RuleBasedStateMachine):
             (await store.list_sessions()).items,
             list((await store.list_workflows(WorkflowFilter())).items),
             (await store.list_tasks()).items,
+            (await store.list_invocations(InvocationFilter())).items,
+            [(await store.list_calls(each.id)).items for each in promises.items],
         )
 
     # Inside

@@ -32,6 +32,7 @@ from signoff.records import (
     paging,
 )
 from signoff.records.deliveries import DeliveryState, NewDelivery, Report
+from signoff.records.invocations import InvocationFilter
 from signoff.records.paging import (
     AuditFilter,
     DeliveryFilter,
@@ -42,7 +43,7 @@ from signoff.records.paging import (
 )
 from signoff.records.tasks import Listener, NewInvocation, TaskLease, TaskRef, TaskState
 from signoff.stores.contract.leases import Write
-from signoff.stores.postgres import reads
+from signoff.stores.postgres import invocations, reads
 from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.tokens import hash_of
 from tests.halves import sample
@@ -461,6 +462,25 @@ async def task_lists(store: PostgresStore, id: str) -> None:
     await store.due()
 
 
+async def invocation_lists(store: PostgresStore, id: str) -> None:
+    """However many promises there are, a page looks through a part of them."""
+    pending, held = PromiseState.PENDING, TaskState.ACQUIRED
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(invocations, "LOOKED_THROUGH", 5)
+        for which in (
+            InvocationFilter(),
+            InvocationFilter(pending),
+            InvocationFilter(pending, held, nested=True),
+        ):
+            page = await store.list_invocations(which, limit=3)
+            await store.list_invocations(which, after=page.next, limit=3)
+    await store.open_invocation(NewInvocation(NewPromise(id), "poll://any@mine", parent=f"{id}-parent"))
+    [node] = (await store.list_calls(f"{id}-parent", limit=3)).items
+    assert node.task is not None
+    page = await store.list_calls("branch", limit=3)
+    await store.list_calls("branch", after=page.next, limit=3)
+
+
 async def deletes(store: PostgresStore, id: str) -> None:
     epoch = await claimed(store, id)
     await store.complete(Write(id, epoch, [entry(0)]), SUCCESS)
@@ -493,6 +513,7 @@ OPERATIONS: Sequence[Operation] = (
     tasks,
     task_states,
     task_lists,
+    invocation_lists,
     deletes,
 )
 

@@ -21,7 +21,8 @@ LATERAL (
 ) AS task
 """
 
-# One row at a time, which OFFSET enforces: for several the planner may scan all runs or branches of the namespace.
+# One row at a time, which OFFSET enforces: for several the planner may scan all runs of the namespace. With ORDER BY it
+# uses the index even if it expects that any branch matches.
 _COLUMNS: Final = f"""
 {PROMISES.columns}, {TASK},
 EXISTS (
@@ -29,20 +30,25 @@ EXISTS (
 ) AS has_run,
 EXISTS (
     SELECT 1 FROM signoff.promise_branches AS made
-    WHERE made.branch = promise.id AND made.namespace = promise.namespace AND made.promise_id <> promise.id OFFSET 0
+    WHERE made.branch = promise.id AND made.namespace = promise.namespace AND made.promise_id <> promise.id
+    ORDER BY made.promise_id OFFSET 0
 ) AS has_calls
 """
 
 _WAS_CALLED: Final = """
 EXISTS (
-    SELECT 1 FROM signoff.promise_branches AS own
+    SELECT 1 FROM (
+        SELECT own.branch FROM signoff.promise_branches AS own
+        WHERE own.shard = promise.shard AND own.namespace = promise.namespace AND own.promise_id = promise.id
+            AND own.branch <> promise.id
+        ORDER BY own.branch OFFSET 0
+    ) AS called
     CROSS JOIN LATERAL (
         SELECT 1 FROM signoff.promises AS maker
-        WHERE maker.shard = signoff.shard_of(own.branch) AND maker.namespace = own.namespace
-            AND maker.id = own.branch OFFSET 0
+        WHERE maker.shard = signoff.shard_of(called.branch) AND maker.namespace = promise.namespace
+            AND maker.id = called.branch OFFSET 0
     ) AS found
-    WHERE own.shard = promise.shard AND own.namespace = promise.namespace AND own.promise_id = promise.id
-        AND own.branch <> promise.id OFFSET 0
+    OFFSET 0
 )
 """
 
