@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from signoff import AsyncClient, Context, Handle, Signoff
+from signoff import AsyncClient, AsyncHandle, Context, Signoff
 from signoff.errors import NotFound
 from signoff.records import Promise, PromiseKind, PromiseState, Run, RunState, Settlement
 from signoff.server.server import Server
@@ -27,9 +27,9 @@ class Bill:
     cents: int
 
 
-def make_app(database: str) -> Signoff:
+def make_app(database: str, namespace: str = "default") -> Signoff:
     """An app whose workflows call functions."""
-    app = Signoff(database, group="signoff-workers")
+    app = Signoff(database, group="signoff-workers", namespace=namespace)
 
     @app.workflow
     async def calls(ctx: Context, function: str, *args: Any) -> Any:
@@ -143,6 +143,6 @@ def in_place(database: Database, test: Callable[[Place], Awaitable[None]]) -> No
         asyncio.run(run(url))
 
 
-async def result(handle: Handle, seconds: float = SECONDS) -> Any:
+async def result(handle: AsyncHandle, seconds: float = SECONDS) -> Any:
     async with asyncio.timeout(seconds):
         return await handle.result()

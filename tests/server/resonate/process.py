@@ -34,6 +34,7 @@ class Process:
         pid: Its id.
         ttl: The lease that it takes on a task, in milliseconds. It extends none.
         waits: Whether the block begins once it is connected. It connects again whenever a server listens.
+        key: Its key.
 
     Attributes:
         calls: The calls so far: function, args, kwargs.
@@ -49,10 +50,12 @@ class Process:
         pid: str = "p",
         ttl: int = 60_000,
         waits: bool = True,
+        key: str | None = None,
     ) -> None:
         self.calls: list[tuple[str, list[Any], dict[str, Any]]] = []
         self.params: list[dict[str, Any]] = []
-        self._http = httpx.AsyncClient(base_url=url, trust_env=False, timeout=60)
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        self._http = httpx.AsyncClient(base_url=url, trust_env=False, timeout=60, headers=headers)
         self._functions = functions
         self._path = f"/poll/{group}/{pid}"
         self._pid = pid

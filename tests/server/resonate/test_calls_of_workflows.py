@@ -15,11 +15,11 @@ from signoff import AsyncClient, PromiseCancelled, PromiseRejected, RunTimeout, 
 from signoff.errors import PayloadTooLarge, RunCancelled
 from signoff.records import NewPromise, PromiseKind, PromiseState, RunState
 from signoff.records.tasks import NewInvocation, TaskState
-from signoff.server.resonate import function_groups
+from signoff.server.resonate import function_groups, signoff_groups
 from signoff.server.resonate.durable_promises import Details, to_new
 from signoff.server.server import Server
 from tests.server.resonate.calling import TARGET, Database, Place, in_place, make_app, place, result
-from tests.server.resonate.process import Raw, Rejection
+from tests.server.resonate.process import Raw, Rejection, in_wire
 
 
 def test_a_workflow_gets_the_value_of_a_function_in_its_type(database: Database) -> None:
@@ -285,7 +285,8 @@ def test_a_call_is_not_taken_for_the_call_of_a_workflow(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the run would wait for its promise, and the promise for the run."""
-    monkeypatch.setattr(function_groups, "LOOK_SECONDS", 0.2)
+    for module in (function_groups, signoff_groups):
+        monkeypatch.setattr(module, "LOOK_SECONDS", 0.2)
 
     async def test(url: str) -> None:
         app = make_app(url)
@@ -305,6 +306,40 @@ def test_a_call_is_not_taken_for_the_call_of_a_workflow(
 
     with database() as url:
         asyncio.run(test(url))
+
+
+def test_a_program_calls_a_workflow_that_calls_a_function(database: Database) -> None:
+    async def test(here: Place) -> None:
+        async with here.process() as process:
+            for id, function in (("works", "double"), ("stops", "never")):
+                call = {"func": "calls", "args": [function, *([4] if function == "double" else [])]}
+                tags = {"resonate:target": "poll://any@signoff-workers"}
+                data = {"id": id, "timeoutAt": 2**53 - 1, "param": in_wire(call), "tags": tags}
+                assert await process.send("promise.create", data) is not None
+            assert (await here.promise("works", PromiseState.RESOLVED)).value == "8"
+            await here.run("stops.1")
+            await here.settle("stops", PromiseState.CANCELLED)
+            await here.promise("stops.1", PromiseState.CANCELLED)
+            await here.run("stops", RunState.CANCELLED)
+
+    in_place(database, test)
+
+
+def test_a_retry_gets_the_outcome_of_the_same_call(database: Database) -> None:
+    async def test(here: Place) -> None:
+        def breaks() -> None:
+            raise Rejection({"__type": "error", "name": "E", "message": "no"})
+
+        async with here.process(breaks=breaks) as process:
+            started = await here.client.start("breaks", group="ts-workers")
+            with pytest.raises(StepFailed):
+                await result(started)
+            await here.client.retry(started.id)
+            with pytest.raises(StepFailed):
+                await result(started)
+            assert len(process.calls) == 1
+
+    in_place(database, test)
 
 
 def test_a_begun_call_ends_on_a_new_server_without_processes(

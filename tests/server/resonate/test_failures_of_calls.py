@@ -13,10 +13,12 @@ import pytest
 from signoff import AsyncClient, StepFailed
 from signoff.records import PromiseKind, PromiseState, RunState, Settlement
 from signoff.records.tasks import TaskState
+from signoff.server.auth.stored_keys import StoredKeys
 from signoff.server.resonate.function_calls import invocations_of
 from signoff.server.server import Server
 from tests.server.resonate.calling import FUNCTIONS, Database, Place, in_place, make_app, place, result
 from tests.server.resonate.dying_server import Death, Servers, open_store
+from tests.server.resonate.legacy_servers import legacy_server, program
 from tests.server.resonate.process import Process
 from tests.server.resonate.sdk_programs import Program, effects_in
 
@@ -74,6 +76,33 @@ def test_two_servers_call_each_function_once(database: Database) -> None:
         asyncio.run(test(url))
 
 
+def test_a_call_stays_in_its_namespace(database: Database) -> None:
+    async def test(url: str) -> None:
+        apps = [make_app(url, namespace) for namespace in ("default", "acme")]
+        async with AsyncExitStack() as stack:
+            for app in apps:
+                stack.push_async_callback(app.store.close)
+            server = await stack.enter_async_context(
+                Server(apps[0], port=0, resonate_port=0, require_auth=True)
+            )
+            assert server.resonate_url is not None
+            for app, factor in zip(apps, (10, 100), strict=True):
+                await stack.enter_async_context(app.worker())
+                key, _ = await StoredKeys(app.store).create_for_worker("ts", groups=["ts-workers"])
+                functions = {"double": factor.__mul__}
+                await stack.enter_async_context(Process(server.resonate_url, functions, key=key))
+            started = [
+                await (await stack.enter_async_context(AsyncClient(app))).start(
+                    "calls", "double", 2, id="same"
+                )
+                for app in apps
+            ]
+            assert [await result(each) for each in started] == [20, 200]
+
+    with database() as url:
+        asyncio.run(test(url))
+
+
 @pytest.mark.long
 def test_a_thousand_calls_at_once_are_made_once_each(database: Database) -> None:
     async def test(here: Place) -> None:
@@ -89,7 +118,7 @@ def test_a_thousand_calls_at_once_are_made_once_each(database: Database) -> None
 @pytest.mark.parametrize("sdk", ["python", "typescript"])
 def test_workflows_call_functions_on_the_real_sdks(database: Database, tmp_path: Path, sdk: str) -> None:
     async def test(here: Place) -> None:
-        program = await Program.start(sdk, here.url, tmp_path, "ts-workers")
+        sdk_program = await Program.start(sdk, here.url, tmp_path, "ts-workers")
         try:
             assert await result(await here.client.start("calls", "chain", "c", 4, 0)) == 4
             names = [name for name, _ in effects_in(tmp_path)]
@@ -103,9 +132,33 @@ def test_workflows_call_functions_on_the_real_sdks(database: Database, tmp_path:
             await waiting.cancel()
             await here.run("unknown.1", RunState.CANCELLED)
         finally:
-            await program.kill()
+            await sdk_program.kill()
 
     in_place(database, test)
+
+
+@pytest.mark.long
+def test_workflows_call_functions_on_the_sdk_of_2024(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/signoff.db"
+
+    async def test() -> None:
+        app = make_app(url)
+        try:
+            async with app.worker(), AsyncClient(app) as client:
+                options = {"group": "default"}
+                assert await result(await client.start("begin", "b", **options)) == 1
+                (tmp_path / "go").touch()
+                assert await result(await client.start("workflow", "w", **options)) == 6
+        finally:
+            await app.store.close()
+
+    with legacy_server(tmp_path, url) as server:
+        worker = program(server, Path(__file__).with_name("legacy_program.py"), "w1", "work", cwd=tmp_path)
+        try:
+            asyncio.run(test())
+        finally:
+            worker.kill()
+            worker.communicate()
 
 
 @pytest.mark.long

@@ -46,7 +46,7 @@ from signoff.server.resonate.durable_promises import (
 )
 from signoff.server.resonate.requests import BRANCH, PARENT, TARGET
 from signoff.stores.contract.store import Store
-from signoff.wire.durable_values import WRAPPED, to_value
+from signoff.wire.durable_values import WRAPPED, decoded, to_value
 from signoff.workflow.context import Context
 from signoff.workflow.registry import Registry, WorkflowProgram
 
@@ -186,14 +186,15 @@ def run_of(promise: Promise) -> str | None:
 
 
 def to_result(value: Any) -> Any:
-    """Return the result of a run from its function's value. The SDK of 2024 sends headers beside the value's JSON."""
+    """Return the result of a run from its function's value: without the headers that the SDK of 2024 sends."""
     wrapped = _wrapped(value)
     if wrapped is None:
         return value
-    try:
-        return read_kept(base64.b64decode(wrapped.get("data") or "bnVsbA==", validate=True).decode())
-    except (ValueError, TypeError, RecursionError):
-        return value
+    data = wrapped.get("data")
+    if not data:
+        return None
+    text = decoded(data)
+    return value if text is None else read_kept(text)
 
 
 def to_error(rejected: PromiseRejected) -> Exception:

@@ -8,10 +8,10 @@ of Signoff has announced in the group is a workflow of that worker, and left to 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from signoff.engine.worker.worker import Worker
 from signoff.errors import NotFound, SignoffError
@@ -114,14 +114,9 @@ class FunctionGroups:
                 is_look = began >= looked_at + LOOK_SECONDS
                 if is_look:
                     looked_at = began
-                try:
-                    is_new = self._note_polled()
-                    if is_look or is_new or has_changed:
-                        await self._look(is_look=is_look)
-                except SignoffError as error:
-                    log.warning("runs for groups of Resonate workers wait: %s", error)
-                except Exception:
-                    log.exception("runs for groups of Resonate workers wait")
+                is_new = self._note_polled()
+                if is_look or is_new or has_changed:
+                    await _isolated(self._look(is_look=is_look))
                 await asyncio.sleep(min(AFTER_LOOK * (loop.time() - began), LOOK_SECONDS))
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), POLLED_SECONDS)
@@ -157,36 +152,28 @@ class FunctionGroups:
                     self._listen(worker.namespace)
         for place in [*self._places.values()]:
             if is_look:
-                await _cancel_abandoned(place)
-                await _find_begun(place)
+                await _isolated(_cancel_abandoned(place))
+                await _isolated(_find_begun(place))
             now = {*polled.get(place.store.namespace, ()), *place.served}
             for group in [*place.groups]:
                 if is_look or group in now:
-                    await self._serve_group(place, group)
+                    await _isolated(_serve_group(place, group))
             await _end_idle(place)
-
-    async def _serve_group(self, place: _Place, group: str) -> None:
-        """Have the runs claimed that are ready in a group."""
-        names = {run.workflow for run in await _ready(place, group)}
-        served = place.served.get(group)
-        if served is not None and served.task.done():
-            await _end(place, group)
-            served = None
-        if served is None:
-            if not names:
-                return
-            served = place.served[group] = _begin(place.store, group)
-        if names:
-            served.busy_at = asyncio.get_running_loop().time()
-            known = served.calls.called if len(served.calls.called) < MOST_NAMES else frozenset[str]()
-            served.calls.called = (known | names) - await _announced(place.store, group)
-            if not served.calls.called <= known:
-                served.worker.claim_again()
 
     async def _close(self) -> None:
         for place in self._places.values():
             place.stop()
             await asyncio.gather(*(_end(place, group) for group in [*place.served]))
+
+
+async def _isolated(work: Coroutine[Any, Any, None]) -> None:
+    """Log a failure, so that it stops nothing else."""
+    try:
+        await work
+    except SignoffError as error:
+        log.warning("runs for groups of Resonate workers wait: %s", error)
+    except Exception:
+        log.exception("runs for groups of Resonate workers wait")
 
 
 def _remember(place: _Place, group: str) -> bool:
@@ -200,6 +187,27 @@ def _remember(place: _Place, group: str) -> bool:
     while len(place.groups) > MOST_GROUPS:
         del place.groups[next(iter(place.groups))]
     return is_new
+
+
+async def _serve_group(place: _Place, group: str) -> None:
+    """Have the runs claimed that are ready in a group."""
+    names = {run.workflow for run in await _ready(place, group)}
+    served = place.served.get(group)
+    if served is not None and served.task.done():
+        if asyncio.get_running_loop().time() < served.busy_at + LOOK_SECONDS:
+            return  # it has failed just now
+        await _end(place, group)
+        served = None
+    if served is None:
+        if not names:
+            return
+        served = place.served[group] = _begin(place.store, group)
+    if names:
+        served.busy_at = asyncio.get_running_loop().time()
+        known = served.calls.called if len(served.calls.called) < MOST_NAMES else frozenset[str]()
+        served.calls.called = (known | names) - await _announced(place.store, group)
+        if not served.calls.called <= known:
+            served.worker.claim_again()
 
 
 def _begin(store: Store, group: str) -> _Served:
@@ -282,7 +290,7 @@ async def _cancel_abandoned(place: _Place) -> None:
         ended = await place.store.ended(sorted({*runs, *runs.values()}))
         for task_id, run_id in runs.items():
             if not ended.isdisjoint((task_id, run_id)):
-                await _cancel_call(place.store, task_id)
+                await _isolated(_cancel_call(place.store, task_id))
 
 
 async def _cancel_call(store: Store, promise_id: str) -> None:
