@@ -25,7 +25,7 @@ from tests.postgres.databases import migrated_database
 from tests.server.resonate.dying_server import Death, Servers, open_store
 from tests.server.resonate.sdk_programs import Program, effects_in, new_app, place
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 SDKS = ("python", "typescript")
 SEED = int(os.environ.get("SIGNOFF_RESONATE_SEED", "0")) or random.SystemRandom().randrange(1, 2**32)
