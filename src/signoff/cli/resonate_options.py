@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from signoff.errors import InvalidValue
+from signoff.stores.address import store_at
+from signoff.stores.contract.store import Store
+
+OPEN_CLOCK: Final = (
+    "--resonate-debug: any program on this machine can stop and set the clock of this database, leases included. It "
+    "is for tests, with one server and no workers of Signoff in other processes"
+)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -46,6 +53,11 @@ def resonate_options(command: Command) -> Command:
             help="Speak the protocol of resonate-sdk 0.6.7, from 2024, too.",
         ),
         click.option(
+            "--resonate-debug",
+            is_flag=True,
+            help="For tests: let programs on this machine stop and set the clock of --resonate. Never in production.",
+        ),
+        click.option(
             "--resonate-push",
             multiple=True,
             metavar="URL",
@@ -65,6 +77,16 @@ def resonate_options(command: Command) -> Command:
     return command
 
 
+def debugged(address: str) -> Store:
+    """Return the store at an address, with a clock for ``--resonate-debug``. Raises InvalidValue."""
+    from signoff.server.resonate.debug import LEASE_SECONDS
+    from signoff.server.resonate.debug_clock import DebugClock
+
+    store = store_at(address, clock=DebugClock())
+    store.lease_seconds = LEASE_SECONDS
+    return store
+
+
 def resonate_of(options: dict[str, Any]) -> dict[str, Any]:
     """Take these options out of a command's, and return them as ``Server`` takes them.
 
@@ -76,12 +98,15 @@ def resonate_of(options: dict[str, Any]) -> dict[str, Any]:
     is_on, port = options.pop("resonate"), options.pop("resonate_port")
     is_legacy, legacy_port = options.pop("resonate_legacy"), options.pop("resonate_legacy_port")
     messages_port = options.pop("resonate_legacy_messages_port")
+    is_debugged = options.pop("resonate_debug")
     if is_on and is_legacy and port == legacy_port != 0:
         raise click.UsageError(
             "--resonate and --resonate-legacy need a port each: give --resonate-port or --resonate-legacy-port"
         )
     if options["resonate_push"] and not is_on:
         raise click.UsageError("--resonate-push is for --resonate: add it")
+    if is_debugged and not is_on:
+        raise click.UsageError("--resonate-debug is for --resonate: add it")
     return {
         "resonate_port": port if is_on else None,
         "resonate_push": options.pop("resonate_push"),

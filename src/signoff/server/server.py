@@ -15,6 +15,7 @@ from signoff.server.auth.key_file import WorkerKeys
 from signoff.server.auth.oidc_settings import OpenIdConnect
 from signoff.server.auth.trusted_proxy import TrustedProxy
 from signoff.server.process.uvicorn_server import Serving, bind, url_of
+from signoff.server.resonate.debug import check_debugged
 from signoff.server.resonate.function_groups import FunctionGroups
 from signoff.server.resonate.legacy.listener import LegacyListener, LegacyPorts
 from signoff.server.resonate.listener import ResonateListener
@@ -139,6 +140,7 @@ class Server:
         for job in (SignoffGroups(store).serve(), functions.serve(), ScheduledPromises(store).serve()):
             self._stack.push_async_callback(_end, asyncio.create_task(job))
         if self._resonate_port is not None:
+            await check_debugged(services, self.host)
             listener = ResonateListener(
                 services, self.host, self._resonate_port, self._allowed_hosts, self._resonate_push
             )

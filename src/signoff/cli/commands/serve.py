@@ -24,7 +24,7 @@ from signoff.cli.identity_options import forwarding_of, identity_options, openid
 from signoff.cli.load_app import load_app
 from signoff.cli.output import Output
 from signoff.cli.reload import Supervision, Supervisor
-from signoff.cli.resonate_options import resonate_of, resonate_options
+from signoff.cli.resonate_options import OPEN_CLOCK, debugged, resonate_of, resonate_options
 from signoff.cli.run_worker import WorkerOptions, opened, work
 from signoff.cli.signals import STOP_SIGNALS, StopSignals
 from signoff.cli.target import DEFAULT_STORE, Command, json_option
@@ -320,9 +320,15 @@ def server(
         raise click.UsageError(
             "--default-role is for people who are signed in: --user-header or --oidc-issuer"
         )
+    is_debugged = serving["resonate_debug"]
     resonate = resonate_of(serving)
     anchors = anchors_of()
-    app = load_app(address) if address else Signoff(store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE)
+    if is_debugged and address:
+        raise click.UsageError(
+            "--resonate-debug sets the clock of the database: give --store, not MODULE:APP"
+        )
+    location = store or os.environ.get("SIGNOFF_STORE") or DEFAULT_STORE
+    app = load_app(address) if address else Signoff(debugged(location) if is_debugged else location)
 
     async def run(stop: StopSignals) -> None:
         if not await opened(app, stop):
@@ -342,6 +348,8 @@ def server(
             **serving,
         }
         async with _listening(app, out, **options) as server:
+            if is_debugged:
+                out.note(OPEN_CLOCK)
             await stop.asked()
             out.event("stopping", "stopping")
             await server.drain(stop.urged(seconds=drain_seconds))

@@ -17,14 +17,14 @@ from signoff.server.http.host_check import HostCheck
 from signoff.server.http.request_bodies import BodyLimit
 from signoff.server.http.response_headers import SafeHeaders
 from signoff.server.limits.headers import HeaderLimit
-from signoff.server.resonate import poll
+from signoff.server.resonate import debug, poll
 from signoff.server.resonate.access import sender_of
 from signoff.server.resonate.addresses import check_poller
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.deliveries import Deliveries
 from signoff.server.resonate.long_requests import LongRequests
 from signoff.server.resonate.messages import Messages
-from signoff.server.resonate.operations import DEBUG, OPERATIONS
+from signoff.server.resonate.operations import OPERATIONS
 from signoff.server.resonate.protocol import (
     UNKNOWN_ID,
     BadEnvelope,
@@ -100,8 +100,7 @@ async def _perform(http: HttpRequest, request: Request) -> Reply:
     deliveries: Deliveries = http.app.state.deliveries
     sender = await sender_of(services, http.scope, request.auth)
     operation = OPERATIONS.get(request.kind)
-    if request.kind in DEBUG:
-        raise Refusal(501, f"{request.kind} is not implemented: this server has no debug operations")
+    await debug.check_request(services, request)
     if operation is None:
         raise Refusal(400, f"unknown operation {request.kind!r}; this server knows {', '.join(OPERATIONS)}")
     sender.check_role(request.kind, reads=operation.reads)

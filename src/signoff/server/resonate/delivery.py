@@ -155,7 +155,8 @@ class Delivery:
                 if _is_any(each) and self._others(connection) and await self._is_pending(each.task):
                     unacquired.append(each)
         if unacquired:
-            self._silent[connection] = self._store.clock.now() + RESEND_SECONDS
+            if connection in self._connections:  # it may have ended meanwhile
+                self._silent[connection] = self._store.clock.now() + RESEND_SECONDS
             await self._resend(unacquired)
 
     def _others(self, connection: Connection) -> Sequence[Connection]:

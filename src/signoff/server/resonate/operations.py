@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from signoff.server.resonate import promises, requests, schedules, searches, tasks
+from signoff.server.resonate import debug, promises, requests, schedules, searches, tasks
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.protocol import Reply
 
@@ -50,6 +50,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "schedule.delete": Operation(requests.ById, schedules.delete),
     "schedule.search": Operation(requests.SearchSchedules, schedules.search, reads=True),
     "task.search": Operation(requests.SearchTasks, searches.search_tasks, reads=True),
+    "debug.start": Operation(requests.Nothing, debug.start),
+    "debug.stop": Operation(requests.Nothing, debug.stop),
+    "debug.tick": Operation(requests.Tick, debug.tick),
 }
-
-DEBUG: Final = frozenset({"debug.start", "debug.stop", "debug.reset", "debug.snap", "debug.tick"})

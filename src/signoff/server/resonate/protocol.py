@@ -28,6 +28,8 @@ LONGEST_ECHO: Final = 1_000
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
+DEBUG_TIME: Final = "resonate:debug_time"
+
 UNKNOWN_KIND: Final = "unknown"
 UNKNOWN_ID: Final = "0"
 
@@ -69,12 +71,14 @@ class Request:
         correlation_id: Chosen by the sender; the reply repeats it.
         data: The operation's arguments.
         auth: The sender's key, if the header ``Authorization`` does not carry it.
+        has_debug_time: Whether it states a time for tests.
     """
 
     kind: str
     correlation_id: str
     data: dict[str, Any]
     auth: str | None = None
+    has_debug_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,7 @@ def read_request(body: bytes) -> Request:
     elif auth is not None and not isinstance(auth, str):
         problem = "head.auth must be a string"
     else:
-        return Request(kind, id, members["data"], auth)
+        return Request(kind, id, members["data"], auth, head.get(DEBUG_TIME) is not None)
     raise BadEnvelope(problem, *shown)
 
 

@@ -24,6 +24,9 @@ from signoff.server.resonate.protocol import Refusal
 
 LAST_INTEGER: Final = 2**63 - 1
 
+LAST_TIME: Final = 253_402_300_799_000
+"""The end of the year 9999, in unix milliseconds."""
+
 LAST_VERSION: Final = 2**31 - 1
 
 LONGEST_TTL: Final = 366 * 24 * 3600 * 1000
@@ -311,6 +314,16 @@ class CreateSchedule(Data):
     promise_timeout: Milliseconds
     promise_param: ValueOf = Field(default_factory=Value)
     promise_tags: Tags = Field(default_factory=dict)
+
+
+class Nothing(Data):
+    """No data."""
+
+
+class Tick(Data):
+    """The time that the clock is set to, in unix milliseconds."""
+
+    time: Annotated[int, Field(ge=0, le=LAST_TIME)]
 
 
 def read_data(model: type[T], data: dict[str, Any]) -> T:
