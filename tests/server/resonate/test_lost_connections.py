@@ -19,7 +19,8 @@ import pytest
 
 from signoff.server.resonate import poll
 from signoff.server.resonate.connection import CONFIRM_SECONDS
-from tests.server.resonate.speaker import Speaker
+from tests.server.resonate.speaker import Speaker, speaking
+from tests.support import OnThread
 
 PATIENCE = 30.0
 CUT_OFF = Path(__file__).with_name("cut_off.py")
@@ -108,6 +109,17 @@ def test_messages_of_a_reset_connection_go_to_another_of_the_group(speaker: Spea
             got = [second.next(), second.next()]
             assert {"promise": promise} in got
             assert {"task": {"id": "t", "version": 0}} in got
+
+
+def test_message_lost_by_one_server_is_sent_by_another_at_once(tmp_path: Path) -> None:
+    one, two = (OnThread(lambda: speaking(tmp_path)) for _ in range(2))
+    with one as first, first, two as second, second:
+        process = Process(first, "a")
+        promise = settled_for(first, "poll://uni@g/a")
+        arrives(process)
+        process.reset()
+        with processes(second, "a") as [again]:
+            assert again.next() == {"promise": promise}
 
 
 def test_task_that_was_acquired_is_not_sent_again(speaker: Speaker) -> None:
