@@ -133,8 +133,9 @@ class Delivery:
                 await asyncio.sleep(AFTER_ERROR_SECONDS)
                 continue
             if taken == 0:
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._due.wait(), LOOK_SECONDS)
+                with suppress(TimeoutError):  # wait_for of Python 3.11 may lose a cancellation
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._due.wait()
 
     async def _confirm(self) -> None:
         """Finish the messages of connections that have lasted, and pass tasks on that nobody has acquired."""

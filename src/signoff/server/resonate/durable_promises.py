@@ -80,7 +80,7 @@ def called_by(details: Details) -> dict[str, Any] | None:
 
 
 def is_late(promise: Promise, now: int) -> bool:
-    """Whether a promise is pending past its timeout: nothing can settle it any longer.
+    """Whether a promise is pending past its timeout, by the clock of this process: the timers are about to settle it.
 
     A question whose policy acts at its deadline has no timeout.
     """
@@ -96,15 +96,10 @@ def is_timer(tags: Mapping[str, str]) -> bool:
     return any(tags.get(tag) == "true" for tag in TIMERS)
 
 
-def to_record(promise: Promise, now: int = 0) -> dict[str, Any]:
-    """Return a promise as the protocol shows it.
-
-    Args:
-        promise: The promise.
-        now: The time, in unix milliseconds: a promise that is pending past its timeout is shown as timed out.
-    """
+def to_record(promise: Promise) -> dict[str, Any]:
+    """Return a promise as the protocol shows it."""
     details = details_of(promise)
-    is_timed_out = promise.state is PromiseState.TIMED_OUT or is_late(promise, now)
+    is_timed_out = promise.state is PromiseState.TIMED_OUT
     timed_out = "resolved" if is_timer(details.tags) else "rejected_timedout"
     state = timed_out if is_timed_out else STATES[promise.state]
     record: dict[str, Any] = {

@@ -118,8 +118,9 @@ class FunctionGroups:
                 if is_look or is_new or has_changed:
                     await _isolated(self._look(is_look=is_look))
                 await asyncio.sleep(min(AFTER_LOOK * (loop.time() - began), LOOK_SECONDS))
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), POLLED_SECONDS)
+                with suppress(TimeoutError):  # wait_for of Python 3.11 may lose a cancellation
+                    async with asyncio.timeout(POLLED_SECONDS):
+                        await self._changed.wait()
         finally:
             await self._close()
 

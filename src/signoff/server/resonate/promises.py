@@ -35,7 +35,7 @@ SETTLED = {
 
 async def get(call: Call, data: ById) -> Reply:
     """Show a promise."""
-    return shown(call, await known(call, data.id))
+    return shown(await known(call, data.id))
 
 
 async def create(call: Call, data: CreatePromise) -> Reply:
@@ -43,10 +43,10 @@ async def create(call: Call, data: CreatePromise) -> Reply:
     try:
         invocation = await call.store.open_invocation(await new_invocation(call, data))
     except IdConflict:  # a question, or the promise of a run
-        return shown(call, await known(call, data.id))
+        return shown(await known(call, data.id))
     if not invocation.was_created:
         await call.sender.check_promise(call.store, invocation.promise)
-    return shown(call, invocation.promise)
+    return shown(invocation.promise)
 
 
 async def settle(call: Call, data: SettlePromise) -> Reply:
@@ -54,7 +54,7 @@ async def settle(call: Call, data: SettlePromise) -> Reply:
     promise = await known(call, data.id)
     if promise.state is PromiseState.PENDING:
         promise = await _settle(call, promise, data)
-    return shown(call, promise)
+    return shown(promise)
 
 
 async def register_callback(call: Call, data: RegisterCallback) -> Reply:
@@ -62,7 +62,7 @@ async def register_callback(call: Call, data: RegisterCallback) -> Reply:
     await known(call, data.awaited, "awaited promise")
     await check_awaiter(call, data.awaiter)
     try:
-        return shown(call, await call.store.await_promise(data.awaited, data.awaiter))
+        return shown(await call.store.await_promise(data.awaited, data.awaiter))
     except InvalidValue:
         raise Refusal(422, f"awaiter {data.awaiter!r} has no task") from None
 
@@ -78,7 +78,7 @@ async def register_listener(call: Call, data: RegisterListener) -> Reply:
     """Send a promise to an address once it is settled."""
     call.check_address(data.address)
     await known(call, data.awaited, "awaited promise")
-    return shown(call, await call.store.listen_promise(data.awaited, data.address))
+    return shown(await call.store.listen_promise(data.awaited, data.address))
 
 
 async def new_invocation(
@@ -153,9 +153,9 @@ def check_bytes(path: str, text: str | None) -> None:
         raise PayloadTooLarge(path, size, MAX_BYTES)
 
 
-def shown(call: Call, promise: Promise) -> Reply:
+def shown(promise: Promise) -> Reply:
     """Return the reply with a promise."""
-    return Reply({"promise": to_record(promise, call.now)})
+    return Reply({"promise": to_record(promise)})
 
 
 async def known(call: Call, promise_id: str, what: str = "promise") -> Promise:
@@ -170,7 +170,18 @@ async def known(call: Call, promise_id: str, what: str = "promise") -> Promise:
     except NotFound:
         raise Refusal(404, f"there is no {what} {promise_id!r}") from None
     await call.sender.check_promise(call.store, promise)
-    return promise
+    return await current(call, promise)
+
+
+async def current(call: Call, promise: Promise) -> Promise:
+    """Return a promise as it is now: one past its timeout is settled first.
+
+    Shown as timed out before the store settles it, it could still be settled otherwise: the store has its own clock.
+    """
+    if not is_late(promise, call.now):
+        return promise
+    await call.store.due()
+    return await call.store.get_promise(promise.id)
 
 
 async def check_may_settle(call: Call, promise: Promise, settlement: Settlement) -> None:
@@ -186,7 +197,7 @@ async def check_may_settle(call: Call, promise: Promise, settlement: Settlement)
             f"promise {promise.id!r}", f"a worker key settles no promise of run {promise.run_id!r}"
         )
     is_cancelled = settlement.state is PromiseState.CANCELLED
-    if promise.kind is PromiseKind.QUESTION and not is_cancelled and not is_late(promise, call.now):
+    if promise.kind is PromiseKind.QUESTION and not is_cancelled:
         raise Refusal(
             422, f"promise {promise.id!r} is a question: a person answers it, a program can only cancel it"
         )

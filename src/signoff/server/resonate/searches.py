@@ -15,6 +15,7 @@ from signoff.records.paging import PromiseFilter
 from signoff.records.tasks import TaskState
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.durable_promises import to_record
+from signoff.server.resonate.promises import current
 from signoff.server.resonate.protocol import Refusal, Reply
 from signoff.server.resonate.requests import SearchPromises, SearchTasks
 from signoff.server.resonate.tasks import to_task_record
@@ -91,7 +92,7 @@ async def _records(call: Call, promises: Sequence[Promise]) -> list[dict[str, An
         except AccessDenied:
             continue
         whole = promise if promise.left_out is None else await call.store.get_promise(promise.id)
-        records.append(to_record(whole, call.now))
+        records.append(to_record(await current(call, whole)))
     return records
 
 

@@ -30,6 +30,9 @@ LOOK_SECONDS: Final = 5.0
 
 AT_ONCE: Final = 100
 
+MOST_EXAMINED: Final = 1000
+"""Suspended tasks that each look examines, to find those of servers that have ended and of groups that were empty."""
+
 LEASE: Final = TaskLease("signoff", 5_000)
 """The lease of a task while its run is started. If the server is killed then, another one starts the run after it."""
 
@@ -50,6 +53,7 @@ class SignoffGroups:
         self._store = store
         self._changed = asyncio.Event()
         self._begun: dict[str, set[str]] = {}  # ids of tasks whose runs have not ended, by namespace
+        self._examined: dict[str, str | None] = {}  # the last task that a look has examined, by namespace
         self._ended: dict[str, set[str]] = {}  # ids of runs that have ended since the last look
         self._looked_at = 0.0
 
@@ -79,8 +83,9 @@ class SignoffGroups:
                         await self._serve_namespace(self._store.within(namespace), groups, is_look=is_look)
                 except SignoffError as error:
                     log.warning("tasks for groups of Signoff workers wait: %s", error)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), LOOK_SECONDS)
+                with suppress(TimeoutError):  # wait_for of Python 3.11 may lose a cancellation
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._changed.wait()
         finally:
             for end in stop.values():
                 end()
@@ -100,13 +105,13 @@ class SignoffGroups:
     async def _serve_namespace(self, store: Store, groups: set[str], *, is_look: bool) -> None:
         """Start the runs of due tasks, and settle the promises of runs that have ended."""
         queues = {f"poll://any@{group}": group for group in groups}
-        if store.namespace not in self._begun:
-            self._begun[store.namespace] = await _suspended(store, queues)
-        begun = self._begun[store.namespace]
+        begun = self._begun.setdefault(store.namespace, set())
+        if is_look:
+            await self._find_suspended(store, queues, begun)
         while messages := await store.take_task_messages(sorted(queues), AT_ONCE):
             for message in messages:
-                if message.task is not None and await _begin(store, message.task, queues):
-                    begun.add(message.task.id)
+                if message.task is not None:
+                    await _begin(store, begun, message.task, queues)
             if len(messages) < AT_ONCE:
                 break
         ended = begun & self._ended.pop(store.namespace, set())
@@ -114,21 +119,20 @@ class SignoffGroups:
         for start in range(0, len(looked_at), AT_ONCE):
             await _finish(store, begun, looked_at[start : start + AT_ONCE])
 
+    async def _find_suspended(self, store: Store, queues: dict[str, str], begun: set[str]) -> None:
+        """Add suspended tasks that were sent to these queues: the first time all, then the next ones in turn."""
+        is_first = store.namespace not in self._examined
+        after = self._examined.get(store.namespace)
+        while True:
+            page = await store.list_tasks(state=TaskState.SUSPENDED, after=after, limit=MOST_EXAMINED)
+            begun |= {task.id for task in page.items if queue_of(task.target) in queues}
+            after = self._examined[store.namespace] = page.next
+            if after is None or not is_first:
+                return
 
-async def _suspended(store: Store, queues: dict[str, str]) -> set[str]:
-    """Return the ids of suspended tasks that were sent to these queues."""
-    found: set[str] = set()
-    after: str | None = None
-    while True:
-        page = await store.list_tasks(state=TaskState.SUSPENDED, after=after, limit=1000)
-        found |= {task.id for task in page.items if queue_of(task.target) in queues}
-        after = page.next
-        if after is None:
-            return found
 
-
-async def _begin(store: Store, task: Task, queues: dict[str, str]) -> bool:
-    """Start the run of a task. Returns whether the task is suspended until the run ends.
+async def _begin(store: Store, begun: set[str], task: Task, queues: dict[str, str]) -> None:
+    """Start the run of a task, and suspend the task until the run ends.
 
     A task whose function is no workflow of the group stays pending: a worker with it may start. So does one that a run
     has opened, which waits for it: it calls a function of a process on an SDK.
@@ -137,7 +141,7 @@ async def _begin(store: Store, task: Task, queues: dict[str, str]) -> bool:
     promise = await store.get_promise(task.id)
     called = None if run_of(promise) is not None else called_by(details_of(promise))
     if called is None or not await _is_known(store, group, called["func"]):
-        return False
+        return
     arguments = json.dumps({"args": called.get("args", []), "kwargs": called.get("kwargs", {})})
     new = NewRun(promise.id, called["func"], group, arguments, deadline_at=promise.due_at)
     try:
@@ -147,10 +151,11 @@ async def _begin(store: Store, task: Task, queues: dict[str, str]) -> bool:
             await store.create_run(new)
         except (IdConflict, InvalidValue) as error:
             await store.settle_held(holder, task.id, rejection(type(error).__name__, str(error)))
-            return False
-        return await store.suspend_task(holder, ())
+            return
+        begun.add(task.id)
+        await store.suspend_task(holder, ())
     except (NotFound, TaskConflict):
-        return False  # another process has it, or its promise was settled
+        pass  # another process has it, or its promise was settled
 
 
 async def _is_known(store: Store, group: str, workflow: str) -> bool:

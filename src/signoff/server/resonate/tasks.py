@@ -11,7 +11,7 @@ from signoff.records import Promise, PromiseState
 from signoff.records.tasks import Invocation, Task, TaskLease, TaskRef, TaskState
 from signoff.server.resonate import promises
 from signoff.server.resonate.call import Call
-from signoff.server.resonate.durable_promises import details_of, is_late, to_record
+from signoff.server.resonate.durable_promises import details_of, to_record
 from signoff.server.resonate.protocol import Refusal, Reply, to_envelope
 from signoff.server.resonate.requests import (
     BRANCH,
@@ -36,8 +36,8 @@ async def get(call: Call, data: ById) -> Reply:
     """Show a task. It is fulfilled once its promise is settled."""
     task = await _known(call, data.id)
     if task.state is not TaskState.FULFILLED:
-        promise = await call.store.get_promise(task.id)
-        if promise.state is not PromiseState.PENDING or is_late(promise, call.now):
+        promise = await promises.current(call, await call.store.get_promise(task.id))
+        if promise.state is not PromiseState.PENDING:
             task = replace(task, state=TaskState.FULFILLED, resumes=(), pid=None, ttl=None)
     return Reply({"task": to_task_record(task)})
 
@@ -75,7 +75,7 @@ async def fulfill(call: Call, data: FulfillTask) -> Reply:
     """Settle the promise of an acquired task."""
     await check_group(call, data.id)
     settlement = promises.settlement_of(call, data.action.data)
-    return promises.shown(call, await call.store.settle_held(_ref(data), data.id, settlement))
+    return promises.shown(await call.store.settle_held(_ref(data), data.id, settlement))
 
 
 async def suspend(call: Call, data: SuspendTask) -> Reply:
@@ -149,9 +149,9 @@ async def _perform(call: Call, data: FenceTask) -> Reply:
     if isinstance(action, CreateAction):
         try:
             new = await promises.new_invocation(call, action.data, holder=holder)
-            return promises.shown(call, (await call.store.open_invocation(new)).promise)
+            return promises.shown((await call.store.open_invocation(new)).promise)
         except IdConflict:  # a question, or the promise of a run
-            return promises.shown(call, await promises.known(call, action.data.id))
+            return promises.shown(await promises.known(call, action.data.id))
     settlement = promises.settlement_of(call, action.data)
     promise: Promise | None = None
     with contextlib.suppress(Refusal):  # there is none: the store checks the task first
@@ -159,7 +159,7 @@ async def _perform(call: Call, data: FenceTask) -> Reply:
     if promise is not None and promise.state is PromiseState.PENDING:
         await promises.check_may_settle(call, promise, settlement)
     try:
-        return promises.shown(call, await call.store.settle_held(holder, action.data.id, settlement))
+        return promises.shown(await call.store.settle_held(holder, action.data.id, settlement))
     except NotFound as error:
         if error.noun == "task":
             raise
@@ -171,7 +171,7 @@ async def _acquired(call: Call, invocation: Invocation) -> Reply:
         raise Refusal(422, f"promise {invocation.promise.id!r} has no task: a person answers it")
     reply = {
         "task": to_task_record(invocation.task),
-        "promise": to_record(invocation.promise, call.now),
+        "promise": to_record(invocation.promise),
         "preload": await _preload_of(call, invocation.promise),
     }
     return Reply(reply)

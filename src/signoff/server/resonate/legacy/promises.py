@@ -29,6 +29,7 @@ from signoff.server.resonate.promises import (
     check_bytes,
     check_may_settle,
     check_new,
+    current,
     to_invocation,
 )
 from signoff.server.resonate.protocol import Reply
@@ -37,13 +38,13 @@ from signoff.wire.durable_values import to_text
 
 async def get(call: Call, http: HttpRequest, _: None) -> Reply:
     """Show a promise."""
-    return Reply(to_legacy_record(await _known(call, path_id(http)), call.now))
+    return Reply(to_legacy_record(await _known(call, path_id(http))))
 
 
 async def create(call: Call, http: HttpRequest, data: CreatePromise) -> Reply:
     """Create a promise, and its task if it has a target; or show it, if this request created it before."""
     invocation = await _open(call, http, data)
-    return Reply(to_legacy_record(invocation.promise, call.now), 201 if invocation.was_created else 200)
+    return Reply(to_legacy_record(invocation.promise), 201 if invocation.was_created else 200)
 
 
 async def create_with_task(call: Call, http: HttpRequest, data: CreatePromiseAndTask) -> Reply:
@@ -59,7 +60,7 @@ async def create_with_task(call: Call, http: HttpRequest, data: CreatePromiseAnd
         invocation = await _open(call, http, data.promise, lease)
     except (TaskConflict, InvalidValue):  # another process created it meanwhile
         invocation = await _open(call, http, data.promise)
-    reply: dict[str, Any] = {"promise": to_legacy_record(invocation.promise, call.now)}
+    reply: dict[str, Any] = {"promise": to_legacy_record(invocation.promise)}
     task = invocation.task
     if lease is not None and task is not None and task.state is TaskState.ACQUIRED:
         reply["task"] = to_legacy_task(task, data.promise.timeout)
@@ -79,7 +80,7 @@ async def complete(call: Call, http: HttpRequest, data: CompletePromise) -> Repl
             return Reply(to_legacy_record(await _settle(call, promise, settlement)), 201)
         except (AlreadySettled, RequestConflict):
             promise = await call.store.get_promise(promise.id)
-    record = to_legacy_record(promise, call.now)
+    record = to_legacy_record(promise)
     is_late = promise.state is PromiseState.TIMED_OUT and not is_strict
     is_repeated = key is not None and key == promise.request_id
     if is_late or (is_repeated and (not is_strict or record["state"] == data.state)):
@@ -148,7 +149,7 @@ async def _known(call: Call, promise_id: str) -> Promise:
     except NotFound:
         raise LegacyRefusal(NO_PROMISE, f"there is no promise {promise_id!r}") from None
     await call.sender.check_promise(call.store, promise)
-    return promise
+    return await current(call, promise)
 
 
 async def _check_root(call: Call, root: Promise) -> None:
@@ -166,7 +167,7 @@ async def _check_root(call: Call, root: Promise) -> None:
 
 
 def _registered(call: Call, promise: Promise, id: str, data: CreateCallback | CreateSubscription) -> Reply:
-    shown = {"promise": to_legacy_record(promise, call.now)}
+    shown = {"promise": to_legacy_record(promise)}
     if promise.state is not PromiseState.PENDING:
         return Reply(shown)
     callback = {"id": id, "promiseId": promise.id, "timeout": data.timeout, "createdOn": call.now}

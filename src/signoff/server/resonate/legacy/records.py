@@ -9,14 +9,9 @@ from signoff.records.tasks import Task, TaskState
 from signoff.server.resonate.durable_promises import details_of, to_record
 
 
-def to_legacy_record(promise: Promise, now: int = 0) -> dict[str, Any]:
-    """Return a promise as the protocol shows it.
-
-    Args:
-        promise: The promise.
-        now: The time, in unix milliseconds: a promise that is pending past its timeout is shown as timed out.
-    """
-    record = to_record(promise, now)
+def to_legacy_record(promise: Promise) -> dict[str, Any]:
+    """Return a promise as the protocol shows it."""
+    record = to_record(promise)
     shown: dict[str, Any] = {
         "id": promise.id,
         "state": record["state"].upper(),

@@ -25,10 +25,10 @@ async def claim(call: Call, _: HttpRequest, data: ClaimTask) -> Reply:
     except TaskConflict as conflict:
         raise LegacyRefusal.of_task(conflict) from None
     leaf = await _leaf(call, found.resumes)
-    promises = {"root": _shown(call, found.promise)}
+    promises = {"root": _shown(found.promise)}
     if leaf is None:
         return Reply({"type": "invoke", "promises": promises}, 201)
-    return Reply({"type": "resume", "promises": {**promises, "leaf": _shown(call, leaf)}}, 201)
+    return Reply({"type": "resume", "promises": {**promises, "leaf": _shown(leaf)}}, 201)
 
 
 async def complete(call: Call, _: HttpRequest, data: CompleteTask) -> Reply:
@@ -105,5 +105,5 @@ async def _leaf(call: Call, resumes: tuple[str, ...]) -> Promise | None:
         return None
 
 
-def _shown(call: Call, promise: Promise) -> dict[str, Any]:
-    return {"id": promise.id, "data": to_legacy_record(promise, call.now)}
+def _shown(promise: Promise) -> dict[str, Any]:
+    return {"id": promise.id, "data": to_legacy_record(promise)}
