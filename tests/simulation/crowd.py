@@ -276,12 +276,13 @@ class Crowd:
         """Check that one settlement of each promise won, and that all others were refused with its name."""
         for attempt in self.attempts:
             promise = self.world.store.model.tables.promises["default", attempt.promise_id]
-            wrong = _wrong(attempt, promise)
+            wrong = wrong_of(attempt, promise)
             if wrong is not None:
                 self.world.blame(f"{attempt} of {promise}: {wrong}")
 
 
-def _wrong(attempt: Attempt, promise: Promise) -> str | None:
+def wrong_of(attempt: Attempt, promise: Promise) -> str | None:
+    """Return why a caller's result contradicts the promise as it is; None if it does not."""
     if attempt.told == "nothing":
         return "they got no reply"
     if attempt.told == "won" and promise.state not in (PromiseState.RESOLVED, PromiseState.REJECTED):

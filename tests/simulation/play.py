@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
@@ -13,36 +12,34 @@ from signoff.testing import MemoryStore
 from signoff.testing.simulation import Faults, World
 from tests.simulation.crowd import Crowd
 from tests.simulation.oracle import Oracle
+from tests.simulation.played import CALM_AT, LAST_SECOND, Played
 from tests.simulation.programs import Author, new_registry
+from tests.simulation.protocol.play import play_protocol
 
-CALM_AT = 15.0  # seconds
-LAST_SECOND = 400.0
-
-
-@dataclass(frozen=True)
-class Played:
-    """What came of a seed."""
-
-    seed: int
-    faults: Faults
-    problems: list[str]
-    digest: str
-    trace: list[str]
-    seconds: float
-    world: World
-
-    def __str__(self) -> str:
-        begin = f"seed {self.seed}: {len(self.problems)} problems after {self.seconds:.1f} s; faults: {self.faults}"
-        return "\n".join([begin, *self.problems])
+PROTOCOL_EVERY = 5  # one of so many seeds is a world of the durable promise protocol
 
 
 def play(
+    seed: int, *, faults: Faults | None = None, store: Callable[..., MemoryStore] = MemoryStore
+) -> Played:
+    """Play a seed: it decides everything, also the kind of world.
+
+    Args:
+        seed: The seed.
+        faults: What goes wrong, instead of what the seed says.
+        store: Makes the store.
+    """
+    playing = play_protocol if seed % PROTOCOL_EVERY == 3 else play_workflows
+    return playing(seed, faults=faults, store=store)
+
+
+def play_workflows(
     seed: int,
     *,
     faults: Faults | None = None,
     store: Callable[..., MemoryStore] = MemoryStore,
 ) -> Played:
-    """Play a seed.
+    """Play a seed of workers and workflows.
 
     Args:
         seed: Decides everything.
@@ -87,4 +84,4 @@ def play(
     world.observer.check_end()
     crowd.check()
     Oracle(world, registry, author.programs, crowd.cancelled).check()
-    return Played(seed, faults, world.problems, world.digest(), world.trace, seconds, world)
+    return Played.of(seed, faults, world, seconds)

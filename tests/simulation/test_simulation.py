@@ -21,7 +21,8 @@ import pytest
 from signoff.testing.simulation import Faults
 from tests.halves import sample
 from tests.simulation import mutants
-from tests.simulation.play import Played, play
+from tests.simulation.play import play, play_workflows
+from tests.simulation.played import Played
 
 SEEDS = int(os.environ.get("SIGNOFF_SIMULATION_SEEDS", "200"))
 FIRST = int(os.environ.get("SIGNOFF_SIMULATION_FIRST", "0"))
@@ -108,7 +109,7 @@ def test_what_can_go_wrong_does() -> None:
     for seed in range(150):
         if not missing:
             break
-        text = "\n".join(play(seed).trace)
+        text = "\n".join(play_workflows(seed).trace)
         missing = [sign for sign in missing if sign not in text]
     assert missing == []
 
@@ -117,7 +118,7 @@ def test_what_can_go_wrong_does() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutant", mutants.STORES)
 def test_a_store_that_breaks_a_rule_is_found(mutant: type[Any]) -> None:
-    assert any(play(seed, store=mutants.store_of(mutant)).problems for seed in range(MUTANT_SEEDS))
+    assert any(play_workflows(seed, store=mutants.store_of(mutant)).problems for seed in range(MUTANT_SEEDS))
 
 
 @pytest.mark.long
@@ -128,4 +129,4 @@ def test_an_engine_that_breaks_a_rule_is_found(
 ) -> None:
     mutate(monkeypatch)
     faults = mutants.ENGINES[mutate]
-    assert any(play(seed, faults=faults).problems for seed in range(MUTANT_SEEDS))
+    assert any(play_workflows(seed, faults=faults).problems for seed in range(MUTANT_SEEDS))

@@ -10,6 +10,7 @@ from signoff.engine.run.step_call import StepCall
 from signoff.records import CallKind, EntryKind, Promise, PromiseState, Run, RunState
 from signoff.stores.contract.leases import Write
 from signoff.stores.contract.store import Change
+from signoff.testing.simulation.task_observer import WRITES, TaskObserver
 
 if TYPE_CHECKING:
     from signoff.testing.simulation.world import World
@@ -21,6 +22,8 @@ _QUIET = frozenset(
     {
         "due",
         "due_questions",
+        "due_schedules",
+        "due_promise_schedules",
         "unsealed",
         "last_seal",
         "heads",
@@ -32,8 +35,13 @@ _QUIET = frozenset(
         "read_messages",
         "ended",
         "list_promises",
+        "list_branch",
+        "heartbeat_tasks",
     }
 )
+
+# Operations that may settle a promise without a run, of which listeners are not notified.
+_SETTLING = WRITES | {"settle", "amend", "due"}
 
 
 class Observer:
@@ -57,6 +65,7 @@ class Observer:
         self._holder: Run | None = None
         self._length = 0
         self._on_promise: list[Callable[[Promise], None]] = []
+        self._tasks = TaskObserver(world)
         world.store.listen(self._committed)
 
     # Operations
@@ -66,6 +75,8 @@ class Observer:
         if operation in ("append", "pause", "complete"):
             self._holder = self._run(args[0].run_id)
             self._length = len(self._tables.journals.get(("default", args[0].run_id), ()))
+        elif operation in WRITES:
+            self._tasks.before(operation, args)
 
     def after(
         self, who: str, operation: str, args: Sequence[Any], outcome: Any, error: Exception | None
@@ -79,6 +90,10 @@ class Observer:
             self._world.note(who, operation, f"{described} -> {_described(outcome, error)}")
         elif error is not None or (outcome and operation not in _QUIET) or (operation == "claim" and outcome):
             self._world.note(who, operation, f"{_described(args, None)} -> {_described(outcome, error)}")
+        if operation in WRITES and error is None:
+            self._tasks.after(operation, args, outcome)
+        if operation in _SETTLING:
+            self._look()
 
     def _check_write(self, write: Write) -> None:
         run = self._holder
@@ -131,6 +146,10 @@ class Observer:
     # Commits
 
     def _committed(self, change: Change) -> None:
+        self._look()
+
+    def _look(self) -> None:
+        """Find the promises that were created or settled since the last look."""
         promises = self._tables.promises
         if len(promises) > self._seen:
             new = list(islice(promises.values(), self._seen, None))
@@ -145,6 +164,7 @@ class Observer:
                 self._pending.remove(id)
                 self._settled[id] = promise
                 self._check_settled(promise)
+                self._tasks.settled(promise)
 
     def _check_settled(self, promise: Promise) -> None:
         self._world.note("promise", promise.id, f"{promise.state} {promise.value} by {promise.settled_by}")
@@ -173,6 +193,7 @@ class Observer:
     def check_end(self) -> None:
         """Check that no settled promise has changed, no run is stuck, and no journal has a gap."""
         tables = self._tables
+        self._tasks.check_end()
         for id, promise in self._settled.items():
             if tables.promises["default", id] != promise:
                 self._world.blame(f"promise {id!r} was settled, and changed afterwards")

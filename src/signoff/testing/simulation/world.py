@@ -127,7 +127,17 @@ class World:
             host: Its host; by default a separate one.
             options: Options of ``signoff.engine.worker.worker.Worker``.
         """
-        service = Service(self, name, worker_of(programs, **options), host)
+        self.add_service(name, worker_of(programs, **options), host=host)
+
+    def add_service(self, name: str, main: Main, *, host: str | None = None) -> None:
+        """Add a process that crashes, freezes and stops as the faults determine, and is restarted.
+
+        Args:
+            name: Its name in the trace.
+            main: Its code.
+            host: Its host; by default a separate one.
+        """
+        service = Service(self, name, main, host)
         self._services.append(service)
         service.start()
 
