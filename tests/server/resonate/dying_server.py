@@ -17,10 +17,9 @@ import signoff.stores.sqlite.tasks as sqlite_tasks
 from signoff.server.server import Server
 from signoff.stores.contract.operations import Operation
 from signoff.stores.contract.store import Store
-from signoff.stores.postgres.store import PostgresStore
-from signoff.stores.sqlite.store import SqliteStore
 from signoff.stores.wrappers.store_wrapper import StoreWrapper
 from tests.forks import fork
+from tests.server.resonate.speaker import open_store
 
 SOON_SECONDS = 1.0
 SECONDS = 90
@@ -70,13 +69,6 @@ class DyingStore(StoreWrapper):
     def _die(self) -> None:
         self._said.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def open_store(url: str, **options: Any) -> Store:
-    """Return a store on a database that exists."""
-    if url.startswith("sqlite"):
-        return SqliteStore(url.removeprefix("sqlite:///"), **options)
-    return PostgresStore(url, **options)
 
 
 def serve(url: str, port: int, death: Death | None, said: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import httpx
 from signoff import Signoff
 from signoff.server import Server
 from signoff.stores.contract.store import Store
+from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import VirtualClock
 
@@ -112,18 +113,26 @@ def await_action(awaited: str, awaiter: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def speaking(
-    folder: Path, *, wrap: Callable[[Store], Store] = lambda store: store, **options: Any
-) -> AsyncIterator[Speaker]:
-    """A server on a clock that the test moves.
-
-    Args:
-        folder: Where its database is.
-        wrap: Wraps its store.
-        options: Those of ``Server``.
-    """
+async def speaking(folder: Path, **options: Any) -> AsyncIterator[Speaker]:
+    """A server on a clock that the test moves."""
     clock = VirtualClock(START / 1000)
-    app = Signoff(wrap(SqliteStore(folder / "signoff.db", clock=clock)))
+    async with speaking_on(
+        open_store(f"sqlite:///{folder}/signoff.db", clock=clock), clock, **options
+    ) as speaker:
+        yield speaker
+
+
+def open_store(url: str, **options: Any) -> Store:
+    """Return a store on a database, with options such as clocks."""
+    if url.startswith("sqlite"):
+        return SqliteStore(url.removeprefix("sqlite:///"), **options)
+    return PostgresStore(url, **options)
+
+
+@asynccontextmanager
+async def speaking_on(store: Store, clock: VirtualClock, **options: Any) -> AsyncIterator[Speaker]:
+    """A server on a store, which is closed at the end."""
+    app = Signoff(store)
     try:
         async with Server(app, port=0, resonate_port=0, **options) as server:
             yield Speaker(server, app, clock)

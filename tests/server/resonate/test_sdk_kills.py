@@ -10,7 +10,7 @@ import itertools
 import os
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ from signoff import AsyncClient
 from signoff.records import PromiseState
 from signoff.records.paging import PromiseFilter
 from signoff.stores.contract.store import Store
-from tests.postgres.databases import migrated_database
-from tests.server.resonate.dying_server import Death, Servers, open_store
+from tests.server.resonate.dying_server import Death, Servers
 from tests.server.resonate.sdk_programs import Program, effects_in, new_app, place
+from tests.server.resonate.speaker import open_store
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -143,16 +143,7 @@ def deaths(is_sqlite: bool, chance: random.Random) -> list[Death | None]:
     return [*places, None, None] if is_sqlite else [*places[:5], None]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/signoff.db"
-    else:
-        with migrated_database() as url:
-            yield url
-
-
-def test_a_server_killed_at_any_place_changes_no_result(database: str, tmp_path: Path) -> None:
+def test_a_server_killed_at_any_place_changes_no_result(store: str, tmp_path: Path) -> None:
     """Both SDKs run chains of steps, give tasks back, ask people and call Signoff; one server after the other dies."""
     chance = random.Random(SEED)
     print(f"seed {SEED}")
@@ -200,7 +191,7 @@ def test_a_server_killed_at_any_place_changes_no_result(database: str, tmp_path:
             check_chain(tmp_path, f"{group}-{number}")
         assert settled.check() > 0
 
-    asyncio.run(run(database))
+    asyncio.run(run(store))
 
 
 async def answer_all(client: AsyncClient, until: Sequence[asyncio.Task[Any]] = ()) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,26 +12,14 @@ import pytest
 from signoff.records.paging import PromiseFilter
 from signoff.server.resonate.schedules import ScheduledPromises
 from signoff.server.server import Server
-from signoff.stores.contract.store import Store
-from signoff.stores.postgres.store import PostgresStore
-from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import VirtualClock
 from tests.halves import sample
-from tests.postgres.databases import migrated_database
+from tests.server.resonate.calling import Database
 from tests.server.resonate.sdk_programs import CASES, check_effects, effects_in, place, try_case
+from tests.server.resonate.speaker import open_store
 from tests.support import comes
 
 SDKS = ("python", "typescript")
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], AbstractContextManager[str]]:
-    if request.param == "postgres":
-        return migrated_database
-    return lambda: nullcontext(f"sqlite:///{tmp_path}/signoff.db")
-
-
-Database = Callable[[], AbstractContextManager[str]]
 
 
 @pytest.mark.parametrize("sdk", SDKS)
@@ -95,14 +81,12 @@ def test_a_schedule_calls_its_function_once_for_each_of_its_times(
     """Two servers create its promises."""
     clock = VirtualClock(time.time())
 
-    def store(url: str) -> Store:
-        if url.startswith("sqlite"):
-            return SqliteStore(tmp_path / "signoff.db", clock=clock)
-        return PostgresStore(url, clock=clock)
-
     async def run(url: str) -> None:
-        other = store(url)
-        async with place(tmp_path, store(url)) as here, Server(other, port=0, resonate_port=0):
+        other = open_store(url, clock=clock)
+        async with (
+            place(tmp_path, open_store(url, clock=clock)) as here,
+            Server(other, port=0, resonate_port=0),
+        ):
             program = await here.program(sdk)
             assert await program.outcome("schedule", "each-minute", "* * * * *", "step", "tick") == (
                 "value",

@@ -9,14 +9,12 @@ import asyncio
 import json
 import random
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from signoff import AsyncClient, Context, PromiseCancelled, PromiseRejected, Signoff
 from signoff.records.audit import AuditKind
@@ -24,10 +22,7 @@ from signoff.records.paging import AuditFilter
 from signoff.server.resonate.durable_promises import to_record
 from signoff.server.server import Server
 from signoff.stores.contract.store import Store
-from signoff.stores.postgres.store import PostgresStore
-from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import VirtualClock
-from tests.postgres.databases import migrated_database
 from tests.server.resonate.speaker import (
     NEVER,
     START,
@@ -35,6 +30,7 @@ from tests.server.resonate.speaker import (
     await_action,
     create_action,
     envelope,
+    open_store,
     settle_action,
 )
 from tests.support import pauses
@@ -195,9 +191,9 @@ def check_one_won(told: Sequence[Told], final: tuple[str, Any]) -> None:
 
 
 @asynccontextmanager
-async def world(store: Callable[[VirtualClock], Store]) -> AsyncIterator[World]:
+async def world(url: str) -> AsyncIterator[World]:
     clock = VirtualClock(START / 1000)
-    stores = [store(clock), store(clock)]
+    stores = [open_store(url, clock=clock) for _ in range(2)]
     app = Signoff(stores[0], group="python")
     continued: list[Any] = []
 
@@ -231,19 +227,10 @@ async def world(store: Callable[[VirtualClock], Store]) -> AsyncIterator[World]:
         yield World(app, stores, client, apis, protocols, clock, continued)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[VirtualClock], Store]]:
-    if request.param == "sqlite":
-        yield lambda clock: SqliteStore(tmp_path / "signoff.db", clock=clock)
-    else:
-        with migrated_database() as url:
-            yield lambda clock: PostgresStore(url, clock=clock)
-
-
 ROUNDS = range(6)
 
 
-def test_one_settlement_of_a_plain_promise_wins(store: Callable[[VirtualClock], Store]) -> None:
+def test_one_settlement_of_a_plain_promise_wins(store: str) -> None:
     """A run, a task and a listener wait for it."""
     chance = random.Random(23)
 
@@ -276,7 +263,7 @@ def test_one_settlement_of_a_plain_promise_wins(store: Callable[[VirtualClock], 
     asyncio.run(run())
 
 
-def test_one_settlement_of_an_acquired_task_wins(store: Callable[[VirtualClock], Store]) -> None:
+def test_one_settlement_of_an_acquired_task_wins(store: str) -> None:
     """Its process fulfills it while others settle its promise. Another task awaits it."""
     chance = random.Random(23)
 
@@ -299,9 +286,7 @@ def test_one_settlement_of_an_acquired_task_wins(store: Callable[[VirtualClock],
     asyncio.run(run())
 
 
-def test_one_of_answers_cancellations_and_the_deadline_ends_a_question(
-    store: Callable[[VirtualClock], Store],
-) -> None:
+def test_one_of_answers_cancellations_and_the_deadline_ends_a_question(store: str) -> None:
     chance = random.Random(23)
 
     async def run() -> None:

@@ -21,17 +21,19 @@ from typing import Any
 
 import pytest
 
-from signoff import Signoff
 from signoff.server.resonate.schedules import ScheduledPromises
-from signoff.server.server import Server
-from signoff.stores.contract.store import Store
-from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.shared.outages import Outages
-from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import VirtualClock
-from tests.postgres.databases import migrated_database
 from tests.resonate_sdks import node_program
-from tests.server.resonate.speaker import START, Speaker, await_action, create_action, envelope
+from tests.server.resonate.speaker import (
+    START,
+    Speaker,
+    await_action,
+    create_action,
+    envelope,
+    open_store,
+    speaking_on,
+)
 from tests.support import OnThread
 
 OPERATIONS = int(os.environ.get("SIGNOFF_RESONATE_OPERATIONS", "1500"))
@@ -288,42 +290,25 @@ def new(pair: Pair, id: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def opened(
-    store: Store, clock: VirtualClock
-) -> AsyncIterator[tuple[Speaker, asyncio.AbstractEventLoop]]:
-    app = Signoff(store)
-    try:
-        async with Server(app, port=0, resonate_port=0) as server:
-            yield Speaker(server, app, clock), asyncio.get_running_loop()
-    finally:
-        await store.close()
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
-def make_store(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[VirtualClock], Store]]:
-    monkeypatch.setattr(
-        Outages, "held_for", lambda *_: 0.0
-    )  # leases end on time, however slow the machine is
-    if request.param == "sqlite":
-        yield lambda clock: SqliteStore(tmp_path / "s.db", clock=clock, lease_clock=clock)
-    else:
-        with migrated_database() as url:
-            yield lambda clock: PostgresStore(url, clock=clock, lease_clock=clock)
+async def opened(url: str, clock: VirtualClock) -> AsyncIterator[tuple[Speaker, asyncio.AbstractEventLoop]]:
+    async with speaking_on(open_store(url, clock=clock, lease_clock=clock), clock) as speaker:
+        yield speaker, asyncio.get_running_loop()
 
 
 def test_random_requests_and_time_do_what_they_do_to_the_sdks_own_server(
-    make_store: Callable[[VirtualClock], Store],
+    store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     print(f"seed {SEED}: {OPERATIONS} requests")
+    monkeypatch.setattr(
+        Outages, "held_for", lambda *_: 0.0
+    )  # leases end on time, however slow the machine is
     clock = VirtualClock(START / 1000)
     command = node_program(ORACLE)
     pipe = subprocess.PIPE
     environment = {**os.environ, "TZ": "UTC"}
     with (
         subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as oracle,
-        OnThread(lambda: opened(make_store(clock), clock)) as (speaker, loop),
+        OnThread(lambda: opened(store, clock)) as (speaker, loop),
         speaker,
     ):
         try:
