@@ -19,8 +19,9 @@ from signoff.people.questions.question import Question
 from signoff.people.schemas import validation_process
 from signoff.people.schemas.promise_returns import data_of
 from signoff.people.schemas.validation import MOST_CHECKS, MOST_UNFOLDED, problems, problems_if_light
-from signoff.people.schemas.validation_cost import Unfolded
+from signoff.people.schemas.validation_cost import CALLED_FORMATS, Unfolded
 from signoff.people.schemas.validation_process import find_problems, schema_problem_apart
+from signoff.people.schemas.value_size import Weight
 from signoff.records import NewPromise, PromiseKind, PromiseState, Settlement
 from signoff.server.store_api.worker_settlements import check_settlement
 from signoff.service.service import LocalBackend
@@ -179,3 +180,13 @@ async def test_without_another_process_answers_are_checked_in_this_one(
     wrong = [*range(20_000), "x"]
     assert len(await find_problems({"items": {"type": "integer"}}, wrong)) == 1
     assert "no other can be started" in caplog.text
+
+
+@pytest.mark.parametrize("kind", sorted(CALLED_FORMATS))
+def test_formats_that_python_checks_cost_what_a_call_costs(kind: str) -> None:
+    schema = {"type": "array", "items": {"type": "string", "format": kind}}
+    unfolded = Unfolded(schema, len(json.dumps(schema)))
+    many = ["1"] * 100
+    assert unfolded.checks_of(Weight.of(many)) >= 60 * len(many)
+    assert not unfolded.may_check(many, 60 * len(many))
+    assert unfolded.may_check(many, 100 * len(many))

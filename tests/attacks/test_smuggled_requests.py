@@ -98,6 +98,13 @@ def test_a_whole_request_behind_another_is_answered(here: Keyed) -> None:
     assert replies == [b"422", b"200"]
 
 
+@pytest.mark.parametrize("extension", [b";a=\rb", b";\rGET / HTTP/1.1", b";\0", b" "])
+def test_what_follows_a_chunk_s_size_moves_no_end(here: Keyed, extension: bytes) -> None:
+    # The parser takes a bare CR there. Sizes alone say where chunks end, and proxies write chunks of their own.
+    chunks = b"2%b\r\n{}\r\n0%b\r\n\r\n" % (extension, extension)
+    assert _replies(here, CHUNKED + chunks + HIDDEN) == [b"422", b"200"]
+
+
 @pytest.mark.parametrize("kind", ["websocket", "h2c", "TLS/1.0", "websocket, h2c"])
 def test_no_connection_is_upgraded(here: Keyed, kind: str) -> None:
     upgrade = (

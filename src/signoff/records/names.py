@@ -94,11 +94,20 @@ def check_namespace(namespace: str) -> str:
 
 
 def check_named(path: str, name: object) -> str:
-    """Return the name of a workflow or a group. Raises InvalidValue if it is empty or too long for a store."""
+    """Return the name of a workflow or a group.
+
+    Raises:
+        InvalidValue: It is empty, too long for a store, or has surrounding spaces or invisible characters: two names
+            could look the same, and no operator could type the second one.
+    """
     text = check_text(path, name)
     if not text.strip():
         raise InvalidValue(path, "it is empty")
     check_size(path, text)
+    if text != text.strip() or not text.isprintable():
+        raise InvalidValue(
+            path, f"must be printable characters without spaces at the ends, not {text[:100]!r}"
+        )
     return text
 
 

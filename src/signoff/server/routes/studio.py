@@ -26,7 +26,7 @@ _NOT_BUILT: Final = (
     "This Signoff was installed without Studio. Install a wheel, or run `make ready` in a checkout."
 )
 
-Asset = Annotated[str, Path(pattern=r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.(css|js|svg)$")]
+Asset = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.(css|js|svg)$")]
 
 
 def _page() -> str | None:
