@@ -20,7 +20,7 @@ from signoff.stores.contract.store import Store
 from tests.resonate_sdks import node_program, python_of_2026
 from tests.support import comes
 
-SECONDS = 90
+SECONDS = 180
 FOLDER = Path(__file__).parent
 
 
