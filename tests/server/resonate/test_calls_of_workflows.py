@@ -19,7 +19,7 @@ from signoff.server.resonate import function_groups, signoff_groups
 from signoff.server.resonate.durable_promises import Details, to_new
 from signoff.server.server import Server
 from tests.server.resonate.calling import TARGET, Database, Place, in_place, make_app, place, result
-from tests.server.resonate.process import Raw, Rejection, in_wire
+from tests.server.resonate.process import Process, Raw, Rejection, in_wire
 
 
 def test_a_workflow_gets_the_value_of_a_function_in_its_type(database: Database) -> None:
@@ -321,6 +321,19 @@ def test_a_program_calls_a_workflow_that_calls_a_function(database: Database) ->
             await here.settle("stops", PromiseState.CANCELLED)
             await here.promise("stops.1", PromiseState.CANCELLED)
             await here.run("stops", RunState.CANCELLED)
+
+    in_place(database, test)
+
+
+def test_a_function_that_no_process_has_costs_little_until_one_has_it(database: Database) -> None:
+    async def test(here: Place) -> None:
+        async with Process(here.url, {}):
+            started = await here.client.start("calls", "double", 4, id="typo")
+            await here.run("typo.1")
+            await asyncio.sleep(2)
+            assert (await here.app.store.get_task("typo.1")).version < 30
+            async with here.process():
+                assert await result(started) == 8
 
     in_place(database, test)
 

@@ -78,7 +78,7 @@ class _Place:
     stop: Callable[[], None]
     groups: dict[str, None] = field(default_factory=dict[str, None])
     served: dict[str, _Served] = field(default_factory=dict[str, _Served])
-    after: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
+    after: dict[str, str] = field(default_factory=dict[str, str])
     calls_after: dict[TaskState, str | None] = field(default_factory=dict[TaskState, "str | None"])
 
 
@@ -247,10 +247,12 @@ async def _ready(place: _Place, group: str | None = None) -> list[Run]:
     page = await place.store.list_runs(which, limit=AT_ONCE)
     runs = [*page.items]
     if page.next is not None:
-        after = place.after.get(group or "") or page.next
+        after = place.after.get(group or "", page.next)
         page = await place.store.list_runs(which, after=after, limit=AT_ONCE)
         runs += page.items
-    place.after[group or ""] = page.next
+    place.after.pop(group or "", None)
+    if page.next is not None:
+        place.after[group or ""] = page.next
     return runs
 
 

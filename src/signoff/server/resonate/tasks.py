@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from dataclasses import replace
 from typing import Any, Final
@@ -27,6 +28,14 @@ from signoff.server.resonate.requests import (
 )
 
 DONE: Final = Reply({})
+
+MOST_AT_ONCE: Final = 10
+"""How often a task may be acquired before a release is delayed."""
+
+DELAY_SECONDS: Final = 0.05
+"""The delay of a release for each further acquisition."""
+
+LONGEST_DELAY_SECONDS: Final = 1.0
 
 MOST_PRELOADED: Final = 1000
 """Maximum number of promises of a branch that are returned with a task."""
@@ -65,8 +74,13 @@ async def acquire(call: Call, data: AcquireTask) -> Reply:
 
 
 async def release(call: Call, data: TaskVersion) -> Reply:
-    """Give an acquired task back."""
+    """Give an acquired task back. One that was acquired often is sent again later: no process may have its function."""
     await check_group(call, data.id)
+    if data.version > MOST_AT_ONCE:
+        task = await call.store.get_task(data.id)
+        if (task.state, task.version) == (TaskState.ACQUIRED, data.version):
+            excess = data.version - MOST_AT_ONCE
+            await asyncio.sleep(min(excess * DELAY_SECONDS, LONGEST_DELAY_SECONDS))
     await call.store.release_task(_ref(data))
     return DONE
 
