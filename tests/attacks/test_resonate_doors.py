@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -168,6 +170,32 @@ def test_a_group_that_no_address_has_is_refused_and_stops_no_messages(here: Door
         assert _create(here, f"beside {name}", tags={"resonate:target": "poll://any@workers"}) == 200
         sent = (json.loads(line[6:])["data"]["task"]["id"] for line in lines if line.startswith("data: "))
         assert f"beside {name}" in sent  # after those of the process before it, which acquired none
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "none"}, {"origin": "https://evil.example"}],
+)
+def test_a_page_in_a_browser_takes_no_messages(here: Doors, headers: dict[str, str]) -> None:
+    for url in (f"{here.today}/poll/g/p", f"{here.messages}/g/p"):
+        with here.http.stream("GET", url, headers=headers) as reply:
+            assert reply.status_code == 403
+
+
+def test_a_foreign_host_and_a_disputed_length_are_refused_at_every_port(here: Doors) -> None:
+    for url in (here.today, here.legacy, here.messages):
+        assert here.http.get(f"{url}/health", headers={"host": "evil.example"}).status_code == 421
+        sent = (
+            b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 4\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        )
+        with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), timeout=60) as raw:
+            raw.sendall(sent)
+            received = b""
+            while part := raw.recv(65536):
+                received += part
+        assert received.count(b"HTTP/1.1 ") == 1
+        assert received.startswith(b"HTTP/1.1 400")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from signoff.errors import AccessDenied, NotAuthenticated, NotFound
@@ -115,6 +116,20 @@ class Sender:
         if promise.run_id is None or not self.is_for_groups:
             return
         self.check_group(f"promise {promise.id!r}", (await store.get_run(promise.run_id)).group)
+
+
+def check_no_page(scope: Scope) -> None:
+    """Refuse a poll that a page in a browser sends.
+
+    Any site's page may send a GET to a server on the same machine. It could not read the messages, but other processes
+    would not get them.
+
+    Raises:
+        AccessDenied: It has a header that browsers add and programs do not.
+    """
+    headers = Headers(scope=scope)
+    if "origin" in headers or "sec-fetch-site" in headers:
+        raise AccessDenied("the messages for a process", "a page in a browser gets none")
 
 
 async def sender_of(services: Services, scope: Scope, auth: str | None = None) -> Sender:

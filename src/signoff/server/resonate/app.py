@@ -18,7 +18,7 @@ from signoff.server.http.request_bodies import BodyLimit
 from signoff.server.http.response_headers import SafeHeaders
 from signoff.server.limits.headers import HeaderLimit
 from signoff.server.resonate import debug, poll
-from signoff.server.resonate.access import sender_of
+from signoff.server.resonate.access import check_no_page, sender_of
 from signoff.server.resonate.addresses import check_poller
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.deliveries import Deliveries
@@ -123,6 +123,7 @@ async def _poll(http: HttpRequest) -> Response:
     try:
         sender = await sender_of(services, http.scope)
         sender.check_role(POLL, reads=False)
+        check_no_page(http.scope)
         check_poller(group, pid)
         sender.check_group(f"group {group!r}", group)
         caller = sender.caller(services.address_of(http.scope))

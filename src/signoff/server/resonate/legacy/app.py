@@ -21,7 +21,7 @@ from signoff.server.http.request_bodies import BodyLimit
 from signoff.server.http.response_headers import SafeHeaders
 from signoff.server.limits.headers import HeaderLimit
 from signoff.server.resonate import poll
-from signoff.server.resonate.access import Sender, sender_of
+from signoff.server.resonate.access import Sender, check_no_page, sender_of
 from signoff.server.resonate.addresses import check_poller
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.deliveries import Deliveries
@@ -154,6 +154,7 @@ async def _poll(http: HttpRequest) -> Response:
     group, pid = http.path_params["group"], http.path_params["pid"]
     try:
         sender = await _sender(http, _POLL, reads=False)
+        check_no_page(http.scope)
         check_poller(group, pid)
         sender.check_group(f"group {group!r}", group)
         caller = sender.caller(services.address_of(http.scope))
