@@ -9,6 +9,7 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from benchmarks.row import Place
 
@@ -34,8 +35,13 @@ async def command(place: Place, *arguments: str, **environment: str) -> AsyncGen
 
 async def url_of(server: Process) -> str:
     """Return the URL of a ``signoff server --json``."""
+    return (await facts_of(server))["url"]
+
+
+async def facts_of(server: Process) -> dict[str, Any]:
+    """Return what a ``signoff server --json`` prints about itself once it listens."""
     assert server.stdout is not None
     line = await server.stdout.readline()
     if not line:
         raise RuntimeError("the server did not start")
-    return json.loads(line)["url"]
+    return json.loads(line)

@@ -30,6 +30,8 @@ class Sizes:
     paused: int = 100_000  # paused runs in the store
     open: int = 1_000_000  # open questions around a person's inbox
     shown: int = 10_000  # questions to scroll through in Studio
+    promises: int = 2_000  # requests of each kind and turn (the durable promise protocol)
+    invocations: int = 100  # of 10 remote steps
     lying: int = 1_000_000  # finished runs, and as many paused ones, around claimed runs (Postgres)
 
 

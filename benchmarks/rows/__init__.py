@@ -15,6 +15,7 @@ from benchmarks.rows import (
     on_postgres,
     paced,
     paused,
+    resonate,
     resumed,
     sequential,
     studio,
@@ -33,6 +34,7 @@ ON_SQLITE: tuple[Row, ...] = (
     *studio.ROWS,
     *agents.ROWS,
     *flows.ROWS,
+    *resonate.ROWS,
 )
 
 NAMES = {"sqlite": [row.name for row in ON_SQLITE], "postgres": list(on_postgres.NAMES)}

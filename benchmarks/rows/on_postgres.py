@@ -13,7 +13,7 @@ from benchmarks.postgres import Bench
 from benchmarks.processes import command
 from benchmarks.programs import new_app, park
 from benchmarks.row import Figures, Line, Place, Row
-from benchmarks.rows import answered, concurrent, inbox, paced, resumed, sequential
+from benchmarks.rows import answered, concurrent, inbox, paced, resonate, resumed, sequential
 from benchmarks.rows.resumed import REPLAYED, answer_one_by_one
 from signoff import AsyncClient
 from signoff.stores.postgres.store import PostgresStore
@@ -29,6 +29,9 @@ NAMES = (
     "workers",
     "claims",
     "inbox",
+    "promises",
+    "remote-steps",
+    "remote-steps-2",
 )
 
 STEPS = 10
@@ -191,6 +194,7 @@ def rows(bench: Bench) -> Sequence[Row]:
             most_rounds=1,
         ),
         inbox.row(bench.commit),
+        *resonate.rows(bench.commit, bench.batches),
     )
 
 
