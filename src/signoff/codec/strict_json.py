@@ -25,7 +25,7 @@ def read_exactly(text: str | bytes | bytearray) -> Any:
         UnicodeDecodeError: It is not UTF-8.
         RecursionError: It is nested too deep.
     """
-    return json.loads(text if isinstance(text, str) else text.decode(), object_pairs_hook=_distinct)
+    return _EXACT.decode(text if isinstance(text, str) else text.decode())
 
 
 def read_kept(text: str | bytes) -> Any:
@@ -92,3 +92,6 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         [(key, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise json.JSONDecodeError(f"duplicate key {key[:100]!r}", "", 0)
     return made
+
+
+_EXACT: Final = json.JSONDecoder(object_pairs_hook=_distinct)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -77,9 +77,15 @@ def address_of(scope: Scope, forwarding: Forwarding | None) -> str | None:
         return None
     if forwarding is not None:
         peer = forwarding.client_of(peer, Headers(scope=scope))
+    return _text(peer)
+
+
+@lru_cache(1024)  # the same clients send most requests
+def _text(peer: Address) -> str:
     return str(peer)
 
 
+@lru_cache(1024)  # the same clients send most requests
 def _read(text: str) -> Address | None:
     text = text.strip()
     match = _WITH_PORT.fullmatch(text)

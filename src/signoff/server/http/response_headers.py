@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SAFE_HEADERS: Final[Mapping[str, str]] = {
@@ -18,6 +17,8 @@ SAFE_HEADERS: Final[Mapping[str, str]] = {
     "x-frame-options": "DENY",
 }
 """Defaults, which a route may override. ``strict-transport-security`` is left to the proxy that terminates TLS."""
+
+_RAW: Final = [(name.encode(), value.encode()) for name, value in SAFE_HEADERS.items()]
 
 
 class SafeHeaders:
@@ -33,9 +34,9 @@ class SafeHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SAFE_HEADERS.items():
-                    headers.setdefault(name, value)
+                headers = list(message.get("headers", ()))
+                present = {name.lower() for name, _ in headers}
+                message["headers"] = headers + [each for each in _RAW if each[0] not in present]
             await send(message)
 
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -63,6 +63,26 @@ _open: weakref.WeakSet[BoundedConnections] = weakref.WeakSet()
 """The connections of all servers in the process, which share its file handles."""
 
 
+class _OneWrite(h11.Connection):
+    """h11's connection, which returns the head of a response of known length together with its body.
+
+    uvicorn writes what each event returns. A system call for the head alone takes a tenth of a short request, and the
+    client another one to receive it.
+    """
+
+    _head: bytes = b""
+
+    def send(self, event: Any) -> Any:
+        written = cast("bytes | None", super().send(event))
+        if type(event) is h11.Response and any(name == b"content-length" for name, _ in event.headers):
+            self._head = written or b""
+            return b""
+        if self._head and written is not None:
+            head, self._head = self._head, b""
+            return head + written
+        return written
+
+
 class BoundedConnections(_Protocol):
     """uvicorn's protocol, with time limits for receiving heads and bodies and for sending responses."""
 
@@ -71,6 +91,10 @@ class BoundedConnections(_Protocol):
     body_of: Any = None  # the request whose body is waited for
     body_began_at = 0.0
     body_bytes = 0
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)  # pyright: ignore[reportUnknownMemberType]
+        self.conn = _OneWrite(h11.SERVER)
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)  # pyright: ignore[reportUnknownMemberType]

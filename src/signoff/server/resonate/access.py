@@ -153,7 +153,7 @@ async def sender_of(services: Services, scope: Scope, auth: str | None = None) -
             raise NotAuthenticated("this worker key is unknown, expired or revoked")
         id = key.id or key.hash[:SHOWN_OF_HASH]
         return Sender(UNAUTHENTICATED, Access(key.hash, key.namespace, key.groups, id, key.name))
-    identity = await services.keyring.identify(scope)
+    identity = None if secret is None else await services.keyring.identify(scope)
     if identity is not None:
         return Sender(Actor(identity))
     if await services.authenticators.look():

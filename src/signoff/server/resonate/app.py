@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from starlette.applications import Starlette
@@ -10,9 +11,11 @@ from starlette.middleware import Middleware
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from signoff.errors import SignoffError
 from signoff.runtime.loggers import own_logger
+from signoff.server.auth.roles import path_of
 from signoff.server.http.host_check import HostCheck
 from signoff.server.http.request_bodies import BodyLimit
 from signoff.server.http.response_headers import SafeHeaders
@@ -43,6 +46,9 @@ log = own_logger("signoff.server")
 PATH: Final = "/"
 POLL: Final = "poll"
 
+STAMPED: Final = 256
+"""Senders whose services are kept for their next requests."""
+
 
 def create_resonate_app(
     services: Services, deliveries: Deliveries, messages: Messages, allowed_hosts: Iterable[str] = ()
@@ -67,12 +73,32 @@ def create_resonate_app(
             Middleware(HostCheck, allowed_hosts=allowed_hosts),
             Middleware(LongRequests),
             Middleware(BodyLimit, long=(PATH,)),
+            Middleware(_Shortcut),
         ],
     )
     api.state.services = services
     api.state.deliveries = deliveries
     api.state.messages = messages
+    api.state.stamped = lru_cache(STAMPED)(Services.with_origin)
     return api
+
+
+class _Shortcut:
+    """Middleware that performs operations at once. Finding the route takes a tenth of a request's time.
+
+    Args:
+        app: The next ASGI app.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST" and path_of(scope) == PATH:
+            response = await _operate(HttpRequest(scope, receive))
+            await response(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
 async def _health(_: HttpRequest) -> Response:
@@ -108,7 +134,7 @@ async def _perform(http: HttpRequest, request: Request) -> Reply:
     origin = sender.origin(services.address_of(http.scope))
     own = services.within(sender.namespace)
     delivery = deliveries.of(own.store)
-    call = Call(sender, own.with_origin(origin), request.correlation_id, deliveries.push)
+    call = Call(sender, http.app.state.stamped(own, origin), request.correlation_id, deliveries.push)
     reply = await operation.perform(call, data)
     if isinstance(data, AcquireTask):
         delivery.acquired(data.id, data.pid)

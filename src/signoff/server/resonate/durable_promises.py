@@ -96,9 +96,14 @@ def is_timer(tags: Mapping[str, str]) -> bool:
     return any(tags.get(tag) == "true" for tag in TIMERS)
 
 
-def to_record(promise: Promise) -> dict[str, Any]:
-    """Return a promise as the protocol shows it."""
-    details = details_of(promise)
+def to_record(promise: Promise, details: Details | None = None) -> dict[str, Any]:
+    """Return a promise as the protocol shows it.
+
+    Args:
+        promise: The promise.
+        details: Its ``details_of``, if known.
+    """
+    details = details or details_of(promise)
     is_timed_out = promise.state is PromiseState.TIMED_OUT
     timed_out = "resolved" if is_timer(details.tags) else "rejected_timedout"
     state = timed_out if is_timed_out else STATES[promise.state]

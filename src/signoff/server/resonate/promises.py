@@ -8,7 +8,7 @@ from signoff.codec import MAX_BYTES
 from signoff.errors import AccessDenied, AlreadySettled, IdConflict, InvalidValue, NotFound, PayloadTooLarge
 from signoff.people.schemas.promise_returns import check_value
 from signoff.records import Promise, PromiseKind, PromiseState, Settlement
-from signoff.records.tasks import NewInvocation, TaskLease, TaskRef
+from signoff.records.tasks import Invocation, NewInvocation, TaskLease, TaskRef
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.durable_promises import Details, is_late, to_new, to_record
 from signoff.server.resonate.protocol import Refusal, Reply
@@ -46,7 +46,7 @@ async def create(call: Call, data: CreatePromise) -> Reply:
         return shown(await known(call, data.id))
     if not invocation.was_created:
         await call.sender.check_promise(call.store, invocation.promise)
-    return shown(invocation.promise)
+    return shown_invocation(invocation, data)
 
 
 async def settle(call: Call, data: SettlePromise) -> Reply:
@@ -90,8 +90,7 @@ async def new_invocation(
         InvalidValue: It is a question whose terms are not valid.
         Refusal, AccessDenied, PayloadTooLarge: As for ``check_new``.
     """
-    details = Details(data.param.plain(), data.tags, data.timeout_at)
-    new = to_invocation(data.id, details, call.now, lease=lease, holder=holder)
+    new = to_invocation(data.id, _details(data), call.now, lease=lease, holder=holder)
     await check_new(call, new)
     return new
 
@@ -158,6 +157,12 @@ def shown(promise: Promise) -> Reply:
     return Reply({"promise": to_record(promise)})
 
 
+def shown_invocation(invocation: Invocation, data: CreatePromise) -> Reply:
+    """Return the reply with the promise that a request has created, or found."""
+    details = _details(data) if invocation.was_created else None
+    return Reply({"promise": to_record(invocation.promise, details)})
+
+
 async def known(call: Call, promise_id: str, what: str = "promise") -> Promise:
     """Return a promise that the sender may see.
 
@@ -204,13 +209,17 @@ async def check_may_settle(call: Call, promise: Promise, settlement: Settlement)
     await check_value(promise, settlement)
 
 
+def _details(data: CreatePromise) -> Details:
+    return Details(data.param.plain(), data.tags, data.timeout_at)
+
+
 async def _settle(call: Call, promise: Promise, data: SettlePromise) -> Promise:
     settlement = settlement_of(call, data)
     await check_may_settle(call, promise, settlement)
-    backend = call.services.backend
     try:
         if promise.kind is PromiseKind.QUESTION:
+            backend = call.services.backend
             return await backend.cancel_question(promise.id, by=settlement.by, reason=None, request_id=None)
-        return await backend.settle(promise.id, settlement)
+        return (await call.store.settle(promise.id, PromiseKind.PROMISE, settlement))[0]
     except AlreadySettled:
         return await call.store.get_promise(promise.id)

@@ -163,7 +163,7 @@ async def _perform(call: Call, data: FenceTask) -> Reply:
     if isinstance(action, CreateAction):
         try:
             new = await promises.new_invocation(call, action.data, holder=holder)
-            return promises.shown((await call.store.open_invocation(new)).promise)
+            return promises.shown_invocation(await call.store.open_invocation(new), action.data)
         except IdConflict:  # a question, or the promise of a run
             return promises.shown(await promises.known(call, action.data.id))
     settlement = promises.settlement_of(call, action.data)
