@@ -23,7 +23,17 @@ from typing import Any
 import pytest
 
 from signoff.errors import AlreadySettled, InvalidValue, SchemaTooNew, StoreFull, StoreUnavailable
-from signoff.records import Amendment, AuditKind, NewAuditEvent, NewRun, PromiseKind, PromiseState, RunState
+from signoff.records import (
+    Amendment,
+    AuditKind,
+    NewAuditEvent,
+    NewRun,
+    NewToken,
+    PromiseKind,
+    PromiseState,
+    RunState,
+    TokenKind,
+)
 from signoff.records.paging import RunFilter
 from signoff.records.workers import WorkerInfo
 from signoff.stores.contract.leases import Write
@@ -51,6 +61,7 @@ from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import VirtualClock
 from tests.stores.processes import outcome, process
 from tests.stores.scene import GROUP, SUCCESS, YES, Scene, entry, multiply, question, sqlite_scene, until
+from tests.support import comes, in_asyncio
 
 RUN = NewRun("r", "refund", "default", "{}")
 
@@ -520,6 +531,20 @@ def test_a_commit_of_another_process_is_noticed(tmp_path: Path) -> None:
         assert len(await scene.claim()) == 3
 
     _scene(tmp_path, play)
+
+
+@in_asyncio
+async def test_a_key_that_another_process_creates_is_noticed(tmp_path: Path) -> None:
+    here, there = SqliteStore(tmp_path / "a.db"), SqliteStore(tmp_path / "a.db")
+    await here.open()
+    await there.open()
+    try:
+        assert not await here.has_token([TokenKind.API_KEY])
+        await there.create_token(NewToken("k", TokenKind.API_KEY, "0" * 64, "service:bot"))
+        await comes(lambda: here.has_token([TokenKind.API_KEY]))
+    finally:
+        await here.close()
+        await there.close()
 
 
 def test_50_threads_in_4_processes_race_to_settle_and_one_wins(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from signoff.errors import InvalidValue, StoreUnavailable
+from signoff.records import TokenKind
 from signoff.runtime import forks
 from signoff.runtime.clock import Clock
 from signoff.runtime.loggers import own_logger
@@ -38,7 +39,12 @@ READ_CLOCK_SECONDS = 1.0  # minimum interval between reads of the file's time
 
 
 class DatabaseFile:
-    """The open file shared by the views of all namespaces: one writer, some readers, the listeners."""
+    """The open file shared by the views of all namespaces: one writer, some readers, the listeners.
+
+    Attributes:
+        absent_tokens: Kinds of which it has no valid tokens. A commit that may add some, by this process or another,
+            replaces the set: take it before you read, and add to it afterwards.
+    """
 
     def __init__(
         self,
@@ -58,6 +64,7 @@ class DatabaseFile:
         self.location = f"sqlite:///{self.path}"
         self.listeners = Listeners()
         self._ready: set[str] = set()  # namespaces
+        self.absent_tokens: set[TokenKind] = set()
         self.due_aside = IsolatedBatches(overdue.ITEMS, log)
         self.prune_aside = IsolatedBatches([retention.JOB], log)
         self.claims = Claims(log)
@@ -130,7 +137,7 @@ class DatabaseFile:
                 busy_seconds=self.busy_seconds,
                 inline_below_seconds=self._inline_below_seconds,
                 committed=self._notify_commit,
-                disturbed=self.listeners.notify_disturbance,
+                disturbed=self._notify_disturbance,
                 refresh=self._refresh_time,
                 outages=self.outages,
             )
@@ -203,7 +210,13 @@ class DatabaseFile:
 
     def _notify_commit(self, transaction: Transaction) -> None:
         self._ready |= transaction.ready
+        if transaction.has_new_tokens:
+            self.absent_tokens = set()
         self.listeners.notify(transaction.change)
+
+    def _notify_disturbance(self) -> None:
+        self.absent_tokens = set()
+        self.listeners.notify_disturbance()
 
     def has_become_ready(self, namespace: str) -> bool:
         """Whether a commit of this process may have made a run claimable since the last call."""

@@ -282,8 +282,15 @@ class SqliteStore(Store):
         return await self._file.read_soon(lambda db: tokens.find(db, hash))
 
     async def has_token(self, kinds: Sequence[TokenKind]) -> bool:
+        self._file.writer.check_readable()
+        absent = self._file.absent_tokens
+        if absent.issuperset(kinds):  # asked at each request to an open server
+            return False
         now = self.clock.now()
-        return await self._file.read_soon(lambda db: tokens.has(db, kinds, now))
+        is_found = await self._file.read_soon(lambda db: tokens.has(db, kinds, now))
+        if not is_found:
+            absent.update(kinds)
+        return is_found
 
     async def touch_token(self, token_id: str) -> None:
         if await self._read_soon(tokens.is_untouched, token_id, self.clock.now()):

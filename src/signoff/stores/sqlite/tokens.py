@@ -92,6 +92,7 @@ def create(tx: Transaction, namespace: str, new: NewToken) -> Token:
 
 def keep(tx: Transaction, namespace: str, new: NewToken) -> Sequence[Any] | None:
     """Create a token. Returns its row; None if its id or hash already exists."""
+    tx.has_new_tokens = True
     return tx.db.execute(CREATE, of_token(namespace, new, tx.now)).fetchone()
 
 

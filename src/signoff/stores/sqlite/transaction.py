@@ -53,9 +53,12 @@ class Transaction(TouchedRuns):
         db: The connection.
         clock: Business time.
         lease_clock: The clock that leases are measured by.
+
+    Attributes:
+        has_new_tokens: Whether it creates tokens, or makes them valid again.
     """
 
-    __slots__ = ("_clock", "_lease_clock", "_lease_now", "_now", "db")
+    __slots__ = ("_clock", "_lease_clock", "_lease_now", "_now", "db", "has_new_tokens")
 
     def __init__(self, db: sqlite3.Connection, clock: Clock, lease_clock: Clock) -> None:
         super().__init__()
@@ -64,6 +67,10 @@ class Transaction(TouchedRuns):
         self._lease_clock = lease_clock
         self._now: float | None = None
         self._lease_now: float | None = None
+        self.has_new_tokens = False
+
+    def __bool__(self) -> bool:
+        return self.has_new_tokens or super().__bool__()
 
     # The clocks are read on first use: most transactions are appends, which need neither.
 

@@ -265,9 +265,9 @@ class Writer:
                     log.warning("store %s: it is no longer locked, writes continue", self._location)
                 self._locked_since = None
                 self._note_outage()
-        resolve(batch)
         if transaction is not None:
-            self._announce(transaction)
+            self._announce(transaction)  # first: the next operation of a caller must find what it changed
+        resolve(batch)
 
     def _note_outage(self) -> None:
         """Record whether the last commit was accepted."""
