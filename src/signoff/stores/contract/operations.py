@@ -31,7 +31,10 @@ class Operation:
         is_patient: Whether a remote store retries it for as long as the server is unreachable. An operation that
             the caller soon repeats anyway, with newer arguments, is not patient.
         takes_token: Whether a ``token`` makes it repeatable.
+        performs: The declared method, which binds its arguments and calls ``perform``; None until it is declared.
     """
+
+    performs: Callable[..., Any] | None = None
 
     def __init__(
         self, method: Callable[..., Any], *, is_read: bool, lane: str | None, is_patient: bool
@@ -73,7 +76,10 @@ class Operation:
 
     async def call(self, store: Any, arguments: Mapping[str, Any]) -> Any:
         """Call this operation of a store."""
-        return await getattr(store, self.name)(**arguments)
+        method = getattr(store, self.name)
+        if getattr(method, "__func__", None) is self.performs and tuple(arguments) == self._names:
+            return await store.perform(self, arguments)  # they are bound
+        return await method(**arguments)
 
     def lane_of(self, arguments: Mapping[str, Any]) -> tuple[str, str] | None:
         """Return the lane of a call and the id of its first argument; None if it may be sent in any order."""
@@ -153,4 +159,5 @@ def _performed(method: F, operation: Operation) -> F:
     async def perform(self: Any, *args: Any, **named: Any) -> Any:
         return await self.perform(operation, operation.bind(args, named))
 
+    operation.performs = perform
     return perform  # pyright: ignore[reportReturnType]

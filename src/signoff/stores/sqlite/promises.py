@@ -158,7 +158,7 @@ def create_promise(
     tx: Transaction, namespace: str, new: NewPromise, token: str | None
 ) -> tuple[Promise, bool]:
     """Create a standalone promise, or return the one with the same id."""
-    created = _insert(tx, namespace, new, run_id=None, n=None, token=token)
+    created = insert(tx, namespace, new, token=token)
     if created is not None:
         return created, True
     promise = get_promise(tx.db, namespace, new.id)
@@ -174,7 +174,7 @@ def open_promise(tx: Transaction, namespace: str, run_id: str, new: NewPromise) 
     """Create a promise of a run, or let the run join the standalone one with the same id."""
     if new.n is None:
         raise InvalidValue("opens", f"promise {new.id!r} needs the number of the call that waits for it")
-    if _insert(tx, namespace, new, run_id=run_id, n=new.n) is not None:
+    if insert(tx, namespace, new, run_id=run_id, n=new.n) is not None:
         return
     promise = get_promise(tx.db, namespace, new.id)
     if promise.run_id == run_id and promise.n == new.n:
@@ -338,15 +338,16 @@ def _promises(rows: Iterable[tuple[Any, ...]]) -> list[Promise]:
     return [to_promise(row) for row in rows]
 
 
-def _insert(
+def insert(
     tx: Transaction,
     namespace: str,
     new: NewPromise,
     *,
-    run_id: str | None,
-    n: int | None,
+    run_id: str | None = None,
+    n: int | None = None,
     token: str | None = None,
 ) -> Promise | None:
+    """Create a promise. Returns None if there is one with its id."""
     check_promise(new)
     values = (
         namespace,

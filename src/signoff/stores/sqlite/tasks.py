@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -24,7 +26,7 @@ from signoff.records.tasks import (
     TaskState,
     queue_of,
 )
-from signoff.stores.shared.listed_payloads import PAGE_BYTES, bytes_of, read_page
+from signoff.stores.shared.listed_payloads import PAGE_BYTES, bytes_of, first_of
 from signoff.stores.shared.rows import PROMISE_COLUMNS
 from signoff.stores.sqlite import promises
 from signoff.stores.sqlite import task_states as states
@@ -136,20 +138,23 @@ def _keeping_time_outs(perform: Callable[P, T]) -> Callable[P, T | Refused]:
 @_keeping_time_outs
 def open_invocation(tx: Transaction, namespace: str, new: NewInvocation) -> Invocation | Refused:
     """Create a promise with its task, or return those with this id."""
-    _time_out(tx, namespace, [new.promise.id, *([new.holder.id] if new.holder else [])])
-    if new.holder is not None and (
-        refused := _not_held(tx, namespace, new.holder, "create a promise in the name of")
-    ):
-        return refused
-    promise, was_created = promises.create_promise(tx, namespace, new.promise, None)
-    if not was_created:
+    if new.holder is not None:
+        _time_out(tx, namespace, [new.holder.id])
+        if refused := _not_held(tx, namespace, new.holder, "create a promise in the name of"):
+            return refused
+    promise = promises.insert(tx, namespace, new.promise)
+    if promise is None:
+        _time_out(tx, namespace, [new.promise.id])
+        promise, _ = promises.create_promise(tx, namespace, new.promise, None)
         return _known(tx, namespace, promise, new.lease)
     for branch in {new.branch, new.parent} - {None}:
         tx.db.execute(ADD_TO_BRANCH, (namespace, branch, promise.id))
     task = None
     if new.target is not None:
         task = _insert(tx, namespace, new, new.target)
-    (late,) = _time_out(tx, namespace, [promise.id]) or [None]
+    late = (
+        None if (promise.due_at or math.inf) > tx.now else promises.time_out_late(tx, namespace, promise.id)
+    )
     if late is not None:
         task = None if task is None else states.get_task(tx.db, namespace, promise.id)
     return Invocation(late or promise, task, was_created=True)
@@ -348,9 +353,10 @@ def list_tasks(
 
 def list_branch(db: sqlite3.Connection, namespace: str, branch: str, limit: int) -> Sequence[Promise]:
     """Return the promises of a branch by id."""
-    cursor = db.execute(LIST_BRANCH, {"namespace": namespace, "branch": branch, "limit": limit})
-    rows, _ = read_page(cursor, limit, lambda row: bytes_of(to_promise(tuple(row))))
-    return [to_promise(row) for row in rows]
+    values = {"namespace": namespace, "branch": branch, "limit": limit}
+    with closing(db.execute(LIST_BRANCH, values)) as cursor:
+        found, _ = first_of(map(to_promise, cursor), limit)
+    return found
 
 
 def _insert(tx: Transaction, namespace: str, new: NewInvocation, target: str) -> Task:
