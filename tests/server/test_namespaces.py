@@ -30,6 +30,7 @@ from signoff.records import (
     WorkflowInfo,
 )
 from signoff.records.deliveries import NewDelivery
+from signoff.records.tasks import NewInvocation
 from signoff.server import Role, services
 from signoff.server.auth.roles import RIGHTS
 from signoff.server.auth.stored_keys import StoredKeys
@@ -155,6 +156,9 @@ async def hide(store: Store, clock: Any) -> dict[str, str]:
     assert await store.expand("theirs-channel", -1, 1, [delivery])
     for id in ("theirs-promise", "theirs-new", "confidential-promise"):
         await store.create_promise(NewPromise(id, data='"confidential"'))
+    for id, maker in (("confidential-call", None), ("theirs-call", "theirs-promise")):
+        new = NewPromise(id, data='"confidential"')
+        await store.open_invocation(NewInvocation(new, "poll://any@confidential-group", parent=maker))
     for id in ("theirs-schedule", "theirs-new", "confidential-schedule"):
         args = '{"args": ["confidential"]}'
         await store.put_schedule(
