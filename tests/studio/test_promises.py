@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from signoff.server import Server
 from signoff.testing import VirtualClock
-from tests.server.conftest import app_in, serving
+from tests.server.conftest import app_in, serving, start
 from tests.server.proxied import PROXY
 from tests.server.resonate.call_trees import call, coded, grow, tags
 from tests.server.resonate.speaker import TARGET, Speaker
@@ -146,6 +146,20 @@ def test_a_plain_promise_is_rejected_with_a_message_and_keyboard_alone(
     )
 
 
+def test_a_run_leads_to_the_promise_that_it_waits_for(window: Windows, served: Server, name: str) -> None:
+    people = {PROXY.user_header: "root", PROXY.roles_header or "": "admin"}
+    with httpx.Client(base_url=served.url, headers=people, trust_env=False) as http:
+        start(http, "promised", name, f"{name}-paid")
+        page = window(f"/runs/{name}")
+        page.get_by_role("link", name=f"{name}-paid").click()
+        expect(page.get_by_text("awaited by run")).to_be_visible()
+        page.get_by_role("button", name="Resolve").click()
+        page.get_by_role("dialog").get_by_label("Value, as JSON").fill("7")
+        page.get_by_role("dialog").get_by_role("button", name="Resolve").click()
+        page.get_by_role("link", name=name, exact=True).click()
+        expect(page.get_by_text("succeeded").first).to_be_visible()
+
+
 def test_a_value_that_does_not_fit_is_refused_by_name_and_a_late_one_too(
     window: Windows, served: Server, speaker: Speaker, name: str
 ) -> None:
@@ -160,6 +174,7 @@ def test_a_value_that_does_not_fit_is_refused_by_name_and_a_late_one_too(
         form.get_by_role("button", name="Resolve").click()
         expect(form.get_by_role("alert")).to_contain_text("value: ")
         http.post(f"/v1/promises/{name}/resolve", json={"value": 10}).raise_for_status()
+        expect(page.get_by_text("settled")).to_be_visible()  # the page is read again, and the dialog stays
         form.get_by_label("Value, as JSON").fill("11")
         form.get_by_role("button", name="Resolve").click()
         expect(form.get_by_role("alert")).to_contain_text("already")

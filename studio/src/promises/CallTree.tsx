@@ -78,7 +78,7 @@ function Call({ row: { promise, depth }, hasMore }: { row: Row; hasMore: boolean
   return (
     <li style={{ paddingInlineStart: `${Math.min(depth, DEEPEST) * 1.2}rem` }}>
       <Guarded name={`Promise ${promise.id}`}>
-        <p className="branch call-row">
+        <div className="branch call-row">
           {hasMore && (
             <button
               type="button"
@@ -98,7 +98,7 @@ function Call({ row: { promise, depth }, hasMore }: { row: Row; hasMore: boolean
           <Where promise={promise} />
           <Outcome promise={promise} />
           <Settle promise={promise} list="calls" />
-        </p>
+        </div>
       </Guarded>
       {isOpen && <CallTree id={promise.id} isSettled={promise.state !== "pending"} />}
     </li>

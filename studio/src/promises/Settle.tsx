@@ -3,7 +3,7 @@
 import { useState } from "react";
 import { api, given } from "../api/client";
 import { freshId } from "../api/freshId";
-import { Asking } from "../lists/Asking";
+import { AskingDialog } from "../lists/Asking";
 import { text } from "../lists/said";
 import { JsonText, readJson } from "../shell/JsonText";
 import { useMe } from "../shell/me";
@@ -17,37 +17,59 @@ interface SettleProps {
   list: string;
 }
 
+interface DialogProps extends SettleProps {
+  onClose: () => void;
+}
+
+const DIALOGS = { Resolve, Reject, "Cancel promise": Cancel } as const;
+
+type Verb = keyof typeof DIALOGS;
+
+/** A dialog outlives its button: another user may settle the promise meanwhile, and the refusal says who. */
 export function Settle({ promise, list }: SettleProps) {
   const me = useMe();
+  const [open, setOpen] = useState<Verb>();
   if (!mayOperate(me)) return null;
+  const verbs: Verb[] = isPlain(promise) ? ["Resolve", "Reject"] : [];
+  if (isPlain(promise) || isCancellable(promise)) verbs.push("Cancel promise");
+  const Opened = open && DIALOGS[open];
   return (
     <>
-      {isPlain(promise) && <Resolve promise={promise} list={list} />}
-      {isPlain(promise) && <Reject promise={promise} list={list} />}
-      {(isPlain(promise) || isCancellable(promise)) && <Cancel promise={promise} list={list} />}
+      {verbs.map((verb) => (
+        <button
+          key={verb}
+          type="button"
+          className={verb === "Resolve" ? undefined : "danger"}
+          onClick={() => setOpen(verb)}
+        >
+          {verb}
+        </button>
+      ))}
+      {Opened && <Opened promise={promise} list={list} onClose={() => setOpen(undefined)} />}
     </>
   );
 }
 
 /** What is sent with each settlement; the same request id if it is sent again. */
-function useBody(said: FormData | undefined = undefined) {
+function useBody() {
   const me = useMe();
   const [request_id] = useState(freshId);
-  return (form: FormData | undefined = said) => ({
+  return (said: FormData) => ({
     by: `user:${me.user_id}`,
-    note: (form && text(form, "note")) ?? null,
+    note: text(said, "note") ?? null,
     request_id,
   });
 }
 
-function Resolve({ promise, list }: SettleProps) {
+function Resolve({ promise, list, onClose }: DialogProps) {
   const body = useBody();
   const [value, setValue] = useState("");
   return (
-    <Asking
+    <AskingDialog
       verb="Resolve"
       title={`Resolve ${visible(promise.id)}?`}
       list={list}
+      onClose={onClose}
       send={async (said) =>
         given(
           api.POST("/v1/promises/{promise_id}/resolve", {
@@ -60,17 +82,18 @@ function Resolve({ promise, list }: SettleProps) {
       <p>Whatever waits for it continues with this value. It cannot be changed afterwards.</p>
       <JsonText label="Value, as JSON" value={value} onChange={setValue} />
       <Note />
-    </Asking>
+    </AskingDialog>
   );
 }
 
-function Reject({ promise, list }: SettleProps) {
+function Reject({ promise, list, onClose }: DialogProps) {
   const body = useBody();
   return (
-    <Asking
+    <AskingDialog
       verb="Reject"
       title={`Reject ${visible(promise.id)}?`}
       list={list}
+      onClose={onClose}
       className="danger"
       send={(said) => {
         const message = text(said, "message") ?? "";
@@ -90,17 +113,18 @@ function Reject({ promise, list }: SettleProps) {
         <input name="message" required autoComplete="off" />
       </label>
       <Note />
-    </Asking>
+    </AskingDialog>
   );
 }
 
-function Cancel({ promise, list }: SettleProps) {
+function Cancel({ promise, list, onClose }: DialogProps) {
   const body = useBody();
   return (
-    <Asking
+    <AskingDialog
       verb="Cancel promise"
       title={`Cancel ${visible(promise.id)}?`}
       list={list}
+      onClose={onClose}
       className="danger"
       send={(said) =>
         given(
@@ -117,7 +141,7 @@ function Cancel({ promise, list }: SettleProps) {
           : "Whatever waits for it gets an error."}
       </p>
       <Note />
-    </Asking>
+    </AskingDialog>
   );
 }
 

@@ -147,7 +147,14 @@ function Where({ item }: { item: Item }) {
   if (kind === "signal" || kind === "promise") {
     return (
       <p className="item-more">
-        waits{id === undefined ? "" : ` for ${visible(id)}`}
+        waits{id !== undefined && " for "}
+        {id !== undefined && kind === "promise" ? (
+          <Link to="/promises/$id" params={{ id }}>
+            {visible(id)}
+          </Link>
+        ) : (
+          id !== undefined && visible(id)
+        )}
         <Due item={item} />
       </p>
     );
