@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from signoff.server import Server
 from signoff.testing import VirtualClock
@@ -47,7 +47,7 @@ def speaker(served: Server) -> Iterator[Speaker]:
 @pytest.fixture
 def window(browser: Browser, served: Server) -> Iterator[Windows]:
     """Opens a page as a user with a role. No script may fail, and none that is not Studio's may run."""
-    contexts = []
+    contexts: list[BrowserContext] = []
     trouble: list[str] = []
 
     def opened(address: str, role: str = "operator", **options: object) -> Page:
