@@ -21,8 +21,17 @@ from signoff.records.tasks import NewInvocation
 from signoff.server import Role
 from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.wrappers.encrypted import encrypted
+from signoff.testing import VirtualClock
 from tests.server.resonate.call_trees import call, coded, grow, tags
-from tests.server.resonate.speaker import TARGET, Speaker, settle_action, speaking
+from tests.server.resonate.speaker import (
+    START,
+    TARGET,
+    Speaker,
+    open_store,
+    settle_action,
+    speaking,
+    speaking_on,
+)
 from tests.support import OnThread
 
 SECRET = "S3CR3T-4711"
@@ -294,9 +303,9 @@ def test_a_tree_in_an_encrypted_store_is_read_and_an_unreadable_promise_is_shown
     for key in "ab":
         secret = base64.urlsafe_b64encode(key.encode() * 32).decode()
         ciphers = Ciphers.parse(f"{key}:{secret}")
-        serving = OnThread(
-            lambda ciphers=ciphers: speaking(tmp_path, wrap=lambda store: encrypted(store, ciphers))
-        )
+        clock = VirtualClock(START / 1000)
+        store = encrypted(open_store(f"sqlite:///{tmp_path}/signoff.db", clock=clock), ciphers)
+        serving = OnThread(lambda store=store, clock=clock: speaking_on(store, clock))
         with serving as speaker, speaker, Reader(speaker) as reader:
             if key == "a":
                 grow(speaker)
