@@ -16,7 +16,7 @@ from signoff.server.resonate.durable_promises import details_of, to_record
 from signoff.testing.simulation import Process, World
 from tests.simulation.crowd import PATIENCE, Attempt, Target, wrong_of
 from tests.simulation.protocol.network import Answer, Network
-from tests.simulation.protocol.programs import FUNCTION, GROUPS, WAIT
+from tests.simulation.protocol.programs import FUNCTION, GROUPS, SIGNOFF, WAIT
 from tests.simulation.protocol.sdk import Record, create, decoded, encoded, tags_of
 
 T = TypeVar("T")
@@ -178,7 +178,8 @@ class Callers:
         if promise.kind is PromiseKind.QUESTION or _is_waited_for(promise):
             self._settle_at_once(promise, source.choice((1, 2, 2, 3)))
         elif "resonate:target" in details.tags:
-            if source.random() < 0.06:
+            is_workflow = details.tags["resonate:target"].endswith(f"@{SIGNOFF}")
+            if source.random() < (0.4 if is_workflow else 0.06):
                 self._settle_at_once(promise, 2)
             if source.random() < 0.08:
                 self._do(self._halt(promise.id))
@@ -298,8 +299,8 @@ class Callers:
                 self.world.blame(f"{attempt} of {promise}: {wrong}")
 
     def settled_from_outside(self, promise: Promise) -> bool:
-        """Whether a caller has tried to settle a promise as it was settled."""
-        if any(attempt.promise_id == promise.id and attempt.told == "won" for attempt in self.attempts):
+        """Whether a caller has tried to settle a promise as it was settled. The reply may have been lost."""
+        if any((each.promise_id, each.by) == (promise.id, promise.settled_by) for each in self.attempts):
             return True
         return any(
             (each.promise_id, each.state) == (promise.id, _state_of(promise)) for each in self.settlings

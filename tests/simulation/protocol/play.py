@@ -36,7 +36,7 @@ def play_protocol(
     world = World(seed, faults=faults, calm_at=CALM_AT, punctual_seconds=punctual, store=store)
     author, network = Author(source), Network(world)
     roots = {
-        f"r{number}": author.program(source.choice((2, 3, 5))) for number in range(source.choice((1, 1, 2)))
+        f"r{number}": author.program(source.choice((2, 4, 6))) for number in range(source.choice((1, 1, 2)))
     }
     run_by_sdk = {id for id in roots if source.random() < 0.3}
     callers = Callers(world, network, source, roots, run_by_sdk, has_schedule=source.random() < 0.1)

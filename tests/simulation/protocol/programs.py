@@ -129,7 +129,7 @@ class Author:
             self._sleep: 1,
             self._wait: 4,
             self._ask: 2,
-            self._workflow: 1,
+            self._workflow: 3,
         }
         if depth < 2:
             kinds[self._remote] = 6
@@ -166,7 +166,7 @@ class Author:
     def _workflow(self, depth: int) -> Call:
         self.calls_signoff = True
         source = self._source
-        name = source.choice(("steps", "fails", "waits"))
+        name = source.choice(("steps", "fails", "waits", "waits"))
         argument = source.choice(("shared1", "own")) if name == "waits" else "a"
         return Workflow(name, argument, source.choice((None, None, None, 5.0)))
 
