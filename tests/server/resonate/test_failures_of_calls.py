@@ -104,11 +104,12 @@ def test_a_call_stays_in_its_namespace(database: Database) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300)  # on a busy machine
 def test_a_thousand_calls_at_once_are_made_once_each(database: Database) -> None:
     async def test(here: Place) -> None:
         async with here.process() as process:
             started = await here.client.start("beside", 1000)
-            assert await result(started, seconds=100) == [2 * n for n in range(1000)]
+            assert await result(started, seconds=280) == [2 * n for n in range(1000)]
             assert sorted(call[1] for call in process.calls) == [[n] for n in range(1000)]
 
     in_place(database, test)
@@ -183,6 +184,8 @@ def test_a_killed_process_on_an_sdk_is_replaced(database: Database, tmp_path: Pa
     in_place(database, test)
 
 
+# httpx leaves sockets to the garbage collector whose server was killed while they were connecting.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.long
 def test_a_server_killed_at_any_write_loses_and_repeats_no_run(database: Database, tmp_path: Path) -> None:
     chance = random.Random(SEED)
