@@ -29,7 +29,7 @@ from tests.support import in_asyncio
 
 SOURCE = resources.files("signoff.stores") / "schema" / "postgres"
 
-DIGEST = (4, "e914809fc74d78fb1b9a8bec03c11d755ceccc940cd4b4ed27254c4cb6b8afc3")
+DIGEST = (5, "50998db02f61d53ee9657a0b208047b2b3fa60f500b5d9d2bbadb1c29fdc59ab")
 """The version of the functions, and the digest of its source."""
 
 ADDED = """

@@ -334,7 +334,7 @@ async def test_processes_that_keep_restarting_free_a_dead_workers_runs(
         assert await _state(store) is RunState.READY
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
+@STORES
 @in_asyncio
 async def test_processes_that_keep_restarting_free_a_dead_processes_task(
     tmp_path: Path, measured: Time, kind: str

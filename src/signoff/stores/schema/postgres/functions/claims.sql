@@ -478,7 +478,9 @@ DECLARE
     v_now constant double precision := coalesce(p_lease_now, extract(epoch FROM clock_timestamp()));
     held signoff.held_leases;
 BEGIN
-    IF NOT EXISTS (SELECT FROM signoff.runs WHERE state = 'running' AND lease_until <= v_now) THEN
+    IF NOT EXISTS (SELECT FROM signoff.runs WHERE state = 'running' AND lease_until <= v_now)
+        AND NOT EXISTS (SELECT FROM signoff.tasks WHERE state = 'acquired' AND lease_until <= v_now)
+    THEN
         RETURN NULL;
     END IF;
     SELECT * INTO held FROM signoff.held_leases FOR UPDATE SKIP LOCKED;
@@ -487,7 +489,9 @@ BEGIN
         RETURN NULL;
     END IF;
     held.before := least(held.before, v_now);
-    IF NOT EXISTS (SELECT FROM signoff.runs WHERE state = 'running' AND lease_until <= held.before) THEN
+    IF NOT EXISTS (SELECT FROM signoff.runs WHERE state = 'running' AND lease_until <= held.before)
+        AND NOT EXISTS (SELECT FROM signoff.tasks WHERE state = 'acquired' AND lease_until <= held.before)
+    THEN
         UPDATE signoff.held_leases SET before = v_now, served = 0, at = v_now, but_until = NULL;
         RETURN NULL;
     END IF;
