@@ -25,7 +25,7 @@ PROGRAM = Path(__file__).parents[1] / "resonate_program.py"
 
 STEPS = 10
 TARGET = 355
-"""Five times 71 steps per second, the best of 51 to 71 that this row's program reached before it was a row."""
+"""Five times 71 steps per second, the best of an earlier measurement, 51 to 71."""
 
 
 async def requests(place: Place) -> Figures:
