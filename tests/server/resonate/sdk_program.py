@@ -1,4 +1,4 @@
-"""Functions on the Python SDK of Resonate, for its environment: ``sdk_program.py URL FOLDER GROUP``.
+"""Functions on the Python SDK of Resonate, for its environment: ``sdk_program.py URL FOLDER GROUP LEASE_SECONDS``.
 
 ``sdk_program.ts`` has the same functions in TypeScript. The process serves them in a group. Each line of its stdin is
 an order, as a JSON array, such as ``["run", id, function, *arguments]``; each line of its stdout is the outcome of one:
@@ -20,7 +20,7 @@ from resonate.resonate import Resonate
 from resonate.retry import Constant, Never
 from resonate.types import Value
 
-URL, FOLDER, GROUP = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+URL, FOLDER, GROUP, LEASE = sys.argv[1], Path(sys.argv[2]), sys.argv[3], timedelta(seconds=int(sys.argv[4]))
 
 
 def effect(ctx: Context, name: str) -> None:
@@ -178,7 +178,7 @@ async def answer(resonate: Resonate, kind: str, id: str, *rest: Any) -> None:
 
 
 async def main() -> None:
-    resonate = Resonate(url=URL, group=GROUP, ttl=timedelta(seconds=2))
+    resonate = Resonate(url=URL, group=GROUP, ttl=LEASE)
     for function in FUNCTIONS:
         resonate.register(function)
     resonate.register(flaky, retry_policy=Constant(max_retries=5, delay=0))

@@ -1,4 +1,4 @@
-// Functions on the TypeScript SDK of Resonate: node sdk_program.ts URL FOLDER GROUP. They are those of sdk_program.py,
+// Functions on the TypeScript SDK of Resonate: node sdk_program.ts URL FOLDER GROUP LEASE_SECONDS. They are those of sdk_program.py,
 // whose docstring describes orders, outcomes and effects.
 
 import { appendFileSync, readFileSync } from "node:fs";
@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import { type Context, type Info, Resonate } from "../../../examples/typescript_worker/node_modules/@resonatehq/sdk/dist/src/async/index.js";
 import { Constant } from "../../../examples/typescript_worker/node_modules/@resonatehq/sdk/dist/src/index.js";
 
-const [url, folder, group] = process.argv.slice(2);
+const [url, folder, group, leaseSeconds] = process.argv.slice(2);
 
 function effect(info: Info, name: string): void {
   appendFileSync(`${folder}/effects`, `${name} ${info.id}\n`);
@@ -145,7 +145,7 @@ async function answer(kind: string, id: string, ...rest: any[]): Promise<void> {
   console.log(JSON.stringify(outcome));
 }
 
-const resonate = new Resonate({ url, group, ttl: 2000, timeout: 10_000 });
+const resonate = new Resonate({ url, group, ttl: 1000 * Number(leaseSeconds), timeout: 10_000 });
 const functions = [step, calls, chain, link, ping, sleeps, detaches, retries, flaky, releases, fails, broken, asks];
 for (const each of [...functions, calls_signoff, waits]) resonate.register(each.name, each);
 

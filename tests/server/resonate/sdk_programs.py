@@ -48,13 +48,16 @@ class Program:
         self._reading = asyncio.create_task(self._read())
 
     @staticmethod
-    async def start(sdk: str, url: str, folder: Path, group: str) -> Program:
+    async def start(sdk: str, url: str, folder: Path, group: str, *, lease_seconds: int = 2) -> Program:
+        """Start it. With a short lease, another process soon continues for a killed one; on a busy machine, a step may
+        then run twice.
+        """
         command = await asyncio.to_thread(command_of, sdk)
         log = folder / f"{group}.log"
         pipe = asyncio.subprocess.PIPE
         with log.open("ab") as errors:
             process = await asyncio.create_subprocess_exec(
-                *command, url, str(folder), group, stdin=pipe, stdout=pipe, stderr=errors
+                *command, url, str(folder), group, str(lease_seconds), stdin=pipe, stdout=pipe, stderr=errors
             )
         return Program(sdk, process, log)
 
@@ -112,8 +115,9 @@ class Place:
     url: str
     stack: AsyncExitStack
 
-    async def program(self, sdk: str, group: str | None = None) -> Program:
-        program = await Program.start(sdk, self.url, self.folder, group or sdk)
+    async def program(self, sdk: str, group: str | None = None, *, lease_seconds: int = 2) -> Program:
+        name = group or sdk
+        program = await Program.start(sdk, self.url, self.folder, name, lease_seconds=lease_seconds)
         self.stack.push_async_callback(program.kill)
         return program
 

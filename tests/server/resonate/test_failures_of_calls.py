@@ -119,7 +119,7 @@ def test_a_thousand_calls_at_once_are_made_once_each(database: Database) -> None
 @pytest.mark.parametrize("sdk", ["python", "typescript"])
 def test_workflows_call_functions_on_the_real_sdks(database: Database, tmp_path: Path, sdk: str) -> None:
     async def test(here: Place) -> None:
-        sdk_program = await Program.start(sdk, here.url, tmp_path, "ts-workers")
+        sdk_program = await Program.start(sdk, here.url, tmp_path, "ts-workers", lease_seconds=60)
         try:
             assert await result(await here.client.start("calls", "chain", "c", 4, 0)) == 4
             names = [name for name, _ in effects_in(tmp_path)]

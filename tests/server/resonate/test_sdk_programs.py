@@ -20,6 +20,8 @@ from tests.server.resonate.speaker import open_store
 from tests.support import comes
 
 SDKS = ("python", "typescript")
+LONG = 60
+"""The lease of processes that nobody kills: on a busy machine, their heartbeats may be late."""
 
 
 @pytest.mark.parametrize("sdk", SDKS)
@@ -28,7 +30,7 @@ def test_programs_have_the_results_and_effects_that_they_have_anywhere(
 ) -> None:
     async def run(url: str) -> None:
         async with place(tmp_path, url) as here:
-            program = await here.program(sdk)
+            program = await here.program(sdk, lease_seconds=LONG)
             async with asyncio.TaskGroup() as cases:
                 for id, case in CASES.items():
                     cases.create_task(try_case(here, program, id, case))
@@ -44,9 +46,9 @@ def test_workers_of_both_sdks_call_each_other(database: Database, tmp_path: Path
     async def run(url: str) -> None:
         async with place(tmp_path, url) as here:
             programs = {
-                "python": await here.program("python"),
-                "typescript": await here.program("typescript"),
-                "python-2": await here.program("python", "python-2"),
+                "python": await here.program("python", lease_seconds=LONG),
+                "typescript": await here.program("typescript", lease_seconds=LONG),
+                "python-2": await here.program("python", "python-2", lease_seconds=LONG),
             }
             way = ["python", "typescript", "python-2", "python", "python-2", "typescript"]
             ways = {f"from-{n}": way[n:] + way[:n] for n in range(3)}
@@ -64,7 +66,7 @@ def test_workers_of_both_sdks_call_each_other(database: Database, tmp_path: Path
 def test_a_thousand_calls_at_once_run_once_each(database: Database, tmp_path: Path, sdk: str) -> None:
     async def run(url: str) -> None:
         async with place(tmp_path, url) as here:
-            program = await here.program(sdk)
+            program = await here.program(sdk, lease_seconds=LONG)
             ids = [f"many-{n:03}" for n in range(1000)]
             calls = [program.outcome("rpc" if n % 2 else "run", id, "step", id) for n, id in enumerate(ids)]
             assert await asyncio.gather(*calls) == [("value", id) for id in ids]
@@ -87,7 +89,7 @@ def test_a_schedule_calls_its_function_once_for_each_of_its_times(
             place(tmp_path, open_store(url, clock=clock)) as here,
             Server(other, port=0, resonate_port=0),
         ):
-            program = await here.program(sdk)
+            program = await here.program(sdk, lease_seconds=LONG)
             assert await program.outcome("schedule", "each-minute", "* * * * *", "step", "tick") == (
                 "value",
                 None,
