@@ -8,18 +8,20 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from signoff.records import NewRun
+from signoff.records.tasks import Task
 from signoff.server import Role
 from signoff.server.auth.stored_keys import StoredKeys
 from signoff.server.resonate.addresses import read_address
 from signoff.server.resonate.push import Push
 from tests.attacks.resonate_doors import Doors, doors
-from tests.server.resonate.speaker import NEVER, TARGET, VERSION, create_action
+from tests.server.resonate.speaker import NEVER, TARGET, VERSION, create_action, settle_action
 from tests.support import OnThread
 
 OTHERS = {"resonate:target": "poll://any@theirs"}
@@ -35,11 +37,10 @@ def here(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield opened
 
 
-@pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+def closed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Doors]:
     """A server that needs keys."""
-    folder = tmp_path_factory.mktemp("closed")
-    with OnThread(lambda: doors(folder, require_auth=True)) as opened, opened:
+    with OnThread(lambda: doors(tmp_path, request.param, require_auth=True)) as opened, opened:
         yield opened
 
 
@@ -261,14 +262,25 @@ def test_a_key_for_some_groups_does_nothing_to_those_of_others(closed: Doors) ->
         held = free.send("task.create", {**lease, "action": create_action("held", tags=OTHERS)})
         assert held.status_code == 200
         _create(free, "awaited")
+        _create(free, "sent", tags=OTHERS)
+        assert bound.send(
+            "task.create", {**lease, "pid": "me", "action": create_action("own", tags=TARGET)}
+        ).is_success
         asyncio.run(closed.store.create_run(NewRun("run", "w", "theirs", "{}")))
         at = {"cron": "* * * * *", "promiseId": "{{.id}}.{{.timestamp}}", "promiseTimeout": 1_000}
         assert free.send("schedule.create", {"id": "theirs", **at, "promiseTags": OTHERS}).status_code == 200
-        before = asyncio.run(closed.store.get_task("held"))
+        before = asyncio.run(_tasks(closed))
+        settles_held = settle_action("held", data="MQ==")
         refused = {
             "heartbeat": bound.send(
                 "task.heartbeat", {"pid": "victim", "tasks": [{"id": "held", "version": 1}]}
             ),
+            "known task": bound.send("task.create", {**lease, "action": create_action("sent", tags=TARGET)}),
+            "settlement": bound.send("promise.settle", settles_held["data"]),
+            "fenced settlement": bound.send(
+                "task.fence", {"id": "own", "version": 1, "action": settles_held}
+            ),
+            "old settlement": bound.old("PATCH", "/promises/held", {"state": "RESOLVED"}),
             "callback": bound.send("promise.register_callback", {"awaited": "awaited", "awaiter": "held"}),
             "old callback": bound.old(
                 "POST",
@@ -283,13 +295,19 @@ def test_a_key_for_some_groups_does_nothing_to_those_of_others(closed: Doors) ->
         assert {name: reply.status_code for name, reply in refused.items()} == dict.fromkeys(refused, 403)
         beat = bound.old("POST", "/tasks/heartbeat", {"processId": "victim"})
         assert beat.json() == {"tasksAffected": 0}
-        assert asyncio.run(closed.store.get_task("held")) == before
+        assert asyncio.run(_tasks(closed)) == before
         assert free.old("POST", "/tasks/heartbeat", {"processId": "victim"}).json() == {"tasksAffected": 1}
         assert _create(bound, "other.3") == 200  # the SDKs' ids look like that, too
+        assert bound.send("promise.settle", {"id": "awaited", "state": "resolved"}).status_code == 200
+        assert free.send("promise.settle", settles_held["data"]).status_code == 200
+
+
+async def _tasks(closed: Doors) -> list[Task]:
+    return [await closed.store.get_task(id) for id in ("held", "sent")]
 
 
 def test_an_api_key_for_some_groups_calls_no_other(closed: Doors) -> None:
-    with _service(closed, "workers") as bot:
+    with _service(closed, "workers") as bot, _worker(closed) as free:
         assert _create(bot, "mine", tags=TARGET) == 200
         assert _create(bot, "not mine", tags=OTHERS) == 403
         old = bot.old(
@@ -301,6 +319,23 @@ def test_an_api_key_for_some_groups_calls_no_other(closed: Doors) -> None:
         lease = {"pid": "p", "ttl": 60_000}
         created = bot.send("task.create", {**lease, "action": create_action("n", tags=OTHERS)})
         assert created.status_code == 403
+        assert _create(free, "known", tags=OTHERS) == 200
+        assert {_create(bot, id) for id in ("awaited", "plain")} == {200}
+        for root, recv, status in (
+            ("plain", "theirs", 403),
+            ("known", "workers", 403),
+            ("plain", "workers", 201),
+        ):
+            callback = {"rootPromiseId": root, "recv": recv, "timeout": 1}
+            assert bot.old("POST", "/promises/callback/awaited", callback).status_code == status
+
+
+def test_a_question_with_too_many_parts_is_refused_by_its_tag(here: Doors) -> None:
+    tags = {"signoff:question": "[" * 100_001}
+    reply = here.send("promise.create", {"id": "parts", "timeoutAt": NEVER, "tags": tags})
+    assert reply.status_code == 422
+    assert "tags.signoff:question" in reply.text
+    assert "more than 100,000 lists and objects" in reply.text
 
 
 def test_a_schedule_asks_no_person_whom_its_creator_may_not_ask(closed: Doors) -> None:

@@ -16,6 +16,7 @@ from signoff.cli.resonate_options import debugged
 from signoff.errors import InvalidValue
 from signoff.server import Role, Server
 from signoff.server.auth.stored_keys import StoredKeys
+from signoff.server.resonate.debug_clock import DebugClock
 from signoff.testing import VirtualClock
 from tests.cli.commands import signoff
 from tests.server.resonate.speaker import TARGET, Speaker
@@ -48,6 +49,22 @@ def now_of(speaker: Speaker) -> int:
 
 def tick(speaker: Speaker, to: int) -> None:
     assert speaker.ask("debug.tick", {"time": to}) == []
+
+
+class StartedMeanwhile(DebugClock):
+    """A clock that another thread starts again right after it was read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if name == "_stopped_at" and value is not None:
+            self.run()
+        return value
+
+
+def test_clock_that_another_thread_starts_has_a_time() -> None:
+    clock = StartedMeanwhile()
+    clock.set(5.0)
+    assert clock.now() == 5.0
 
 
 def test_clock_stands_still_between_ticks(tester: Speaker) -> None:

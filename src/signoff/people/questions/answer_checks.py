@@ -42,7 +42,7 @@ def read_value(question: Question, value: Any) -> Any:
         InvalidValue: It has more than ``MOST_PARTS`` lists and objects.
     """
     text = written_answer(value)
-    check_parts(text.encode())
+    check_containers(text.encode())
     plain: object = json.loads(text, parse_float=_number)
     skips = plain is None and question.skippable
     if question.input_type != "approval" or isinstance(plain, dict) or skips:
@@ -60,12 +60,22 @@ def written_answer(value: Any) -> str:
     return written(value, codec.encode_for("the question", value, path="value", warns=False), "value")
 
 
-def check_parts(text: bytes, most: int = MOST_PARTS) -> None:
-    """Raise InvalidValue for the JSON of an answer with too many lists and objects."""
+def check_containers(text: bytes, *, path: str = "value", beside: int = 0) -> None:
+    """Check JSON before it is parsed.
+
+    Args:
+        text: The JSON.
+        path: Its place in the request.
+        beside: The most lists and objects that the text may have beside the value at ``path``.
+
+    Raises:
+        InvalidValue: It has more than ``MOST_PARTS`` lists and objects.
+    """
+    most = MOST_PARTS + beside
     if text.count(b"[") + text.count(b"{") > most:
         bare = _TEXTS.sub(b"", text)
         if bare.count(b"[") + bare.count(b"{") > most:
-            raise InvalidValue("value", f"it has more than {MOST_PARTS:,} lists and objects")
+            raise InvalidValue(path, f"it has more than {MOST_PARTS:,} lists and objects")
 
 
 def check_answer(question_id: str, question: Question, value: Any, digest: str | None = None) -> None:

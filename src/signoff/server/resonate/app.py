@@ -38,7 +38,7 @@ from signoff.server.resonate.protocol import (
     refuse,
     respond,
 )
-from signoff.server.resonate.requests import AcquireTask, read_data
+from signoff.server.resonate.requests import read_data
 from signoff.server.services import Services
 
 log = own_logger("signoff.server")
@@ -134,11 +134,14 @@ async def _perform(http: HttpRequest, request: Request) -> Reply:
     origin = sender.origin(services.address_of(http.scope))
     own = services.within(sender.namespace)
     delivery = deliveries.of(own.store)
-    call = Call(sender, http.app.state.stamped(own, origin), request.correlation_id, deliveries.push)
-    reply = await operation.perform(call, data)
-    if isinstance(data, AcquireTask):
-        delivery.acquired(data.id, data.pid)
-    return reply
+    call = Call(
+        sender,
+        http.app.state.stamped(own, origin),
+        request.correlation_id,
+        deliveries.push,
+        delivery.acquired,
+    )
+    return await operation.perform(call, data)
 
 
 async def _poll(http: HttpRequest) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from signoff.server.resonate.access import Sender
@@ -10,6 +11,10 @@ from signoff.server.resonate.protocol import Refusal
 from signoff.server.resonate.push import Push
 from signoff.server.services import Services
 from signoff.stores.contract.store import Store
+
+
+def _ignore(_task_id: str, _pid: str) -> None:
+    """Notify nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +26,14 @@ class Call:
         services: The services, bound to the sender's namespace and the request's origin.
         correlation_id: Chosen by the sender.
         push: Posts messages to URLs.
+        acquired: Notifies the delivery of messages that a process has acquired a task, by their ids.
     """
 
     sender: Sender
     services: Services
     correlation_id: str
     push: Push
+    acquired: Callable[[str, str], None] = _ignore
 
     def check_address(self, address: str) -> None:
         """Check an address that messages are to be sent to.

@@ -62,7 +62,7 @@ async def tick(call: Call, data: Tick) -> Reply:
     except TimeoutError:
         seconds = f"{MOST_SECONDS:.0f} s"
         raise Refusal(
-            500, f"not all that is due has fired within {seconds}; the server's log says more"
+            500, f"some due items have not fired within {seconds}; the server's log says more"
         ) from None
     return Reply([])
 

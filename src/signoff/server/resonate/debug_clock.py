@@ -30,7 +30,8 @@ class DebugClock:
 
     def now(self) -> float:
         """Return the time in unix seconds."""
-        return self._real.now() if self._stopped_at is None else self._stopped_at
+        stopped_at = self._stopped_at  # read once: another thread may set it
+        return self._real.now() if stopped_at is None else stopped_at
 
     def on_jump(self, callback: Callable[[], None]) -> None:
         """Call ``callback``, on the thread that sets the clock, whenever it is set."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from signoff.codec import MAX_BYTES
@@ -60,15 +61,15 @@ async def settle(call: Call, data: SettlePromise) -> Reply:
 async def register_callback(call: Call, data: RegisterCallback) -> Reply:
     """Resume a task once a promise is settled."""
     await known(call, data.awaited, "awaited promise")
-    await check_awaiter(call, data.awaiter)
+    await check_task(call, data.awaiter)
     try:
         return shown(await call.store.await_promise(data.awaited, data.awaiter))
     except InvalidValue:
         raise Refusal(422, f"awaiter {data.awaiter!r} has no task") from None
 
 
-async def check_awaiter(call: Call, task_id: str) -> None:
-    """Raise AccessDenied if a worker key for some groups has another group's task resumed."""
+async def check_task(call: Call, task_id: str) -> None:
+    """Raise AccessDenied if the sender has a worker key for some groups, and there is such a task of another one."""
     if call.sender.is_for_groups:
         with suppress(NotFound):  # the operation itself says so
             call.sender.check_target(f"task {task_id!r}", (await call.store.get_task(task_id)).target)
@@ -183,10 +184,16 @@ async def current(call: Call, promise: Promise) -> Promise:
 
     Shown as timed out before the store settles it, it could still be settled otherwise: the store has its own clock.
     """
-    if not is_late(promise, call.now):
-        return promise
+    return (await all_current(call, [promise]))[0]
+
+
+async def all_current(call: Call, promises: Sequence[Promise]) -> Sequence[Promise]:
+    """Return promises as they are now, see ``current``."""
+    late = {promise.id for promise in promises if is_late(promise, call.now)}
+    if not late:
+        return promises
     await call.store.due()
-    return await call.store.get_promise(promise.id)
+    return [await call.store.get_promise(each.id) if each.id in late else each for each in promises]
 
 
 async def check_may_settle(call: Call, promise: Promise, settlement: Settlement) -> None:
@@ -194,13 +201,15 @@ async def check_may_settle(call: Call, promise: Promise, settlement: Settlement)
 
     Raises:
         Refusal: It is a question, which a person answers.
-        AccessDenied: It belongs to a run, and the sender is a worker.
+        AccessDenied: It belongs to a run, and the sender is a worker; or its task is for a group that the sender's
+            worker key is not for.
         InvalidValue: The value does not fit the promise's return type.
     """
     if call.sender.worker is not None and promise.run_id is not None:
         raise AccessDenied(
             f"promise {promise.id!r}", f"a worker key settles no promise of run {promise.run_id!r}"
         )
+    await check_task(call, promise.id)
     is_cancelled = settlement.state is PromiseState.CANCELLED
     if promise.kind is PromiseKind.QUESTION and not is_cancelled:
         raise Refusal(

@@ -14,14 +14,14 @@ from typing import Any, Final, cast
 
 from signoff.codec.strict_json import read_object
 from signoff.errors import InvalidValue, NotSerializable, RegistrationError
-from signoff.people.questions.answer_checks import check_parts, checked_default
+from signoff.people.questions.answer_checks import check_containers, checked_default
 from signoff.people.questions.policies import Policy
 from signoff.people.questions.policy_options import TYPES, plain_options, read_options
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import excluded_users
 from signoff.records import NewPromise, PromiseKind
 from signoff.server.resonate.durable_promises import Details, called_by, to_new
-from signoff.wire.durable_values import QUESTION
+from signoff.wire.durable_values import PROTOCOL, QUESTION
 
 TAG: Final = QUESTION
 
@@ -54,7 +54,7 @@ def terms_of(details: Details) -> dict[str, Any] | None:
         InvalidValue: The terms are not JSON, or neither a text nor an object.
     """
     if TAG in details.tags:
-        check_parts(details.tags[TAG].encode())
+        check_containers(details.tags[TAG].encode(), path=f"tags.{TAG}")
         try:
             terms = json.loads(details.tags[TAG])
         except (ValueError, RecursionError):
@@ -94,7 +94,7 @@ def to_new_question(id: str, details: Details, terms: Mapping[str, Any], now: fl
     data = json.loads(question.to_json(replace(policy, asked_at=now)))
     return replace(
         new,
-        data=json.dumps({**data, "resonate": read_object(new.data)["resonate"]}, ensure_ascii=False),
+        data=json.dumps({**data, PROTOCOL: read_object(new.data)[PROTOCOL]}, ensure_ascii=False),
         due_at=None if policy.deadline is not None else new.due_at,  # at its deadline it gets an answer
         assignees=policy.assignees,
         act_at=None if policy.is_plain or policy.first_act is None else now + policy.first_act,

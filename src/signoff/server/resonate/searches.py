@@ -15,7 +15,7 @@ from signoff.records.paging import PromiseFilter
 from signoff.records.tasks import TaskState
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.durable_promises import to_record
-from signoff.server.resonate.promises import current
+from signoff.server.resonate.promises import all_current
 from signoff.server.resonate.protocol import Refusal, Reply
 from signoff.server.resonate.requests import SearchPromises, SearchTasks
 from signoff.server.resonate.tasks import to_task_record
@@ -85,15 +85,14 @@ def _bytes_of(promise: Promise) -> int:
 
 async def _records(call: Call, promises: Sequence[Promise]) -> list[dict[str, Any]]:
     """Return the records of those promises that the sender may see."""
-    records: list[dict[str, Any]] = []
+    seen: list[Promise] = []
     for promise in promises:
         try:
             await call.sender.check_promise(call.store, promise)
         except AccessDenied:
             continue
-        whole = promise if promise.left_out is None else await call.store.get_promise(promise.id)
-        records.append(to_record(await current(call, whole)))
-    return records
+        seen.append(promise if promise.left_out is None else await call.store.get_promise(promise.id))
+    return [to_record(promise) for promise in await all_current(call, seen)]
 
 
 def _matches(record: Mapping[str, Any], data: SearchPromises) -> bool:

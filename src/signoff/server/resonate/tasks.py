@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -56,6 +56,7 @@ async def create(call: Call, data: CreateTask) -> Reply:
     action = data.action.data
     lease = TaskLease(data.pid, data.ttl)
     call.sender.check_target(f"task {action.id!r}", action.target or "")
+    await promises.check_task(call, action.id)  # a known task keeps its target
     new = await promises.new_invocation(call, action, lease=lease)
     try:
         invocation = await call.store.open_invocation(new)
@@ -70,6 +71,7 @@ async def acquire(call: Call, data: AcquireTask) -> Reply:
     """Acquire a pending task."""
     await check_group(call, data.id)
     invocation = await call.store.acquire_task(_ref(data), TaskLease(data.pid, data.ttl))
+    call.acquired(data.id, data.pid)
     return await _acquired(call, invocation)
 
 
@@ -117,10 +119,8 @@ async def fence(call: Call, data: FenceTask) -> Reply:
 
 async def heartbeat(call: Call, data: Heartbeat) -> Reply:
     """Extend the leases of tasks that a process holds."""
-    if call.sender.is_for_groups:
-        for task in data.tasks:
-            with contextlib.suppress(NotFound):  # it is ignored
-                await _known(call, task.id)
+    for task in data.tasks:
+        await promises.check_task(call, task.id)
     held = [TaskRef(task.id, task.version) for task in data.tasks]
     await call.store.heartbeat_tasks(data.pid, held)
     return DONE
@@ -168,7 +168,7 @@ async def _perform(call: Call, data: FenceTask) -> Reply:
             return promises.shown(await promises.known(call, action.data.id))
     settlement = promises.settlement_of(call, action.data)
     promise: Promise | None = None
-    with contextlib.suppress(Refusal):  # there is none: the store checks the task first
+    with suppress(Refusal):  # there is none: the store checks the task first
         promise = await promises.known(call, action.data.id)
     if promise is not None and promise.state is PromiseState.PENDING:
         await promises.check_may_settle(call, promise, settlement)

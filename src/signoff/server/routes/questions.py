@@ -26,7 +26,7 @@ from signoff.errors import (
     UnreadableRecord,
     WrongAnswer,
 )
-from signoff.people.questions.answer_checks import MOST_PARTS, check_parts
+from signoff.people.questions.answer_checks import check_containers
 from signoff.people.questions.bulk_answers import MOST_ANSWERS, GivenAnswer, answer_each
 from signoff.people.questions.search import QuestionSearch, search_questions
 from signoff.people.questions.standing_approvals import Alike
@@ -134,7 +134,7 @@ class GiveAnswer(
     which approves another value. If the question has ``other``, ``{"other": "..."}`` may replace an option.
     """
 
-    check_text = staticmethod(partial(check_parts, most=MOST_PARTS + _BESIDE))
+    check_text = staticmethod(partial(check_containers, beside=_BESIDE))
     value: Any
     note: Text | None = None
     request_id: RequestId | None = None

@@ -25,7 +25,6 @@ from signoff.server.resonate.legacy.requests import (
     path_id,
 )
 from signoff.server.resonate.promises import (
-    check_awaiter,
     check_bytes,
     check_may_settle,
     check_new,
@@ -92,7 +91,7 @@ async def create_callback(call: Call, http: HttpRequest, data: CreateCallback) -
     """Resume a task once a promise is settled. One that is settled already is only shown."""
     awaited = await _known(call, _id(http, data.promise_id))
     await _check_root(call, await _known(call, data.root_promise_id))
-    await check_awaiter(call, data.root_promise_id)
+    call.sender.check_call(data.recv)
     if awaited.state is PromiseState.PENDING:
         awaited = await call.store.await_promise(awaited.id, data.root_promise_id, address=data.recv)
     return _registered(call, awaited, f"__resume:{data.root_promise_id}:{awaited.id}", data)
@@ -153,17 +152,22 @@ async def _known(call: Call, promise_id: str) -> Promise:
 
 
 async def _check_root(call: Call, root: Promise) -> None:
-    """Check that a promise may get a task, whose holder settles it: a question, for one, is settled by people.
+    """Check that a callback may change a promise's task, or create it.
+
+    The holder of a new task settles the promise: a question, for one, is settled by people.
 
     Raises:
-        LegacyRefusal: It has no task, and is none of this protocol's.
+        LegacyRefusal: It has no task, and was not created by this protocol.
+        AccessDenied: Its task is for a group that the sender's key is not for.
     """
-    if root.kind is PromiseKind.PROMISE and root.run_id is None and not has_returns(root):
-        return
     try:
-        await call.store.get_task(root.id)
+        task = await call.store.get_task(root.id)
     except NotFound:
+        if root.kind is PromiseKind.PROMISE and root.run_id is None and not has_returns(root):
+            return
         raise LegacyRefusal(INVALID, f"promise {root.id!r} has no task: no worker executes it") from None
+    call.sender.check_target(f"task {root.id!r}", task.target)
+    call.sender.check_call(task.target)  # the callback sends it elsewhere
 
 
 def _registered(call: Call, promise: Promise, id: str, data: CreateCallback | CreateSubscription) -> Reply:
