@@ -308,7 +308,7 @@ async def test_a_plaintext_run_continues_encrypted_and_after_a_key_change(
 @in_asyncio
 async def test_what_was_said_under_an_earlier_key_is_known_when_it_is_said_again(tmp_path: Path) -> None:
     new = NewRun("r", "tell", "default", '{"args": [1], "kwargs": {}}')
-    yes = Settlement(PromiseState.RESOLVED, "[1, 2]", request_id="once")
+    yes = Settlement(PromiseState.RESOLVED, '{"b": 0, "a": [1, 2]} ', request_id="once")
     database = SqliteStore(tmp_path / "signoff.db")
     old, both = with_keys(database, OLD), with_keys(database, NEW, OLD)
     await old.open()
@@ -320,8 +320,10 @@ async def test_what_was_said_under_an_earlier_key_is_known_when_it_is_said_again
         await old.settle("p", PromiseKind.PROMISE, yes)
         again = replace(new, arguments='{"kwargs":{},"args":[1]}')
         assert await both.create_run(again) == (first, False)
-        settled, done = await both.settle("p", PromiseKind.PROMISE, replace(yes, value="[1,2]"))
-        assert (settled.value, done) == ("[1, 2]", False)
+        for same in (yes.value, '{"a":[1,2],"b":0}'):
+            for store in (old, both):
+                settled, done = await store.settle("p", PromiseKind.PROMISE, replace(yes, value=same))
+                assert (settled.value, done) == (yes.value, False)
         for changed in (
             replace(new, arguments='{"args": [2], "kwargs": {}}'),
             replace(new, workflow="other"),

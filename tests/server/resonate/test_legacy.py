@@ -14,12 +14,14 @@ import httpx
 import pytest
 
 from signoff import AsyncClient, Context, Signoff
+from signoff.codec.ciphers import EncryptionKey
 from signoff.records import PromiseKind, PromiseState, Settlement
 from signoff.records.paging import PromiseFilter
 from signoff.server import Server
 from signoff.server.auth.roles import Role
 from signoff.server.auth.stored_keys import StoredKeys
 from signoff.server.resonate.legacy.listener import LegacyPorts
+from signoff.stores.address import KEYS_VARIABLE
 from tests.support import in_asyncio
 
 PATIENCE = 20
@@ -101,10 +103,12 @@ def pickled(text: str, data: str | None) -> dict[str, Any]:
 
 
 @in_asyncio
+@pytest.mark.parametrize("keys", ["", EncryptionKey("k", b"k" * 32).text], ids=["plain", "encrypted"])
 @pytest.mark.parametrize(
     ("value", "seen"),
     [
         (pickled('{"a": [1, null, "\\u00fc"]}', '{"a": [1, null, "\\u00fc"]}'), {"a": [1, None, "ü"]}),
+        (pickled('{"b": 1, "a":2}', '{"b": 1, "a":2}'), {"a": 2, "b": 1}),
         (pickled("7", "7"), 7),
         (pickled("null", None), None),
         (pickled("null", "null"), ...),
@@ -117,7 +121,10 @@ def pickled(text: str, data: str | None) -> dict[str, Any]:
     ],
     ids=str,
 )
-async def test_value_of_the_sdk_is_kept_exactly_and_seen_as_json(store: str, value: Any, seen: Any) -> None:
+async def test_value_of_the_sdk_is_kept_exactly_and_seen_as_json(
+    store: str, value: Any, seen: Any, keys: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEYS_VARIABLE, keys)
     async with legacy(store) as server:
         await server.create("a")
         _, settled = await server.send("PATCH", "/promises/a", {"state": "RESOLVED", "value": value})

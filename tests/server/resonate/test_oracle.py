@@ -14,6 +14,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from signoff.codec.ciphers import Ciphers, EncryptionKey
+from signoff.stores.contract.store import Store
+from signoff.stores.wrappers.encrypted import encrypted
 from signoff.testing import VirtualClock
 from tests.resonate_sdks import python_of_2026
 from tests.server.resonate.speaker import (
@@ -32,7 +35,7 @@ from tests.support import OnThread
 OPERATIONS = int(os.environ.get("SIGNOFF_RESONATE_OPERATIONS", "3000"))
 SEED = int(os.environ.get("SIGNOFF_RESONATE_SEED", "0")) or random.SystemRandom().randrange(1, 2**32)
 ORACLE = Path(__file__).with_name("oracle.py")
-VALUES = ("", "MQ==", "WzEsMl0=", "bm8ganNvbg==", "eyJhIjogMX0=")
+VALUES = ("", "MQ==", "WzEsMl0=", "bm8ganNvbg==", "eyJiIjogMSwiYSI6MX0=")
 SETTLED = ("resolved", "rejected", "rejected_canceled")
 LATER = START + 10**12
 PER_WORLD = 60
@@ -213,13 +216,25 @@ def await_what_is_settled(pair: Pair) -> None:
 
 
 def test_random_requests_get_what_the_sdks_own_server_gives(store: str) -> None:
-    count = OPERATIONS if store.startswith("sqlite") else OPERATIONS // 3
-    print(f"seed {SEED}: {count} requests")
     clock = VirtualClock(START / 1000)
+    send_random_requests(
+        open_store(store, clock=clock), clock, OPERATIONS if store.startswith("sqlite") else OPERATIONS // 3
+    )
+
+
+def test_random_requests_on_an_encrypted_store_get_the_same_replies(store: str) -> None:
+    clock = VirtualClock(START / 1000)
+    ciphers = Ciphers([EncryptionKey("k", b"k" * 32)])
+    send_random_requests(encrypted(open_store(store, clock=clock), ciphers), clock, OPERATIONS // 5)
+
+
+def send_random_requests(store: Store, clock: VirtualClock, count: int) -> None:
+    """Send random requests to a server on a store and to the oracle, and compare the replies."""
+    print(f"seed {SEED}: {count} requests")
     command = [str(python_of_2026()), str(ORACLE)]
     with (
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as oracle,
-        OnThread(lambda: speaking_on(open_store(store, clock=clock), clock)) as speaker,
+        OnThread(lambda: speaking_on(store, clock)) as speaker,
         speaker,
     ):
         try:

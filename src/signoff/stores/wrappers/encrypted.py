@@ -84,7 +84,7 @@ _PAYLOADS: Final[Mapping[type, Mapping[str, _Part]]] = {
         "progress": _Part.JSON,
         "origin": _Part.RECORDS,
     },
-    Settlement: {"value": _Part.COMPARED, "note": _Part.TEXT, "origin": _Part.RECORDS},
+    Settlement: {"value": _Part.JSON, "note": _Part.TEXT, "origin": _Part.RECORDS},
     Amendment: {
         "progress": _Part.JSON,
         "settlement": _Part.RECORDS,
@@ -255,7 +255,7 @@ class _EncryptedStore(StoreWrapper):
         shows = operation.name in _SHOWING or operation.name.startswith("list_")
         return (self.showing if shows else self)._open(found, place)
 
-    # Where the store compares a repetition with the original, the key may have changed in between
+    # The store compares a repetition with the original as text. The key or the order of members may have changed
 
     async def create_run(self, new: NewRun, *, token: str | None = None) -> tuple[Run, bool]:
         try:
@@ -274,7 +274,8 @@ class _EncryptedStore(StoreWrapper):
             done = await self.inner.settle(promise_id, kind, self._seal(settlement, promise_id), token=token)
         except RequestConflict:
             found: Promise = self._open(await self.inner.get_promise(promise_id), promise_id)
-            if found.state is not settlement.state or not same_json(found.value, settlement.value):
+            is_repeated = (found.request_id, found.state) == (settlement.request_id, settlement.state)
+            if not is_repeated or not same_json(found.value, settlement.value):
                 raise
             return found, False
         return self._open(done, promise_id)
