@@ -125,6 +125,24 @@ def test_a_tree_follows_its_program_and_opens_remote_calls(
     assert speaker.task(f"{name}:2")["state"] == "fulfilled"
 
 
+def test_what_workers_settle_is_not_settled_here_even_if_its_data_is_left_out(
+    window: Windows, speaker: Speaker, name: str
+) -> None:
+    grow(speaker, name)
+    local, remote = f"{name}:6", f"{name}:7"
+    long = call("pay", "x" * 70_000)
+    speaker.create(local, param=long, tags=tags(local, name, name, scope="local"))
+    speaker.create(remote, param=long, tags={**TARGET, **tags(remote, name, remote, scope="global")})
+    page = window(place(name))
+    tree = page.get_by_role("list", name=f"Calls of {name}")
+    expect(tree).to_contain_text(local)
+    expect(tree.get_by_role("button", name="Resolve")).to_have_count(1)
+    page.goto("/promises?view=open")
+    expect(page.get_by_role("link", name=f"{name}:5", exact=True)).to_be_visible()
+    for other in (local, remote):
+        expect(page.get_by_role("link", name=other, exact=True)).to_have_count(0)
+
+
 def test_a_plain_promise_is_rejected_with_a_message_and_keyboard_alone(
     window: Windows, speaker: Speaker, name: str
 ) -> None:

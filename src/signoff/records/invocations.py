@@ -61,7 +61,7 @@ class InvocationInfo:
     kind: PromiseKind
     state: PromiseState
     created_at: float
-    form: CallForm
+    form: CallForm | None = None  # None: a list omits its data, or its key is missing
     has_run: bool = False  # a run of Signoff with this id executes it, or called it and waits
     has_calls: bool = False
     parent_id: str | None = None  # the promise that created it; it may be missing

@@ -94,7 +94,7 @@ function Call({ row: { promise, depth }, hasMore }: { row: Row; hasMore: boolean
             {visible(promise.id)}
           </Link>
           <StateMark state={promise.state} />
-          <span className="soft">{FORMS[promise.form]}</span>
+          <span className="soft">{promise.form && FORMS[promise.form]}</span>
           <Where promise={promise} />
           <Outcome promise={promise} />
           <Settle promise={promise} list="calls" />

@@ -47,7 +47,7 @@ function Facts({ promise }: { promise: Promised }) {
     <p className="facts">
       <Link to="/promises">All promises</Link>
       <StateMark state={promise.state} />
-      <span>{FORMS[promise.form]}</span>
+      {promise.form && <span>{FORMS[promise.form]}</span>}
       <Where promise={promise} />
       {promise.parent_id !== undefined && (
         <span>

@@ -180,8 +180,12 @@ function OpenPromises() {
   );
 }
 
-/** Whether no worker, process or deadline settles it. */
-function isForAnyone({ data }: Stored): boolean {
+/**
+ * Whether no worker, process or deadline settles it. Large data is left out of lists, and the tags with it: then only
+ * the promise of a run is certain to be for anyone.
+ */
+function isForAnyone({ data, left_out, run_id }: Stored): boolean {
+  if (left_out?.["data"] !== undefined) return run_id !== undefined;
   const { resonate } = Object(data) as { resonate?: { tags?: Record<string, string> } };
   const { tags = {} } = Object(resonate) as { tags?: Record<string, string> };
   return (

@@ -137,7 +137,7 @@ function Cancel({ promise, list, onClose }: DialogProps) {
     >
       <p>
         {promise.form === "remote"
-          ? "Its task ends: what a worker still does for it counts no more. Whatever waits for it gets an error."
+          ? "Its task ends: later writes by its worker are rejected. Whatever waits for it gets an error."
           : "Whatever waits for it gets an error."}
       </p>
       <Note />

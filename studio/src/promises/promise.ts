@@ -12,7 +12,7 @@ export type Promised = components["schemas"]["InvocationInfo"];
 export const LOOK_AGAIN_MILLISECONDS = 5_000;
 
 /** What settles a promise, in words. */
-export const FORMS: Record<Promised["form"], string> = {
+export const FORMS: Record<NonNullable<Promised["form"]>, string> = {
   remote: "remote call",
   local: "local call",
   timer: "timer",
@@ -25,12 +25,12 @@ export function isPlain(promise: Promised): boolean {
   return promise.state === "pending" && promise.form === "plain";
 }
 
-/** Whether operators cancel it here: its worker is told that it is settled. A run is cancelled on its own page. */
+/** Whether operators cancel it here: its worker is notified. A run is cancelled on its own page. */
 export function isCancellable(promise: Promised): boolean {
   return promise.state === "pending" && promise.form === "remote" && !promise.has_run;
 }
 
-/** The call, such as `pay("o-1", 7000)`; undefined if it is none. */
+/** The call, such as `pay("o-1", 7000)`; undefined if it is not a call. */
 export function callOf(promise: Promised): string | undefined {
   return promise.function && `${promise.function}${argumentsText(promise.data)}`;
 }

@@ -135,6 +135,20 @@ def test_a_tree_has_every_call_with_its_form_parent_and_value(speaker: Speaker, 
     assert httpx.get(f"{speaker.server.url}/v1/questions/r:4", trust_env=False).status_code == 200
 
 
+def test_a_list_without_the_data_of_a_promise_does_not_say_who_settles_it(
+    speaker: Speaker, reader: Reader
+) -> None:
+    """The tags are a part of the data."""
+    speaker.hold("r", tags={**TARGET, **tags("r", "r", "r")})
+    long = {"data": coded("x" * 70_000)}
+    speaker.create("r:1", param=long, tags=tags("r:1", "r", "r", scope="local"))
+    speaker.create("r:2", param=long, tags={**TARGET, **tags("r:2", "r", "r:2")})
+    found = {each["id"]: each for each in reader.calls("r")}
+    assert {id: each.get("form") for id, each in found.items()} == {"r:1": None, "r:2": "remote"}
+    assert all("data" in each["left_out"] for each in found.values())
+    assert reader.get("/r:1")["form"] == "local"
+
+
 def test_values_with_headers_are_shown_as_their_json(speaker: Speaker, reader: Reader) -> None:
     speaker.create("p", tags=TARGET)
     speaker.settle("p", headers={"resonate:format-py": "x"}, data=coded([1]))
@@ -317,5 +331,6 @@ def test_a_tree_in_an_encrypted_store_is_read_and_an_unreadable_promise_is_shown
             else:
                 assert (shown["data"], shown["unreadable"][0]["field"]) == (None, "data")
                 assert reader.get("/r")["data"] is None
+                assert "form" not in reader.get("/r:1")
                 assert {each["task"] for each in calls if "task" in each} == {"pending"}
     assert coded("o-1").encode() not in (tmp_path / "signoff.db").read_bytes()

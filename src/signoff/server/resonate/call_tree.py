@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from signoff.codec.strict_json import read_object
+from signoff.codec.strict_json import UNDECRYPTED, read_object
 from signoff.records import Promise, PromiseKind
 from signoff.records.invocations import CallForm, InvocationInfo, InvocationNode
 from signoff.server.resonate.durable_promises import Details, called_by, details_of, is_timer
@@ -52,11 +52,14 @@ def to_info(node: InvocationNode) -> InvocationInfo:
     )
 
 
-def _form_of(node: InvocationNode, details: Details) -> CallForm:
-    if node.promise.kind is PromiseKind.QUESTION:
+def _form_of(node: InvocationNode, details: Details) -> CallForm | None:
+    promise = node.promise
+    if promise.kind is PromiseKind.QUESTION:
         return CallForm.QUESTION
     if node.task is not None:
         return CallForm.REMOTE
+    if "data" in (promise.left_out or ()) or (promise.data or "").startswith(UNDECRYPTED):
+        return None  # its tags are not known
     if details.tags.get(SCOPE) == "local":
         return CallForm.LOCAL
     return CallForm.TIMER if is_timer(details.tags) else CallForm.PLAIN
