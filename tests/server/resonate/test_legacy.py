@@ -210,6 +210,26 @@ async def test_promise_is_settled_once(store: str, state: str, code: int) -> Non
 
 
 @in_asyncio
+async def test_key_that_settled_another_promise_of_a_run_is_refused_for_good(store: str) -> None:
+    app = Signoff(store, group="python")
+
+    @app.workflow
+    async def waits(ctx: Context) -> Any:
+        promises = [await ctx.promise(id=id) for id in "ab"]
+        return [await each for each in promises]
+
+    body = {"state": "RESOLVED", "value": pickled("7", "7")}
+    async with legacy(app) as server, app.worker(), AsyncClient(app) as client:
+        run = await client.start(waits)
+        while len((await server.store.list_promises(PromiseFilter())).items) < 2:
+            await asyncio.sleep(0.01)
+        assert (await server.send("PATCH", "/promises/a", body, key="k"))[0] == 201
+        assert await server.code("PATCH", "/promises/b", body, key="k") == 40999
+        assert (await server.send("PATCH", "/promises/b", body, key="other"))[0] == 201
+        assert await run.result(60) == [7, 7]
+
+
+@in_asyncio
 async def test_promise_past_its_timeout_is_timed_out_or_resolved(store: str) -> None:
     async with legacy(store) as server:
         await server.create("late", 1)

@@ -1,4 +1,4 @@
-"""A process that polls for messages, and what it may not have received."""
+"""The connection of a process that polls, with its unconfirmed messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Sent:
         address: The address that it was sent to.
         task: The task, in the version that was sent; None for a settled promise.
         listener: The listener of the settled promise; None for a task.
-        at: When it was sent.
+        at: When it was sent, on the loop's clock.
     """
 
     address: str
@@ -43,7 +43,7 @@ class Sent:
 
     @classmethod
     def of(cls, message: TaskMessage, at: float = 0.0) -> Sent:
-        """Return what is to be remembered of a message."""
+        """Return a message without its payload."""
         task, promise = message.task, message.promise
         return cls(
             message.address,
@@ -73,12 +73,23 @@ class Connection:
         self._unsent: deque[TaskMessage] = deque()
         self._unsent_bytes = 0
         self._sending: Sequence[TaskMessage] = ()
+        self._sending_bytes = 0
         self._unconfirmed: deque[Sent] = deque()
 
     @property
     def has_room(self) -> bool:
         """Whether it takes further messages."""
         return len(self._unsent) < MOST_UNSENT and self._unsent_bytes < PAGE_BYTES
+
+    @property
+    def has_sent_all(self) -> bool:
+        """Whether no message waits for its process to read."""
+        return not self._unsent and not self._sending
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes of the settled promises that wait for its process to read."""
+        return self._unsent_bytes + self._sending_bytes
 
     def add(self, message: TaskMessage) -> None:
         """Send a message."""
@@ -91,14 +102,16 @@ class Connection:
         """Return the messages to send now. ``sent`` is called once they are sent."""
         self.added.clear()
         self._sending = tuple(self._unsent)
+        self._sending_bytes = self._unsent_bytes
         self._unsent.clear()
         self._unsent_bytes = 0
         return self._sending
 
     def sent(self, now: float) -> None:
-        """Note that the messages of the last ``take`` have been sent."""
+        """Note that the messages of the last ``take`` have been sent, at a time of the loop's clock."""
         self._unconfirmed.extend(Sent.of(message, now) for message in self._sending)
         self._sending = ()
+        self._sending_bytes = 0
 
     def confirmed(self, until: float) -> Sequence[Sent]:
         """Forget the messages that were sent up to a time, and return them."""
@@ -113,4 +126,5 @@ class Connection:
         self._unconfirmed.clear()
         self._unsent.clear()
         self._sending = ()
+        self._unsent_bytes = self._sending_bytes = 0
         return found

@@ -23,7 +23,7 @@ from signoff.wire.http import is_loopback
 LEASE_SECONDS: Final = 0.5
 """The lease of a store that is debugged. A server that has just started frees none for so long; a tick waits for it."""
 
-MOST_SECONDS: Final = 20.0
+MOST_SECONDS: Final = 60.0
 """How long a tick may take."""
 
 PAUSE_SECONDS: Final = 0.02

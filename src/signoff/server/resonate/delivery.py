@@ -35,6 +35,14 @@ QUEUES_AT_ONCE: Final = 200
 REST: Final = 4.0
 """After each of several such operations, others have this many times as long for theirs."""
 
+MUCH_KEPT_BYTES: Final = 16 * 1024 * 1024
+"""Settled promises that wait for processes to read. Only processes that have read all are then sent more."""
+
+MOST_KEPT_BYTES: Final = 96 * 1024 * 1024
+"""Settled promises that wait at most. Then no process is sent more until one has read, or is disconnected: after 2
+seconds while unread replies hold ``UNREAD_BYTES``, which is less, else after ``UNREAD_SECONDS``.
+"""
+
 CLOSE_SECONDS: Final = 2.0
 """How long the writes under way may take when the server stops."""
 
@@ -73,6 +81,16 @@ class Delivery:
         """The groups of the processes that poll."""
         return {connection.group for connection in self._connections}
 
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes of the settled promises that wait for processes to read."""
+        return sum(each.kept_bytes for each in self._connections)
+
+    @property
+    def now(self) -> float:
+        """The time on the loop's clock. A host's clock may be set; then no message may count as received."""
+        return self._loop.time()
+
     def connect(self, group: str, pid: str) -> Connection:
         """Add a process that polls. Its earlier connection ends."""
         for earlier in [each for each in self._connections if (each.group, each.pid) == (group, pid)]:
@@ -91,7 +109,7 @@ class Delivery:
 
     def sent(self, connection: Connection) -> None:
         """Note that the messages that a connection took last have been sent."""
-        connection.sent(self._store.clock.now())
+        connection.sent(self.now)
 
     def acquired(self, task_id: str, pid: str) -> None:
         """Note that a process has acquired a task."""
@@ -145,7 +163,7 @@ class Delivery:
 
     async def _confirm(self) -> None:
         """Finish the messages of connections that have lasted, and pass tasks on that nobody has acquired."""
-        until = self._store.clock.now() - CONFIRM_SECONDS
+        until = self.now - CONFIRM_SECONDS
         for connection in tuple(self._connections):
             sent = connection.confirmed(until)
             listeners = [each.listener for each in sent if each.listener is not None]
@@ -163,7 +181,7 @@ class Delivery:
                     unacquired.append(each)
         if unacquired:
             if connection in self._connections:  # it may have ended meanwhile
-                self._silent[connection] = self._store.clock.now() + RESEND_SECONDS
+                self._silent[connection] = self.now + RESEND_SECONDS
             await self._resend(unacquired)
 
     def _others(self, connection: Connection) -> Sequence[Connection]:
@@ -171,7 +189,7 @@ class Delivery:
         return [each for each in self._reacting(connection.group) if each is not connection]
 
     def _reacting(self, group: str) -> Sequence[Connection]:
-        now = self._store.clock.now()
+        now = self.now
         return [
             each for each in self._connections if each.group == group and self._silent.get(each, 0.0) <= now
         ]
@@ -186,25 +204,36 @@ class Delivery:
 
     async def _take(self) -> int:
         self._due.clear()
-        queues = dict.fromkeys(
-            queue for each in self._connections if each.has_room for queue in queues_of(each.group, each.pid)
-        )
-        if self._push.has_room:
-            queues[PUSH_QUEUE] = None
-        taken, listed = 0, list(queues)
+        queues = dict.fromkeys(queue for each in self._free() for queue in queues_of(each.group, each.pid))
+        taken, listed = await self._take_posts(), list(queues)
         for start in range(0, len(listed), QUEUES_AT_ONCE):
+            if self.kept_bytes >= MOST_KEPT_BYTES:
+                break
             began_at = self._loop.time()
             part = listed[start : start + QUEUES_AT_ONCE]
-            messages = await self._store.take_task_messages(part, MOST_AT_ONCE)
-            unreceived = [message for message in messages if not self._send(message)]
-            await self._resend([Sent.of(message) for message in unreceived])
-            taken += len(messages)
+            taken += await self._take_from(part, MOST_AT_ONCE)
             if len(listed) > QUEUES_AT_ONCE:
                 await asyncio.sleep(REST * (self._loop.time() - began_at))
         return taken
 
+    async def _take_posts(self) -> int:
+        room = self._push.room(self._store.namespace)
+        return await self._take_from([PUSH_QUEUE], min(room, MOST_AT_ONCE)) if room else 0
+
+    async def _take_from(self, queues: Sequence[str], limit: int) -> int:
+        """Take due messages of these queues, and send them."""
+        messages = await self._store.take_task_messages(queues, limit)
+        unreceived = [message for message in messages if not self._send(message)]
+        await self._resend([Sent.of(message) for message in unreceived])
+        return len(messages)
+
+    def _free(self) -> Sequence[Connection]:
+        """Return the connections that messages are taken for."""
+        free = [each for each in self._connections if each.has_room]
+        return free if self.kept_bytes < MUCH_KEPT_BYTES else [each for each in free if each.has_sent_all]
+
     def _send(self, message: TaskMessage) -> bool:
-        """Send a message. Returns whether it has a receiver: it may have disconnected meanwhile."""
+        """Send a message. Returns whether it has a receiver: it may have disconnected meanwhile, or have no room."""
         address = read_address(message.address)
         if isinstance(address, PollAddress):
             receiver = self._receiver(address)
@@ -214,24 +243,27 @@ class Delivery:
                 self._unacquired.add(message.task.id)
             receiver.add(message)
         elif isinstance(address, PushAddress):
-            self._push.post(address.url, self._to_wire(message), lambda: self._posted(Sent.of(message)))
+            wire = self._to_wire(message)
+            self._push.post(self._store.namespace, address.url, wire, lambda: self._posted(Sent.of(message)))
         return True
 
     def _receiver(self, address: PollAddress) -> Connection | None:
-        """Return the connection of the address's process; else, if any will do, each of the group in turn."""
+        """Return the connection of the address's process; else, if any will do, each of the group in turn.
+
+        A queue is taken once one of its processes has room. The message of an ``any`` address whose processes have
+        meanwhile none is left to other servers, or for later.
+        """
         own = [each for each in self._connections if (each.group, each.pid) == (address.group, address.pid)]
         if not address.is_any:
             return own[0] if own else None
-        group = self._reacting(address.group) or [
-            each for each in self._connections if each.group == address.group
-        ]
-        if own and own[0] in group:
+        free = [each for each in self._connections if each.group == address.group and each.has_room]
+        reacting = [each for each in self._reacting(address.group) if each.has_room] or free
+        if own and own[0] in reacting:
             return own[0]
-        if not group:
+        if not reacting:
             return None
         self._next += 1
-        free = [each for each in group if each.has_room] or group
-        return free[self._next % len(free)]
+        return reacting[self._next % len(reacting)]
 
     def _posted(self, sent: Sent) -> None:
         if sent.listener is not None:

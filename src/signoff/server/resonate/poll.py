@@ -1,4 +1,4 @@
-"""The messages for a process, as server-sent events. Both protocols have them, each in its own words."""
+"""The messages for a process, as server-sent events. Both protocols have them, each in its own format."""
 
 from __future__ import annotations
 

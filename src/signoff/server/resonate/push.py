@@ -17,7 +17,10 @@ from signoff.runtime.loggers import own_logger
 log = own_logger("signoff.server")
 
 MOST_AT_ONCE: Final = 64
-"""Requests at once. Further messages stay in the store."""
+"""Requests at once for one namespace. Further messages stay in the store."""
+
+MOST_OF_ALL: Final = 512
+"""Requests at once for all namespaces together."""
 
 ANSWER_SECONDS: Final = 15.0
 CONNECT_SECONDS: Final = 5.0
@@ -36,20 +39,25 @@ class Push:
 
     def __init__(self, allowed: Iterable[str]) -> None:
         self._allowed = [_parts(url) for url in allowed]
-        self._posts: set[asyncio.Task[None]] = set()
+        self._posts: dict[asyncio.Task[None], str] = {}  # with their namespaces
         self._unreachable: set[str] = set()
         timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
-        self._client = httpx.AsyncClient(timeout=timeout, follow_redirects=False) if self._allowed else None
+        limits = httpx.Limits(max_connections=MOST_OF_ALL, max_keepalive_connections=MOST_AT_ONCE)
+        self._client = None
+        if self._allowed:
+            self._client = httpx.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False)
 
     @property
     def is_on(self) -> bool:
         """Whether any URL is allowed."""
         return self._client is not None
 
-    @property
-    def has_room(self) -> bool:
-        """Whether it takes further messages."""
-        return self.is_on and len(self._posts) < MOST_AT_ONCE
+    def room(self, namespace: str) -> int:
+        """Return how many further messages of a namespace it takes."""
+        if not self.is_on:
+            return 0
+        own = sum(each == namespace for each in self._posts.values())
+        return max(0, min(MOST_AT_ONCE - own, MOST_OF_ALL - len(self._posts)))
 
     def allows(self, url: str) -> bool:
         """Whether messages may be posted to a URL."""
@@ -61,23 +69,25 @@ class Push:
             return False
         return any(origin == each and _is_below(path, below) for each, below in self._allowed)
 
-    def post(self, url: str, message: Any, posted: Callable[[], None]) -> None:
+    def post(self, namespace: str, url: str, message: Any, posted: Callable[[], None]) -> None:
         """Post a message. A failure is logged: the store has the message sent again later.
 
         Args:
+            namespace: The namespace that sends it.
             url: The URL.
             message: Plain JSON data.
             posted: Called after a successful response.
         """
         task = asyncio.create_task(self._post(url, to_json(message), posted))
-        self._posts.add(task)
-        task.add_done_callback(self._posts.discard)
+        self._posts[task] = namespace
+        task.add_done_callback(self._posts.pop)
 
     async def close(self) -> None:
         """End open requests."""
-        for task in self._posts:
+        posts = tuple(self._posts)
+        for task in posts:
             task.cancel()
-        await asyncio.gather(*self._posts, return_exceptions=True)
+        await asyncio.gather(*posts, return_exceptions=True)
         if self._client is not None:
             await self._client.aclose()
 

@@ -13,7 +13,13 @@ from signoff.records import Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.tasks import Invocation, TaskLease, TaskState
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.durable_promises import Details, details_of, is_timer
-from signoff.server.resonate.legacy.errors import INVALID, NO_PROMISE, PROMISE_EXISTS, LegacyRefusal
+from signoff.server.resonate.legacy.errors import (
+    INVALID,
+    KEY_REUSED,
+    NO_PROMISE,
+    PROMISE_EXISTS,
+    LegacyRefusal,
+)
 from signoff.server.resonate.legacy.records import to_legacy_record, to_legacy_task
 from signoff.server.resonate.legacy.requests import (
     SETTLED,
@@ -77,8 +83,10 @@ async def complete(call: Call, http: HttpRequest, data: CompletePromise) -> Repl
         await check_may_settle(call, promise, settlement)
         try:
             return Reply(to_legacy_record(await _settle(call, promise, settlement)), 201)
-        except (AlreadySettled, RequestConflict):
+        except (AlreadySettled, RequestConflict) as error:
             promise = await call.store.get_promise(promise.id)
+            if promise.state is PromiseState.PENDING:  # the key settled another promise of its run
+                raise LegacyRefusal(KEY_REUSED, str(error)) from None
     record = to_legacy_record(promise)
     is_late = promise.state is PromiseState.TIMED_OUT and not is_strict
     is_repeated = key is not None and key == promise.request_id
