@@ -20,29 +20,12 @@ import pytest
 
 from signoff.server.resonate import poll
 from signoff.server.resonate.connection import CONFIRM_SECONDS
-from signoff.server.resonate.delivery import Delivery
 from signoff.stores.sqlite.store import SqliteStore
 from tests.server.resonate.speaker import Speaker, speaking
 from tests.support import OnThread
 
 PATIENCE = 30.0
 CUT_OFF = Path(__file__).with_name("cut_off.py")
-
-
-@pytest.fixture
-def elapse(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Return a function that lets the loop's clock go on for deliveries."""
-    ahead = 0.0
-
-    def now(_: Delivery) -> float:
-        return time.monotonic() + ahead
-
-    def go_on(seconds: float) -> None:
-        nonlocal ahead
-        ahead += seconds
-
-    monkeypatch.setattr(Delivery, "now", property(now))
-    return go_on
 
 
 class Process:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -13,9 +14,16 @@ from typing import Any
 import pytest
 
 from signoff.errors import InvalidValue
+from signoff.people.audit.sealing import seal_events
+from signoff.records import NewPromise, PromiseKind
+from signoff.records.tasks import NewInvocation
 from signoff.server import Server
+from signoff.server.resonate.deliveries import Deliveries
+from signoff.server.resonate.push import MOST_AT_ONCE, Push
+from signoff.stores.sqlite.store import SqliteStore
+from signoff.testing import MemoryStore
 from tests.server.resonate.speaker import START, Speaker, speaking
-from tests.support import OnThread, new_app
+from tests.support import OnThread, comes, in_asyncio, new_app
 
 
 def execute(speaker: Speaker, id: str, version: int) -> Any:
@@ -55,7 +63,9 @@ def test_tasks_of_a_group_are_shared_by_its_processes(speaker: Speaker) -> None:
         assert sorted(found) == [f"t{number}" for number in range(6)]
 
 
-def test_a_settled_promise_is_sent_to_its_listeners_once(speaker: Speaker) -> None:
+def test_a_settled_promise_is_sent_to_its_listeners_once(
+    speaker: Speaker, elapse: Callable[[float], None]
+) -> None:
     speaker.create("p")
     with speaker.polling("g", "p") as messages:
         listen = {"awaited": "p", "address": "poll://uni@g/p"}
@@ -63,6 +73,7 @@ def test_a_settled_promise_is_sent_to_its_listeners_once(speaker: Speaker) -> No
         settled = speaker.settle("p", data="MQ==")
         assert next(messages) == {"kind": "unblock", "head": {}, "data": {"promise": settled}}
         assert speaker.ask("promise.register_listener", listen)["promise"] == settled
+        elapse(60)
         speaker.clock.advance(60)
         speaker.create("t", tags=to("poll://uni@g/p"))
         assert next(messages) == execute(speaker, "t", 0)  # and not the promise again
@@ -166,6 +177,49 @@ def test_messages_are_posted_to_allowed_urls_until_they_are_taken(tmp_path: Path
             for other in (f"{root}/other", f"{url}/../other", f"{url}/%2e%2e/o", "http://127.0.0.1:1/hooks"):
                 refused = {"awaited": "p", "address": other}
                 assert "--resonate-push" in speaker.ask("promise.register_listener", refused, 400)
+
+
+def test_messages_of_all_namespaces_are_posted_without_a_request_in_them(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        url = f"http://127.0.0.1:{receiver.server_port}/hooks"
+
+        async def prepare() -> None:
+            store = SqliteStore(tmp_path / "signoff.db")
+            await store.open()
+            theirs = store.within("theirs")
+            await theirs.create_promise(NewPromise("earlier", PromiseKind.QUESTION, data='{"text": "?"}'))
+            await theirs.open_invocation(NewInvocation(NewPromise("t", PromiseKind.PROMISE), url))
+            await seal_events(store)
+            assert [name for name, _ in await store.heads()] == ["theirs"]
+            await store.close()
+
+        asyncio.run(prepare())
+        with OnThread(lambda: speaking(tmp_path, resonate_push=[url])) as speaker, speaker:
+            assert receiver.arrived.acquire(timeout=30)
+            assert receiver.got == [execute(speaker, "t", 0)]
+
+
+@in_asyncio
+async def test_slow_urls_of_one_namespace_leave_others_their_posts() -> None:
+    hung = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await hung.wait()
+        writer.close()
+
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        push, store = Push([url]), MemoryStore()
+        deliveries = Deliveries(lambda _: {}, push, passes_on=True)
+        for number in range(MOST_AT_ONCE + 1):
+            await store.open_invocation(NewInvocation(NewPromise(f"t{number}", PromiseKind.PROMISE), url))
+        deliveries.of(store)
+        await comes(lambda: asyncio.sleep(0, push.room(store.namespace) < MOST_AT_ONCE))
+        await asyncio.sleep(0.2)
+        assert (push.room(store.namespace), push.room("other")) == (0, MOST_AT_ONCE)
+        hung.set()
+        await deliveries.close()
+        await store.close()
 
 
 def test_wrong_url_to_push_to_is_refused_by_the_name_of_the_argument(tmp_path: Path) -> None:

@@ -1,12 +1,31 @@
-"""The deliveries of a server, one for each namespace that it has served since it started."""
+"""The deliveries of a server, one for each namespace.
+
+A namespace is served from its first request on. With URLs to post to, one with questions (it has an audit chain) or
+with workers of Signoff is served from the start of the server: a message to a URL becomes due without a request, by a
+schedule, a delay or an expired lease.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
-from signoff.server.resonate.delivery import Delivery, Format
+from signoff.errors import SignoffError
+from signoff.runtime.loggers import own_logger
+from signoff.server.resonate.delivery import LOOK_SECONDS, Delivery, Format
 from signoff.server.resonate.push import Push
+from signoff.server.services import Services
 from signoff.stores.contract.store import Store
+
+log = own_logger("signoff.server")
+
+FIND_SECONDS: Final = 60.0
+"""How often namespaces are looked for that have URLs to post to."""
+
+PAGE: Final = 100
+
+IDLE_LOOKS_PER_SECOND: Final = 20
+"""Looks for messages to URLs, in all namespaces together in which no process polls and nothing is written."""
 
 
 class Deliveries:
@@ -30,7 +49,31 @@ class Deliveries:
         if known is None:
             known = Delivery(store, self._to_wire, self.push, passes_on=self._passes_on)
             self._by_namespace[store.namespace] = known
+            idle_seconds = max(LOOK_SECONDS, len(self._by_namespace) / IDLE_LOOKS_PER_SECOND)
+            for each in self._by_namespace.values():
+                each.idle_seconds = idle_seconds
         return known
+
+    async def serve_all(self, services: Services) -> None:
+        """Begin to work for all namespaces, and for new ones each minute, until cancelled."""
+        self.of(services.store)
+        while True:
+            try:
+                await self._find(services)
+            except SignoffError as error:
+                log.warning("namespaces with messages to URLs could not be found: %s", error)
+            except Exception:
+                log.exception("namespaces with messages to URLs could not be found")
+            await asyncio.sleep(FIND_SECONDS)
+
+    async def _find(self, services: Services) -> None:
+        after = ""
+        while heads := await services.store.heads(after=after, limit=PAGE):
+            for namespace, _ in heads:
+                self.of(services.within(namespace).store)
+            after = heads[-1][0]
+        for worker in await services.store.list_workers():
+            self.of(services.within(worker.namespace).store)
 
     @property
     def groups(self) -> dict[str, set[str]]:

@@ -59,6 +59,9 @@ class Delivery:
         push: Posts messages to URLs.
         passes_on: Whether a task goes to another process of its group if the first one does not acquire it within
             ``CONFIRM_SECONDS``.
+
+    Attributes:
+        idle_seconds: The longest wait between two looks while no process polls.
     """
 
     def __init__(self, store: Store, to_wire: Format, push: Push, *, passes_on: bool) -> None:
@@ -66,6 +69,7 @@ class Delivery:
         self._to_wire = to_wire
         self._push = push
         self._passes_on = passes_on
+        self.idle_seconds = LOOK_SECONDS
         self._loop = asyncio.get_running_loop()
         self._connections: list[Connection] = []
         self._unacquired: set[str] = set()  # tasks that were sent in the last seconds
@@ -158,7 +162,7 @@ class Delivery:
                 continue
             if taken == 0:
                 with suppress(TimeoutError):  # wait_for of Python 3.11 may lose a cancellation
-                    async with asyncio.timeout(LOOK_SECONDS):
+                    async with asyncio.timeout(LOOK_SECONDS if self._connections else self.idle_seconds):
                         await self._due.wait()
 
     async def _confirm(self) -> None:

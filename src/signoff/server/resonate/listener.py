@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 
@@ -59,7 +60,8 @@ class ResonateListener:
         self.deliveries = deliveries = Deliveries(messages.to_wire, self._push, passes_on=True)
         self._stack.push_async_callback(deliveries.close)
         if self._push.is_on:
-            deliveries.of(self._services.store)
+            serving_all = asyncio.create_task(deliveries.serve_all(self._services))
+            self._stack.callback(serving_all.cancel)
         app = create_resonate_app(self._services, deliveries, messages, self._allowed_hosts)
         serving = Serving(app, listener, self._services.stopping)
         self._stack.push_async_callback(serving.stop)
