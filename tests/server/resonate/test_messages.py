@@ -21,7 +21,7 @@ from signoff.server import Server
 from signoff.server.resonate.deliveries import Deliveries
 from signoff.server.resonate.push import MOST_AT_ONCE, Push
 from signoff.stores.sqlite.store import SqliteStore
-from signoff.testing import MemoryStore
+from signoff.testing import MemoryStore, VirtualClock
 from tests.server.resonate.speaker import START, Speaker, speaking
 from tests.support import OnThread, comes, in_asyncio, new_app
 
@@ -184,7 +184,7 @@ def test_messages_of_all_namespaces_are_posted_without_a_request_in_them(tmp_pat
         url = f"http://127.0.0.1:{receiver.server_port}/hooks"
 
         async def prepare() -> None:
-            store = SqliteStore(tmp_path / "signoff.db")
+            store = SqliteStore(tmp_path / "signoff.db", clock=VirtualClock(START / 1000))
             await store.open()
             theirs = store.within("theirs")
             await theirs.create_promise(NewPromise("earlier", PromiseKind.QUESTION, data='{"text": "?"}'))
