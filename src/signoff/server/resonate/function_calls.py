@@ -180,7 +180,7 @@ def is_call_of(promise: Promise, run: Run) -> bool:
     return (tags.get(RUN), tags.get(CREATED)) == (run.id, str(run.created_at))
 
 
-def run_of(promise: Promise) -> str | None:
+def run_id_of(promise: Promise) -> str | None:
     """Return the id of the run that has opened a promise, if one has."""
     return details_of(promise).tags.get(RUN)
 

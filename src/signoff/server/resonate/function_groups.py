@@ -8,13 +8,13 @@ of Signoff has announced in the group is a workflow of that worker, and left to 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from signoff.engine.worker.worker import Worker
-from signoff.errors import NotFound, SignoffError
+from signoff.errors import NotFound
 from signoff.records import Run, RunState
 from signoff.records.paging import RunFilter, WorkflowFilter
 from signoff.records.tasks import TaskState
@@ -24,10 +24,12 @@ from signoff.server.resonate.function_calls import (
     FunctionCalls,
     cancel,
     is_call_of,
+    is_function_worker,
     new_function_worker,
     promise_of,
-    run_of,
+    run_id_of,
 )
+from signoff.server.resonate.isolated import isolated
 from signoff.stores.contract.store import Change, Store
 
 log = own_logger("signoff.server")
@@ -48,10 +50,12 @@ MOST_NAMES: Final = 1000
 """Names of functions that are known in one group. They are found again when their runs are ready."""
 
 MOST_GROUPS: Final = 1000
-"""Groups that are remembered in one namespace."""
+"""Groups that are remembered in one namespace, besides those that are polled now."""
 
 AT_ONCE: Final = 100
 CALLS_AT_ONCE: Final = 1000
+
+_WAITS: Final = "runs for groups of Resonate workers"
 
 
 @dataclass
@@ -70,6 +74,8 @@ class _Place:
 
     Attributes:
         groups: The groups that processes have polled for, or in which a run was begun, the latest last.
+        polled: The number of groups that are polled now.
+        mixed: The groups with workers of Signoff, too, that were warned about.
         after: Where the next page of ready runs begins, by group; "" for all groups.
         calls_after: Where the next page of open tasks begins, by state.
     """
@@ -77,6 +83,8 @@ class _Place:
     store: Store
     stop: Callable[[], None]
     groups: dict[str, None] = field(default_factory=dict[str, None])
+    polled: int = 0
+    mixed: set[str] = field(default_factory=set[str])
     served: dict[str, _Served] = field(default_factory=dict[str, _Served])
     after: dict[str, str] = field(default_factory=dict[str, str])
     calls_after: dict[TaskState, str | None] = field(default_factory=dict[TaskState, "str | None"])
@@ -116,7 +124,7 @@ class FunctionGroups:
                     looked_at = began
                 is_new = self._note_polled()
                 if is_look or is_new or has_changed:
-                    await _isolated(self._look(is_look=is_look))
+                    await isolated(self._look(is_look=is_look), _WAITS)
                 await asyncio.sleep(min(AFTER_LOOK * (loop.time() - began), LOOK_SECONDS))
                 with suppress(TimeoutError):  # wait_for of Python 3.11 may lose a cancellation
                     async with asyncio.timeout(POLLED_SECONDS):
@@ -141,7 +149,9 @@ class FunctionGroups:
         is_new = False
         for namespace, groups in self._polled().items():
             place = self._places.get(namespace) or self._listen(namespace)
-            for group in groups:
+            polled = [*groups]
+            place.polled = len(polled)
+            for group in polled:
                 is_new |= _remember(place, group)
         return is_new
 
@@ -149,32 +159,23 @@ class FunctionGroups:
         polled = self._polled()
         if is_look:
             for worker in await self._store.list_workers():
-                if worker.namespace not in self._places:
-                    self._listen(worker.namespace)
+                place = self._places.get(worker.namespace) or self._listen(worker.namespace)
+                if worker.group in polled.get(worker.namespace, ()) and not is_function_worker(worker):
+                    _warn_of_mixed(place, worker.group)
         for place in [*self._places.values()]:
             if is_look:
-                await _isolated(_cancel_abandoned(place))
-                await _isolated(_find_begun(place))
+                await isolated(_cancel_abandoned(place), _WAITS)
+                await isolated(_find_begun(place), _WAITS)
             now = {*polled.get(place.store.namespace, ()), *place.served}
             for group in [*place.groups]:
                 if is_look or group in now:
-                    await _isolated(_serve_group(place, group))
+                    await isolated(_serve_group(place, group), _WAITS)
             await _end_idle(place)
 
     async def _close(self) -> None:
         for place in self._places.values():
             place.stop()
             await asyncio.gather(*(_end(place, group) for group in [*place.served]))
-
-
-async def _isolated(work: Coroutine[Any, Any, None]) -> None:
-    """Log a failure, so that it stops nothing else."""
-    try:
-        await work
-    except SignoffError as error:
-        log.warning("runs for groups of Resonate workers wait: %s", error)
-    except Exception:
-        log.exception("runs for groups of Resonate workers wait")
 
 
 def _remember(place: _Place, group: str) -> bool:
@@ -185,9 +186,22 @@ def _remember(place: _Place, group: str) -> bool:
     is_new = group not in place.groups
     place.groups.pop(group, None)
     place.groups[group] = None
-    while len(place.groups) > MOST_GROUPS:
+    while len(place.groups) > MOST_GROUPS + place.polled:  # those that are polled are the latest
         del place.groups[next(iter(place.groups))]
     return is_new
+
+
+def _warn_of_mixed(place: _Place, group: str) -> None:
+    """Warn once that a group has workers of both kinds."""
+    if group in place.mixed:
+        return
+    place.mixed.add(group)
+    log.warning(
+        "group %r of namespace %r has workers of Signoff and processes on a Resonate SDK: a message goes to "
+        "whichever is first, so calls may wait. Give one of them another group",
+        group,
+        place.store.namespace,
+    )
 
 
 async def _serve_group(place: _Place, group: str) -> None:
@@ -230,15 +244,13 @@ async def _end_idle(place: _Place) -> None:
 
 
 async def _end(place: _Place, group: str) -> None:
-    task = place.served.pop(group).task
-    if not task.done():
+    task = place.served[group].task
+    if not task.cancelling():  # else it is leaving already
         task.cancel()
-    try:
-        await task
-    except asyncio.CancelledError:
-        pass
-    except Exception as error:
+    await asyncio.wait({task})
+    if not task.cancelled() and (error := task.exception()) is not None:
         log.warning("the worker for functions of group %r has ended: %s", group, error)
+    del place.served[group]
 
 
 async def _ready(place: _Place, group: str | None = None) -> list[Run]:
@@ -293,14 +305,14 @@ async def _cancel_abandoned(place: _Place) -> None:
         ended = await place.store.ended(sorted({*runs, *runs.values()}))
         for task_id, run_id in runs.items():
             if not ended.isdisjoint((task_id, run_id)):
-                await _isolated(_cancel_call(place.store, task_id))
+                await isolated(_cancel_call(place.store, task_id), _WAITS)
 
 
 async def _cancel_call(store: Store, promise_id: str) -> None:
     """Cancel a promise if a run has opened it that has ended. One that failed retryably may continue."""
     with suppress(NotFound):
         promise = await store.get_promise(promise_id)
-        opened_by = run_of(promise)
+        opened_by = run_id_of(promise)
         if opened_by is None:
             return
         run = await store.get_run(opened_by)

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from signoff.codec.strict_json import read_object
-from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, SignoffError, TaskConflict
-from signoff.records import NewRun, PromiseKind, PromiseState, Run, RunState, Settlement
-from signoff.records.paging import WorkflowFilter
+from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, TaskConflict
+from signoff.records import NewRun, Promise, PromiseKind, PromiseState, Run, RunState, Settlement
+from signoff.records.paging import RunFilter, WorkflowFilter
 from signoff.records.tasks import Task, TaskLease, TaskRef, TaskState, queue_of
-from signoff.runtime.loggers import own_logger
 from signoff.server.resonate.durable_promises import called_by, details_of, rejection
-from signoff.server.resonate.function_calls import is_function_worker, run_of
+from signoff.server.resonate.function_calls import is_function_worker, run_id_of
+from signoff.server.resonate.isolated import isolated
 from signoff.stores.contract.store import Change, Store
-
-log = own_logger("signoff.server")
 
 LOOK_SECONDS: Final = 5.0
 """How often runs and promises are compared, besides each time that a run ends."""
@@ -33,8 +31,14 @@ AT_ONCE: Final = 100
 MOST_EXAMINED: Final = 1000
 """Suspended tasks that each look examines, to find those of servers that have ended and of groups that were empty."""
 
+RUNS_EXAMINED: Final = 200
+"""Open runs that each look examines, to find those whose promises were settled while no server knew their tasks."""
+
 LEASE: Final = TaskLease("signoff", 5_000)
 """The lease of a task while its run is started. If the server is killed then, another one starts the run after it."""
+
+_OPEN: Final = RunFilter(states=frozenset({RunState.READY, RunState.RUNNING, RunState.PAUSED}))
+_WAITS: Final = "tasks for groups of Signoff workers"
 
 
 class SignoffGroups:
@@ -54,6 +58,7 @@ class SignoffGroups:
         self._changed = asyncio.Event()
         self._begun: dict[str, set[str]] = {}  # ids of tasks whose runs have not ended, by namespace
         self._examined: dict[str, str | None] = {}  # the last task that a look has examined, by namespace
+        self._runs_after: dict[str, str | None] = {}  # where the next page of open runs begins, by namespace
         self._ended: dict[str, set[str]] = {}  # ids of runs that have ended since the last look
         self._looked_at = 0.0
 
@@ -76,19 +81,24 @@ class SignoffGroups:
                 is_look = loop.time() >= self._looked_at + LOOK_SECONDS
                 if is_look:
                     self._looked_at = loop.time()
-                try:
-                    for namespace, groups in (await self._groups()).items():
-                        if namespace not in stop:
-                            listen(namespace)
-                        await self._serve_namespace(self._store.within(namespace), groups, is_look=is_look)
-                except SignoffError as error:
-                    log.warning("tasks for groups of Signoff workers wait: %s", error)
+                await isolated(self._serve_all(stop, listen, is_look=is_look), _WAITS)
                 with suppress(TimeoutError):  # wait_for of Python 3.11 may lose a cancellation
                     async with asyncio.timeout(LOOK_SECONDS):
                         await self._changed.wait()
         finally:
             for end in stop.values():
                 end()
+
+    async def _serve_all(self, stop: Container[str], listen: Callable[[str], None], *, is_look: bool) -> None:
+        """Serve each namespace that has groups, and listen to its changes."""
+        found = await self._groups()
+        for namespace, groups in found.items():
+            if namespace not in stop:
+                listen(namespace)
+            store = self._store.within(namespace)
+            await isolated(self._serve_namespace(store, groups, is_look=is_look), _WAITS)
+        for namespace in self._ended.keys() - found.keys():
+            del self._ended[namespace]
 
     def _notice(self, namespace: str, ended: frozenset[str]) -> None:
         self._ended.setdefault(namespace, set()).update(ended)
@@ -108,10 +118,11 @@ class SignoffGroups:
         begun = self._begun.setdefault(store.namespace, set())
         if is_look:
             await self._find_suspended(store, queues, begun)
+            await self._cancel_settled(store, groups, begun)
         while messages := await store.take_task_messages(sorted(queues), AT_ONCE):
             for message in messages:
                 if message.task is not None:
-                    await _begin(store, begun, message.task, queues)
+                    await isolated(_begin(store, begun, message.task, queues), _WAITS)
             if len(messages) < AT_ONCE:
                 break
         ended = begun & self._ended.pop(store.namespace, set())
@@ -130,6 +141,15 @@ class SignoffGroups:
             if after is None or not is_first:
                 return
 
+    async def _cancel_settled(self, store: Store, groups: set[str], begun: set[str]) -> None:
+        """Cancel runs whose promises were settled while no server knew their tasks, on a page of the open runs."""
+        after = self._runs_after.get(store.namespace)
+        page = await store.list_runs(_OPEN, after=after, limit=RUNS_EXAMINED)
+        self._runs_after[store.namespace] = page.next
+        for run in page.items:
+            if run.parent_id is None and run.group in groups and run.id not in begun:
+                await isolated(_cancel_if_settled(store, run.id), _WAITS)
+
 
 async def _begin(store: Store, begun: set[str], task: Task, queues: dict[str, str]) -> None:
     """Start the run of a task, and suspend the task until the run ends.
@@ -139,11 +159,10 @@ async def _begin(store: Store, begun: set[str], task: Task, queues: dict[str, st
     """
     group = queues[queue_of(task.target)]
     promise = await store.get_promise(task.id)
-    called = None if run_of(promise) is not None else called_by(details_of(promise))
+    called = None if run_id_of(promise) is not None else called_by(details_of(promise))
     if called is None or not await _is_known(store, group, called["func"]):
         return
-    arguments = json.dumps({"args": called.get("args", []), "kwargs": called.get("kwargs", {})})
-    new = NewRun(promise.id, called["func"], group, arguments, deadline_at=promise.due_at)
+    new = _to_run(promise, called, group)
     try:
         await store.acquire_task(TaskRef(task.id, task.version), LEASE)
         holder = TaskRef(task.id, task.version + 1)
@@ -158,25 +177,59 @@ async def _begin(store: Store, begun: set[str], task: Task, queues: dict[str, st
         pass  # another process has it, or its promise was settled
 
 
+def _to_run(promise: Promise, called: dict[str, Any], group: str) -> NewRun:
+    arguments = json.dumps({"args": called.get("args", []), "kwargs": called.get("kwargs", {})})
+    return NewRun(promise.id, called["func"], group, arguments, deadline_at=promise.due_at)
+
+
 async def _is_known(store: Store, group: str, workflow: str) -> bool:
     return bool((await store.list_workflows(WorkflowFilter(workflow, group), limit=1)).items)
 
 
 async def _finish(store: Store, begun: set[str], ids: list[str]) -> None:
     """Settle the promises of runs that have ended, and cancel runs whose promises are settled."""
-    for task_id in await store.ended(ids):
-        run = await store.get_run(task_id)
-        if run.state is RunState.FAILED and run.retryable:
-            continue  # an operator may retry it
-        with suppress(AlreadySettled, NotFound):
-            await store.settle(task_id, PromiseKind.PROMISE, _settlement(run))
-        begun.discard(task_id)
-    for task_id in [each for each in ids if each in begun]:
-        with suppress(NotFound):
-            if (await store.get_task(task_id)).state is TaskState.FULFILLED:
-                if run_of(await store.get_promise(task_id)) is None:  # else the run waits for the promise
-                    await store.cancel(task_id, reason="its promise was settled", by=None)
-                begun.discard(task_id)
+    ended = await store.ended(ids)
+    for task_id in ids:
+        finish = _settle_ended if task_id in ended else _cancel_fulfilled
+        await isolated(finish(store, begun, task_id), _WAITS)
+
+
+async def _settle_ended(store: Store, begun: set[str], task_id: str) -> None:
+    run = await store.get_run(task_id)
+    if run.state is RunState.FAILED and run.retryable:  # an operator may retry it
+        await _cancel_fulfilled(store, begun, task_id)
+        return
+    with suppress(AlreadySettled, NotFound):
+        await store.settle(task_id, PromiseKind.PROMISE, _settlement(run))
+    begun.discard(task_id)
+
+
+async def _cancel_fulfilled(store: Store, begun: set[str], task_id: str) -> None:
+    with suppress(NotFound):
+        if (await store.get_task(task_id)).state is TaskState.FULFILLED:
+            if run_id_of(await store.get_promise(task_id)) is None:  # else the run waits for the promise
+                await _cancel(store, task_id)
+            begun.discard(task_id)
+
+
+async def _cancel_if_settled(store: Store, run_id: str) -> None:
+    """Cancel an open run if a task has started it whose promise is settled. Others may have the same id by chance."""
+    with suppress(NotFound):
+        task = await store.get_task(run_id)
+        if task.state is not TaskState.FULFILLED:
+            return
+        promise, run = await store.get_promise(run_id), await store.get_run(run_id)
+        called = None if run_id_of(promise) is not None else called_by(details_of(promise))
+        if called is None or queue_of(task.target) != f"poll://any@{run.group}":
+            return
+        new = _to_run(promise, called, run.group)
+        is_its_run = (new.workflow, new.arguments) == (run.workflow, run.arguments)
+        if is_its_run and promise.settled_at is not None and run.created_at <= promise.settled_at:
+            await _cancel(store, run_id)
+
+
+async def _cancel(store: Store, run_id: str) -> None:
+    await store.cancel(run_id, reason="its promise was settled", by=None)
 
 
 def _settlement(run: Run) -> Settlement:
