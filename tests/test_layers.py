@@ -36,6 +36,12 @@ LAYERS = [
     "__main__",
 ]
 
+SERVER_LAYERS = [
+    ({"http", "limits", "auth"}, {"store_api", "routes", "resonate", "pages", "openapi"}),
+    ({"resonate/*.py"}, {"resonate.legacy"}),
+]
+"""Folders or files of the server, and the packages of the server that they must not import."""
+
 PACKAGE = Path(signoff.__file__).parent
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -69,6 +75,22 @@ def test_a_package_imports_none_above_it(layer: str) -> None:
     files = [PACKAGE / "__init__.py"] if layer == "signoff" else [*(PACKAGE / layer).rglob("*.py")]
     files = files or [PACKAGE / f"{layer}.py"]
     assert {str(file): found for file in files if (found := _upward(file))} == {}
+
+
+@pytest.mark.parametrize(("importing", "above"), SERVER_LAYERS)
+def test_the_servers_packages_import_none_above_them(importing: set[str], above: set[str]) -> None:
+    files = [
+        file
+        for each in sorted(importing)
+        for file in (PACKAGE / "server").glob(each if each.endswith(".py") else f"{each}/**/*.py")
+    ]
+    assert files
+    prefixes = tuple(f"signoff.server.{name}" for name in above)
+    assert {str(file): found for file in files if (found := [*_starting(file, prefixes)])} == {}
+
+
+def _starting(file: Path, prefixes: tuple[str, ...]) -> Iterator[str]:
+    return (name for name in _imports(file) if any(f"{name}.".startswith(f"{each}.") for each in prefixes))
 
 
 def test_every_package_has_its_layer() -> None:

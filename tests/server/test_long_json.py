@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from signoff.codec.strict_json import read_exactly, read_kept
 from signoff.errors import InvalidValue
-from signoff.server.store_api.long_json import check_long, read_long
+from signoff.server.limits.long_json import check_long, read_long
 
 SAMPLES = (
     '{"a":[1,"x",{"b":"\\u20ac"}]}',

@@ -31,7 +31,7 @@ from signoff.records.request_ids import LONGEST_REQUEST_ID
 from signoff.server.auth.roles import path_of
 from signoff.server.http.problems import problem
 from signoff.server.limits.long_bodies import LONG_BYTES
-from signoff.server.store_api.long_json import check_memory
+from signoff.server.limits.long_json import check_memory
 
 LIMIT = MAX_BYTES + 64 * 1024
 """Maximum bytes of a body: the largest value, and the JSON around it."""

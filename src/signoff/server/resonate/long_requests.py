@@ -12,7 +12,7 @@ from signoff.server.http.problems import problem
 from signoff.server.http.request_bodies import SNAPSHOT_LIMIT
 from signoff.server.limits.long_bodies import LONG_BYTES, LongBodies
 from signoff.server.resonate.access import sender_of
-from signoff.server.resonate.legacy.basic_auth import with_bearer
+from signoff.server.resonate.basic_auth import with_bearer
 
 if TYPE_CHECKING:
     from signoff.server.services import Services

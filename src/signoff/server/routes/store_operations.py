@@ -25,11 +25,11 @@ from signoff.server.feeds.commit_feed import PING_SECONDS, UNBUFFERED
 from signoff.server.http.request_bodies import read_batch
 from signoff.server.http.responses import reply
 from signoff.server.limits.long_bodies import LONG_BYTES, Place
+from signoff.server.limits.long_json import read_long
 from signoff.server.limits.snapshot_size import check_saved_size
 from signoff.server.services import Services, ServicesOf
 from signoff.server.store_api.access import Access, AccessOf, access_of, do_for
 from signoff.server.store_api.item_limits import check_batch, check_items, count_items
-from signoff.server.store_api.long_json import read_long
 from signoff.server.store_api.payload_checks import check_payloads
 from signoff.server.store_api.remote_clients import Reply
 from signoff.stores.contract.leases import Claim

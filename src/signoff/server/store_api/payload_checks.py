@@ -38,7 +38,7 @@ from signoff.records.names import LONGEST_PERSON_BYTES, check_assignee, check_si
 from signoff.records.question_text import unpacked
 from signoff.records.tasks import TaskLease, TaskRef
 from signoff.server.http.request_bodies import check_parts
-from signoff.server.store_api.long_json import check_long
+from signoff.server.limits.long_json import check_long
 from signoff.service import snapshots
 from signoff.stores.contract.leases import Outcome
 from signoff.stores.contract.snapshots import Saved

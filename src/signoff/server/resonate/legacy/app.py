@@ -23,10 +23,10 @@ from signoff.server.limits.headers import HeaderLimit
 from signoff.server.resonate import poll
 from signoff.server.resonate.access import Sender, check_no_page, sender_of
 from signoff.server.resonate.addresses import check_poller
+from signoff.server.resonate.basic_auth import with_bearer
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.deliveries import Deliveries
 from signoff.server.resonate.legacy import messages, promises, requests, schedules, tasks
-from signoff.server.resonate.legacy.basic_auth import with_bearer
 from signoff.server.resonate.legacy.errors import FAILED, LegacyRefusal, refuse
 from signoff.server.resonate.long_requests import LongRequests
 from signoff.server.resonate.protocol import Refusal, Reply
