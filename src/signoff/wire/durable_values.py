@@ -68,6 +68,15 @@ def to_value(text: str | None) -> dict[str, Any]:
     return {"headers": headers} if headers == _NONE else {"headers": headers, "data": encoded(text)}
 
 
+def unwrapped(value: Any) -> Value | None:
+    """Return the headers and the data of a kept value that is not JSON in base64; None for any other value."""
+    if not isinstance(value, dict):
+        return None
+    fields = cast("dict[str, Any]", value)
+    inner = fields.get(WRAPPED)
+    return cast("dict[str, Any]", inner) if len(fields) == 1 and isinstance(inner, dict) else None
+
+
 def called_by(param: Value) -> dict[str, Any] | None:
     """Return the call of a promise: ``{"func": ..., "args": [...], "kwargs": {...}}``; None if it is no call."""
     call = read_object(decoded(param.get("data") or ""))

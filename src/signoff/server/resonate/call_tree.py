@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
 
 from signoff.codec.strict_json import UNDECRYPTED, read_object
 from signoff.records import Promise, PromiseKind
 from signoff.records.invocations import CallForm, InvocationInfo, InvocationNode
 from signoff.server.resonate.durable_promises import Details, called_by, details_of, is_timer
 from signoff.server.resonate.requests import PARENT
-from signoff.wire.durable_values import PROTOCOL, WRAPPED, decoded, to_text
+from signoff.wire.durable_values import PROTOCOL, WRAPPED, decoded, to_text, unwrapped
 
 SCOPE = "resonate:scope"
 
@@ -76,6 +75,5 @@ def _plain(text: str | None) -> str | None:
     """Return the JSON of a value. One with headers is shown without them, if it is JSON in base64."""
     if text is None or not text.startswith(f'{{"{WRAPPED}"'):
         return text
-    wrapped = read_object(text).get(WRAPPED)
-    data: object = cast("dict[str, Any]", wrapped).get("data") if isinstance(wrapped, dict) else None
+    data = (unwrapped(read_object(text)) or {}).get("data")
     return (decoded(data) if isinstance(data, str) else None) or text

@@ -46,7 +46,7 @@ from signoff.server.resonate.durable_promises import (
 )
 from signoff.server.resonate.requests import BRANCH, PARENT, TARGET
 from signoff.stores.contract.store import Store
-from signoff.wire.durable_values import WRAPPED, decoded, to_value
+from signoff.wire.durable_values import decoded, to_value, unwrapped
 from signoff.workflow.context import Context
 from signoff.workflow.registry import Registry, WorkflowProgram
 
@@ -187,7 +187,7 @@ def run_id_of(promise: Promise) -> str | None:
 
 def to_result(value: Any) -> Any:
     """Return the result of a run from its function's value: without the headers that the SDK of 2024 sends."""
-    wrapped = _wrapped(value)
+    wrapped = unwrapped(value)
     if wrapped is None:
         return value
     data = wrapped.get("data")
@@ -214,14 +214,6 @@ def to_error(rejected: PromiseRejected) -> Exception:
 
 
 _LONGEST_NAME: Final = 200
-
-
-def _wrapped(value: Any) -> dict[str, Any] | None:
-    if not isinstance(value, dict):
-        return None
-    fields = cast("dict[str, Any]", value)
-    inner = fields.get(WRAPPED)
-    return cast("dict[str, Any]", inner) if len(fields) == 1 and isinstance(inner, dict) else None
 
 
 def _pickled_class(text: Any) -> str | None:
