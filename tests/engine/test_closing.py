@@ -301,3 +301,31 @@ def test_a_process_that_ends_closes_no_workflow_code(tmp_path: Path, where: str)
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["paused"]
+
+
+@in_asyncio
+async def test_an_eviction_leaves_tasks_alone_that_an_object_of_the_code_holds(tmp_path: Path) -> None:
+    app = new_app(tmp_path)
+
+    async def serve() -> None:
+        await asyncio.Event().wait()
+
+    class Service:
+        def __init__(self) -> None:
+            self.task = asyncio.create_task(serve())
+
+    service = Service()
+
+    @app.workflow
+    async def flow(ctx: Context) -> Service:
+        held = service
+        await ctx.wait_for_signal("go")
+        return held
+
+    async with opened(app) as client:
+        await client.start(flow, id="r")
+        async with doomed_worker(app) as worker:
+            await pauses(app, "r")
+            worker.evict()
+            assert not gc.is_finalized(service.task.get_coro())
+    service.task.cancel()

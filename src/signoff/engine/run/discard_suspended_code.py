@@ -11,6 +11,7 @@ interpreter, a free-threaded build), discarded code is kept alive until the proc
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
 import sysconfig
@@ -34,14 +35,21 @@ _DEPTH = 5  # frame -> method of the with block -> context manager -> its dict -
 _kept: list[object] = []
 
 
-def discard(roots: Iterable[object], opaque: tuple[type, ...] = ()) -> None:
+def discard(
+    roots: Iterable[object],
+    opaque: tuple[type, ...] = (),
+    *,
+    loop: asyncio.AbstractEventLoop | None = None,
+) -> None:
     """Ensure that no suspended code under ``roots`` runs again when it is freed.
 
     Args:
         roots: Coroutines of a run's tasks.
         opaque: Types that lead out of the run, where the search stops.
+        loop: The run's loop. Tasks and futures of other loops lead out of the run, too: an object that its code uses
+            may hold those of the whole process.
     """
-    for found in _suspended(roots, (*_OPAQUE, *opaque)):
+    for found in _suspended(roots, (*_OPAQUE, *opaque), loop):
         _silence(found)
 
 
@@ -57,7 +65,9 @@ def forget(gone: Iterable[object]) -> None:
                 reference.__callback__(reference)
 
 
-def _suspended(roots: Iterable[object], opaque: tuple[type, ...]) -> list[object]:
+def _suspended(
+    roots: Iterable[object], opaque: tuple[type, ...], loop: asyncio.AbstractEventLoop | None
+) -> list[object]:
     """Search level by level: code may refer to large data, and each eviction searches it."""
     found: list[object] = []
     seen: set[int] = set()
@@ -66,6 +76,10 @@ def _suspended(roots: Iterable[object], opaque: tuple[type, ...]) -> list[object
     while level and depth_of_rest:
         leads_on = {kind for kind in set(map(type, level.values())) if not issubclass(kind, opaque)}
         fresh = [each for key, each in level.items() if key not in seen and type(each) in leads_on]
+        if loop is not None and any(issubclass(kind, asyncio.Future) for kind in leads_on):
+            fresh = [
+                each for each in fresh if not isinstance(each, asyncio.Future) or each.get_loop() is loop
+            ]
         seen.update(level)
         deeper = [each for each in fresh if type(each) in _SUSPENDABLE]
         found += deeper

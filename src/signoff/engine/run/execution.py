@@ -278,7 +278,8 @@ class Execution:
         """Drop the code where it is suspended. None of it runs again."""
         self.is_discarded = True
         coroutines = [task.get_coro() for task in self.loop.tasks]
-        discard([*coroutines, *self.loop.generators.kept], (Execution, WorkflowLoop))
+        kept = self.loop.generators.kept
+        discard([*coroutines, *kept], (Execution, asyncio.AbstractEventLoop), loop=self.loop)
         forget(list(self.loop.tasks))
         self.loop.drop()
         self._main = None
