@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence, Set
 from contextlib import contextmanager
 
 from signoff.errors import ClientClosed
 from signoff.runtime import forks
+from signoff.runtime.event_waits import wait_at_most
 from signoff.stores.contract.store import Change, Store
 
 LOOK_EVERY_SECONDS = 1.0  # in case a notification from another process is lost
@@ -54,9 +54,7 @@ class Watch:
         self._for_changes.setdefault(run_id, set()).add(changed)
 
         async def wait() -> None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY_SECONDS):
-                    await changed.wait()
+            await wait_at_most(LOOK_EVERY_SECONDS, changed)
             changed.clear()
 
         try:
@@ -99,9 +97,7 @@ class Watch:
     async def _look_again_and_again(self) -> None:
         """Poll for ends whose notification was lost, in few statements for all waiters, while there are waiters."""
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY_SECONDS):
-                    await self._disturbed.wait()
+            await wait_at_most(LOOK_EVERY_SECONDS, self._disturbed)
             self._disturbed.clear()
             began = self.loop.time()
             waited_for = list(self._for_ends)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from signoff.errors import NotFound, SignoffError
 from signoff.records.tasks import PUSH_QUEUE, RESEND_SECONDS, Listener, TaskMessage, TaskRef, TaskState
+from signoff.runtime.event_waits import wait_at_most
 from signoff.runtime.loggers import own_logger
 from signoff.server.resonate.addresses import PollAddress, PushAddress, queues_of, read_address
 from signoff.server.resonate.connection import CONFIRM_SECONDS, Connection, Sent
@@ -161,9 +162,7 @@ class Delivery:
                 await asyncio.sleep(AFTER_ERROR_SECONDS)
                 continue
             if taken == 0:
-                with suppress(TimeoutError):  # wait_for of Python 3.11 may lose a cancellation
-                    async with asyncio.timeout(LOOK_SECONDS if self._connections else self.idle_seconds):
-                        await self._due.wait()
+                await wait_at_most(LOOK_SECONDS if self._connections else self.idle_seconds, self._due)
 
     async def _confirm(self) -> None:
         """Finish the messages of connections that have lasted, and pass tasks on that nobody has acquired."""

@@ -18,6 +18,7 @@ from signoff.errors import NotFound
 from signoff.records import Run, RunState
 from signoff.records.paging import RunFilter, WorkflowFilter
 from signoff.records.tasks import TaskState
+from signoff.runtime.event_waits import wait_at_most
 from signoff.runtime.loggers import own_logger
 from signoff.server.resonate.addresses import ANY, PollAddress, read_address
 from signoff.server.resonate.function_calls import (
@@ -126,9 +127,7 @@ class FunctionGroups:
                 if is_look or is_new or has_changed:
                     await isolated(self._look(is_look=is_look), _WAITS)
                 await asyncio.sleep(min(AFTER_LOOK * (loop.time() - began), LOOK_SECONDS))
-                with suppress(TimeoutError):  # wait_for of Python 3.11 may lose a cancellation
-                    async with asyncio.timeout(POLLED_SECONDS):
-                        await self._changed.wait()
+                await wait_at_most(POLLED_SECONDS, self._changed)
         finally:
             await self._close()
 

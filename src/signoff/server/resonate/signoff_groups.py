@@ -18,6 +18,7 @@ from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, T
 from signoff.records import NewRun, Promise, PromiseKind, PromiseState, Run, RunState, Settlement
 from signoff.records.paging import RunFilter, WorkflowFilter
 from signoff.records.tasks import Task, TaskLease, TaskRef, TaskState, queue_of
+from signoff.runtime.event_waits import wait_at_most
 from signoff.server.resonate.durable_promises import called_by, details_of, rejection
 from signoff.server.resonate.function_calls import is_function_worker, run_id_of
 from signoff.server.resonate.isolated import isolated
@@ -82,9 +83,7 @@ class SignoffGroups:
                 if is_look:
                     self._looked_at = loop.time()
                 await isolated(self._serve_all(stop, listen, is_look=is_look), _WAITS)
-                with suppress(TimeoutError):  # wait_for of Python 3.11 may lose a cancellation
-                    async with asyncio.timeout(LOOK_SECONDS):
-                        await self._changed.wait()
+                await wait_at_most(LOOK_SECONDS, self._changed)
         finally:
             for end in stop.values():
                 end()
