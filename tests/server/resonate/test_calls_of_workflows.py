@@ -13,13 +13,15 @@ import pytest
 
 from signoff import AsyncClient, PromiseCancelled, PromiseRejected, RunTimeout, StepFailed
 from signoff.errors import PayloadTooLarge, RunCancelled
-from signoff.records import NewPromise, PromiseKind, PromiseState, RunState
+from signoff.records import NewPromise, PromiseKind, PromiseState, RunState, WorkflowInfo
 from signoff.records.tasks import NewInvocation, TaskState
 from signoff.server.resonate import function_groups, signoff_groups
 from signoff.server.resonate.durable_promises import Details, to_new
 from signoff.server.server import Server
+from signoff.stores.contract.store import Store
 from tests.server.resonate.calling import TARGET, Database, Place, in_place, make_app, place, result
 from tests.server.resonate.process import Process, Raw, Rejection, in_wire
+from tests.support import comes
 
 
 def test_a_workflow_gets_the_value_of_a_function_in_its_type(database: Database) -> None:
@@ -45,11 +47,17 @@ def test_functions_are_called_beside_each_other_detached_and_by_clients(database
     in_place(database, test)
 
 
-def test_a_call_waits_for_a_process_and_the_run_for_the_promise(database: Database) -> None:
+def test_a_call_waits_for_a_process_and_the_run_for_the_promise(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(function_groups, "LOOK_SECONDS", 0)  # all is looked at each time
+
     async def test(here: Place) -> None:
         started = await here.client.start("calls", "double", 2, id="waits")
         await here.run("waits")
-        await asyncio.sleep(0.3)
+        async with here.process(group="others"):
+            for number in range(2):  # the server looks
+                assert await result(await here.client.start("double", number, group="others")) == 2 * number
         assert (await here.app.store.get_run("waits.1")).epoch == 0  # no server has taken it
         async with here.process():
             assert await result(started) == 4
@@ -287,6 +295,15 @@ def test_a_call_is_not_taken_for_the_call_of_a_workflow(
     """Otherwise the run would wait for its promise, and the promise for the run."""
     for module in (function_groups, signoff_groups):
         monkeypatch.setattr(module, "LOOK_SECONDS", 0.2)
+    looks: list[str] = []
+
+    async def look(store: Store, run_id: str) -> None:  # each look at the tasks begins with the open runs
+        looks.append(run_id)
+
+    async def has_looked() -> bool:
+        return len(looks) > 2
+
+    monkeypatch.setattr(signoff_groups, "_cancel_if_settled", look)
 
     async def test(url: str) -> None:
         app = make_app(url)
@@ -297,8 +314,10 @@ def test_a_call_is_not_taken_for_the_call_of_a_workflow(
                     assert await result(await client.start("double", 1)) == 2
                 started = await client.start("ship", id="early")  # no worker has announced it
                 await here.run("early")
+                # Before the worker is in the list, or else the first look may find no such workflow.
+                await app.store.announce([WorkflowInfo("signoff-workers", "ship", "1", is_current=True)])
                 async with app.worker():
-                    await asyncio.sleep(1)
+                    await comes(has_looked)
                     assert await started.status() is RunState.PAUSED
                     assert (await app.store.get_task("early")).state is TaskState.PENDING
         finally:
