@@ -75,7 +75,9 @@ def _suspended(
     depth_of_rest = _DEPTH
     while level and depth_of_rest:
         leads_on = {kind for kind in set(map(type, level.values())) if not issubclass(kind, opaque)}
-        fresh = [each for key, each in level.items() if key not in seen and type(each) in leads_on]
+        fresh: list[object] = [
+            each for key, each in level.items() if key not in seen and type(each) in leads_on
+        ]
         if loop is not None and any(issubclass(kind, asyncio.Future) for kind in leads_on):
             fresh = [
                 each for each in fresh if not isinstance(each, asyncio.Future) or each.get_loop() is loop
