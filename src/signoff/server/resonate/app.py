@@ -9,7 +9,7 @@ from typing import Final
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request as HttpRequest
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -21,8 +21,7 @@ from signoff.server.http.request_bodies import BodyLimit
 from signoff.server.http.response_headers import SafeHeaders
 from signoff.server.limits.headers import HeaderLimit
 from signoff.server.resonate import debug, poll
-from signoff.server.resonate.access import check_no_page, sender_of
-from signoff.server.resonate.addresses import check_poller
+from signoff.server.resonate.access import Sender, sender_of
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.deliveries import Deliveries
 from signoff.server.resonate.long_requests import LongRequests
@@ -44,7 +43,6 @@ from signoff.server.services import Services
 log = own_logger("signoff.server")
 
 PATH: Final = "/"
-POLL: Final = "poll"
 
 STAMPED: Final = 256
 """Senders whose services are kept for their next requests."""
@@ -146,28 +144,14 @@ async def _perform(http: HttpRequest, request: Request) -> Reply:
 
 async def _poll(http: HttpRequest) -> Response:
     """Stream the messages for a process."""
-    services: Services = http.app.state.services
-    deliveries: Deliveries = http.app.state.deliveries
-    group, pid = http.path_params["group"], http.path_params["pid"]
-    try:
-        sender = await sender_of(services, http.scope)
-        sender.check_role(POLL, reads=False)
-        check_no_page(http.scope)
-        check_poller(group, pid)
-        sender.check_group(f"group {group!r}", group)
-        caller = sender.caller(services.address_of(http.scope))
-        services.streams.check(POLL, caller)
-    except SignoffError as error:
-        return refuse(POLL, UNKNOWN_ID, error)
-    delivery = deliveries.of(services.within(sender.namespace).store)
-
-    async def is_still() -> bool:
-        try:
-            return await sender_of(services, http.scope) == sender
-        except SignoffError:
-            return False
-
     messages: Messages = http.app.state.messages
-    events = poll.events(services, delivery, (group, pid), messages.event_of, is_still)
-    events = services.streams.counted(POLL, caller, events)
-    return StreamingResponse(events, media_type="text/event-stream", headers=poll.HEADERS)
+
+    async def read_sender() -> Sender:
+        sender = await sender_of(http.app.state.services, http.scope)
+        sender.check_role(poll.POLL, reads=False)
+        return sender
+
+    try:
+        return await poll.respond(http, read_sender, messages.event_of)
+    except SignoffError as error:
+        return refuse(poll.POLL, UNKNOWN_ID, error)

@@ -6,11 +6,20 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from signoff.errors import SignoffError
 from signoff.records.tasks import TaskMessage
 from signoff.server.auth.authenticators import RECHECK_SECONDS
 from signoff.server.feeds.commit_feed import PING_SECONDS, UNBUFFERED
+from signoff.server.resonate.access import Sender, check_no_page
+from signoff.server.resonate.addresses import check_poller
+from signoff.server.resonate.deliveries import Deliveries
 from signoff.server.resonate.delivery import Delivery
 from signoff.server.services import Services
+
+POLL: Final = "poll"
 
 HEADERS: Final = {**UNBUFFERED, "cache-control": "no-cache"}
 LAST_SECONDS: Final = 240.0
@@ -19,6 +28,42 @@ seconds: its HTTP client then ends the request with an error that its listener d
 """
 
 _PING: Final = b": ping\n\n"
+
+
+async def respond(
+    http: Request, read_sender: Callable[[], Awaitable[Sender]], event_of: Callable[[TaskMessage], bytes]
+) -> StreamingResponse:
+    """Stream the messages for the process that a request names.
+
+    Args:
+        http: The request; its path has ``group`` and ``pid``, its app's state ``services`` and ``deliveries``.
+        read_sender: Authenticates the request and checks its role. It is called again while the stream lasts.
+        event_of: Returns a message as an event.
+
+    Raises:
+        SignoffError: The sender may not poll for this process, or has too many streams.
+    """
+    services: Services = http.app.state.services
+    deliveries: Deliveries = http.app.state.deliveries
+    group, pid = http.path_params["group"], http.path_params["pid"]
+    sender = await read_sender()
+    check_no_page(http.scope)
+    check_poller(group, pid)
+    sender.check_group(f"group {group!r}", group)
+    caller = sender.caller(services.address_of(http.scope))
+    services.streams.check(POLL, caller)
+    delivery = deliveries.of(services.within(sender.namespace).store)
+
+    async def is_still() -> bool:
+        try:
+            return await read_sender() == sender
+        except SignoffError:
+            return False
+
+    stream = services.streams.counted(
+        POLL, caller, events(services, delivery, (group, pid), event_of, is_still)
+    )
+    return StreamingResponse(stream, media_type="text/event-stream", headers=HEADERS)
 
 
 async def events(

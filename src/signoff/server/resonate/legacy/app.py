@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request as HttpRequest
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from signoff.errors import SignoffError
@@ -21,8 +21,7 @@ from signoff.server.http.request_bodies import BodyLimit
 from signoff.server.http.response_headers import SafeHeaders
 from signoff.server.limits.headers import HeaderLimit
 from signoff.server.resonate import poll
-from signoff.server.resonate.access import Sender, check_no_page, sender_of
-from signoff.server.resonate.addresses import check_poller
+from signoff.server.resonate.access import Sender, sender_of
 from signoff.server.resonate.basic_auth import with_bearer
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.deliveries import Deliveries
@@ -35,7 +34,6 @@ from signoff.server.services import Services
 
 log = own_logger("signoff.server")
 
-_POLL: Final = "poll"
 _NO_PUSH: Final = Push(())
 
 
@@ -149,29 +147,10 @@ async def _perform(operation: Operation, what: str, http: HttpRequest) -> Reply:
 
 async def _poll(http: HttpRequest) -> Response:
     """Stream the messages for a process."""
-    services: Services = http.app.state.services
-    deliveries: Deliveries = http.app.state.deliveries
-    group, pid = http.path_params["group"], http.path_params["pid"]
     try:
-        sender = await _sender(http, _POLL, reads=False)
-        check_no_page(http.scope)
-        check_poller(group, pid)
-        sender.check_group(f"group {group!r}", group)
-        caller = sender.caller(services.address_of(http.scope))
-        services.streams.check(_POLL, caller)
+        return await poll.respond(http, lambda: _sender(http, poll.POLL, reads=False), messages.event_of)
     except SignoffError as error:
         return refuse(LegacyRefusal.of(error))
-    delivery = deliveries.of(services.within(sender.namespace).store)
-
-    async def is_still() -> bool:
-        try:
-            return await _sender(http, _POLL, reads=False) == sender
-        except SignoffError:
-            return False
-
-    events = poll.events(services, delivery, (group, pid), messages.event_of, is_still)
-    events = services.streams.counted(_POLL, caller, events)
-    return StreamingResponse(events, media_type="text/event-stream", headers=poll.HEADERS)
 
 
 async def _sender(http: HttpRequest, what: str, *, reads: bool) -> Sender:
