@@ -70,6 +70,8 @@ async def check_settled(store: Store, operation: str, arguments: Mapping[str, An
         return  # the operation itself raises it
     if question.state is not PromiseState.PENDING:
         return  # nothing will be settled: the operation itself reports why
+    if operation == "settle" and arguments["kind"] is not question.kind:
+        return  # likewise
     if question.kind is not PromiseKind.QUESTION:
         if settlement is not None:
             await check_value(question, settlement)
