@@ -29,7 +29,7 @@ from tests.support import in_asyncio
 
 SOURCE = resources.files("signoff.stores") / "schema" / "postgres"
 
-DIGEST = (5, "50998db02f61d53ee9657a0b208047b2b3fa60f500b5d9d2bbadb1c29fdc59ab")
+DIGEST = (6, "5835758bf8d48138b017e894c1b19a6ccfe7a49a01412406ff69e1728a93e756")
 """The version of the functions, and the digest of its source."""
 
 ADDED = """

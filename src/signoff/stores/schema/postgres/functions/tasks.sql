@@ -124,6 +124,7 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT namespace, id, settled_at, due_at FROM signoff.promises
         WHERE shard = listed.shard AND namespace = listed.namespace AND id = listed.id
+        OFFSET 0  -- else the condition below would be applied first, and settled promises be locked later, in any order
         FOR NO KEY UPDATE
     ) AS promise
     WHERE promise.settled_at IS NULL AND (listed.settles OR promise.due_at <= p_now);
