@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from signoff.engine.run.step_call import StepCall
 from signoff.records import CallKind, EntryKind, Promise, PromiseState, Run, RunState
+from signoff.records.paging import RunFilter
 from signoff.stores.contract.leases import Write
 from signoff.stores.contract.store import Change
 from signoff.testing.simulation.task_observer import WRITES, TaskObserver
@@ -229,6 +231,8 @@ def _described(outcome: Any, error: Exception | None) -> str:
         return f"{type(error).__name__}: {error}"
     if isinstance(outcome, Run):
         return f"{outcome.id} {outcome.state}"
+    if isinstance(outcome, RunFilter):  # its set has another order in each process
+        return f"{replace(outcome, states=None)} {sorted(outcome.states or ())}"
     if isinstance(outcome, list | tuple):
         return "[" + ", ".join(_described(each, None) for each in outcome) + "]"  # pyright: ignore[reportUnknownVariableType]
     run = getattr(outcome, "run", None)
