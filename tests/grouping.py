@@ -15,6 +15,10 @@ from xdist.workermanage import WorkerController
 
 ROOT: Final = Path(__file__).parents[1]
 
+LARGE_PAGES: Final = (
+    "tests/attacks/test_many_requests.py::test_large_pages_at_once_take_no_more_memory_than_two_requests_may"
+)
+
 GROUPS: Final = {
     # Two browsers are there at once, one of them for the pages as such.
     "places": ("tests/studio/test_places.py", "tests/studio/test_prefix.py"),
@@ -23,7 +27,12 @@ GROUPS: Final = {
     "orders": ("tests/cli/test_runs.py", "tests/cli/test_workers.py", "tests/cli/test_workflows.py"),
     "people": ("tests/cli/test_inbox.py", "tests/cli/test_links.py"),
     # A store full of large rows.
-    "large rows": ("tests/attacks/test_memory.py", "tests/attacks/test_unread_replies.py"),
+    "large rows": (
+        "tests/attacks/test_memory.py",
+        "tests/attacks/test_unread_replies.py",
+        f"{LARGE_PAGES}[sqlite-",
+    ),
+    "large pages": (f"{LARGE_PAGES}[postgres-",),
     # One changes files that the next one changes, too.
     "dev": ("tests/cli/test_dev.py",),
 }
