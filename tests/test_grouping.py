@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.grouping import GROUPS, ROOT, SPREAD, group_of
+from tests.grouping import GROUPS, LARGE_PAGES, ROOT, SPREAD, group_of
 
 WHO = """
 from pathlib import Path
@@ -32,6 +32,8 @@ def test(shared, number): ...
         ("tests/studio/test_inbox.py::test_a", "tests/server/test_link_browser.py::test_b"),
         ("tests/cli/test_runs.py::test_a", "tests/cli/test_workers.py::test_b"),
         ("tests/server/test_bulk.py::test_a", "tests/server/test_bulk.py::test_b[x::y]"),
+        (f"{LARGE_PAGES}[sqlite-/v1/runs]", "tests/attacks/test_memory.py::test_a"),
+        (f"{LARGE_PAGES}[postgres-/v1/runs]", f"{LARGE_PAGES}[postgres-/v1/audit]"),
         (
             "tests/stores/test_postgres_plans.py::test_a[counted-postgres-18-rules]",
             "tests/stores/test_postgres_plans.py::test_a[counted-postgres-18-keys]",
@@ -60,7 +62,10 @@ def test_these_share_nothing(one: str, other: str) -> None:
 
 def test_what_is_named_is_there() -> None:
     named = [beginning for beginnings in GROUPS.values() for beginning in beginnings]
-    assert [path for path in (*named, *SPREAD) if not (ROOT / path).exists()] == []
+    for name in (*named, *SPREAD):
+        path, _, test = name.partition("::")
+        assert (ROOT / path).exists(), name
+        assert not test or f"def {test.partition('[')[0]}(" in (ROOT / path).read_text(), name
 
 
 @pytest.mark.long
