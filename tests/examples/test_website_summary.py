@@ -6,9 +6,6 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from email import policy
-from email.message import EmailMessage
-from email.parser import BytesParser
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -30,6 +27,7 @@ from examples.website_summary.processes import REPOSITORY, Site
 from examples.website_summary.summarize import NoFurtherSummary, first_new
 from signoff import Client, Entry, RunState
 from signoff.records import EntryKind, PromiseState
+from tests.examples.mails import mailed, outbox, text_in
 from tests.examples.servers import MailServer, Model, WebSite, language_model, mail_server, until, web_site
 from tests.forks import Program
 
@@ -104,22 +102,8 @@ def ask(town: Town, url: str, email: str = ANA) -> str:
     return answer.json()["run_id"]
 
 
-def outbox(town: Town, run_id: str) -> list[Path]:
-    """Return the mails about a run, oldest first."""
-    mails = (town.folder / "outbox").glob(f"{run_id}.*.eml")
-    return sorted(mails, key=lambda mail: int(mail.stem.rpartition(".")[2]))
-
-
-def mailed(town: Town, run_id: str, count: int = 1) -> Path:
-    """Wait for a mail, the ``count``-th about a run, and return it."""
-    return until(lambda: outbox(town, run_id)[count - 1 :])[0]
-
-
-def text_in(mail: Path) -> str:
-    """Return the summary that a mail holds."""
-    parsed = BytesParser(policy=policy.default).parsebytes(mail.read_bytes())
-    assert isinstance(parsed, EmailMessage)
-    return parsed.get_content().replace("\r\n", "\n").partition("\n\nMade by ")[0]
+def summary_in(mail: Path) -> str:
+    return text_in(mail).partition("\n\nMade by ")[0]
 
 
 def decide(town: Town, mail: Path, decision: str) -> httpx.Response:
@@ -257,7 +241,7 @@ def test_a_rejected_summary_is_followed_by_one_that_was_not_there_before(town: T
     decide(town, mailed(town, run_id, 2), "reject")
     decide(town, mailed(town, run_id, 3), "accept")
     assert result(town, run_id)["text"] == "The third."
-    assert [text_in(mail) for mail in outbox(town, run_id)] == ["The first.", "The second.", "The third."]
+    assert [summary_in(mail) for mail in outbox(town, run_id)] == ["The first.", "The second.", "The third."]
     first_asked, last_asked = town.model.requests[0], town.model.requests[-1]
     assert "- The first.\n- The second." in last_asked["messages"][0]["content"]
     assert last_asked["temperature"] > first_asked["temperature"]

@@ -8,9 +8,6 @@ import re
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from email import policy
-from email.message import EmailMessage
-from email.parser import BytesParser
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +21,7 @@ from examples.website_summary.processes import REPOSITORY, Process, Site, free_p
 from examples.website_summary_resonate.summarize import summarize
 from signoff import Client, NotAllowed, Signoff, WrongAnswer
 from signoff.records.tasks import TaskState
+from tests.examples.mails import mailed, outbox, text_in
 from tests.examples.servers import MailServer, WebSite, mail_server, until, web_site
 from tests.forks import Program
 from tests.postgres.databases import fresh_database
@@ -156,23 +154,6 @@ def result(town: Town, url: str) -> str:
     answer = ended(town, url)
     assert answer.status_code == 200, answer.text
     return answer.json()["summary"]
-
-
-def outbox(town: Town, run_id: str) -> list[Path]:
-    """Return the mails about a run that were sent, oldest first."""
-    mails = (town.folder / "outbox").glob(f"{run_id}.*.eml")
-    return sorted(mails, key=lambda mail: int(mail.stem.rpartition(".")[2]))
-
-
-def mailed(town: Town, run_id: str, count: int = 1) -> Path:
-    """Wait for a mail, the ``count``-th about a run, and return it."""
-    return until(lambda: outbox(town, run_id)[count - 1 :])[0]
-
-
-def text_in(mail: Path) -> str:
-    parsed = BytesParser(policy=policy.default).parsebytes(mail.read_bytes())
-    assert isinstance(parsed, EmailMessage)
-    return parsed.get_content().replace("\r\n", "\n")
 
 
 def summary_in(mail: Path) -> str:

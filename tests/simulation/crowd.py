@@ -17,6 +17,7 @@ from signoff.service import interventions
 from signoff.stores.contract.store import Store
 from signoff.testing.simulation import Process, World
 from signoff.workflow.registry import Registry
+from tests.simulation.acting import Acting
 from tests.simulation.programs import WORKFLOW, BrokenError, Listen, Program, Several
 
 T = TypeVar("T")
@@ -47,7 +48,7 @@ class Attempt:
 
 
 @dataclass
-class Crowd:
+class Crowd(Acting):
     """All outside callers: they start runs, signal, cancel, settle promises and wait for results.
 
     Args:
@@ -67,15 +68,14 @@ class Crowd:
 
     async def main(self, process: Process) -> None:
         """Be there until the world ends."""
-        self._process = process
+        self.begin(process)
         self._client = AsyncClient(Target(process.store))
         self.world.observer.on_promise(self._see_promise)
         self._signalled: set[str] = set()
         self._resumed: set[tuple[str, float]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
         self.world.store.listen(lambda change: [self._see_run(id) for id in sorted(change.runs or ())])
         for number, name in enumerate(self.roots):
-            self._do(self._start(f"r{number}", name))
+            self.act(self._start(f"r{number}", name))
         await asyncio.sleep(self.world.calm_at)
         while (
             True
@@ -84,26 +84,7 @@ class Crowd:
             for promise in list(self.world.store.model.tables.promises.values()):
                 age = self.world.clock.now() - promise.created_at
                 if promise.state is PromiseState.PENDING and promise.due_at is None and age > PATIENCE:
-                    self._do(self._settle(promise, "user:last", 0.0, f"last:{promise.id}"))
-
-    def _do(self, work: Any) -> None:
-        """Have a caller act; the world runs until the action is done."""
-
-        async def counted() -> None:
-            try:
-                await work
-            finally:
-                self.busy -= 1
-
-        self.busy += 1
-        task = self._process.loop.create_task(counted())
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.world.blame(f"an outside caller got {error!r}")
+                    self.act(self._settle(promise, "user:last", 0.0, f"last:{promise.id}"))
 
     async def _insist(self, call: Callable[[], Awaitable[T]], attempt: Attempt | None = None) -> T:
         """Repeat it until there is a reply, as callers do."""
@@ -132,9 +113,9 @@ class Crowd:
                 )
             )
         if is_cancelled:
-            self._do(self._cancel(run_id, after))
+            self.act(self._cancel(run_id, after))
         if is_suspended:
-            self._do(self._suspend(run_id, later))
+            self.act(self._suspend(run_id, later))
         try:
             await self._insist(handle.result)
             seen = RunState.SUCCEEDED
@@ -186,13 +167,13 @@ class Crowd:
             self._check_turn(run.session_id)
         if run.suspended_at is not None and (run_id, run.suspended_at) not in self._resumed:
             self._resumed.add((run_id, run.suspended_at))
-            self._do(self._resume(run_id, self.source.choice((0.1, 1.0, 5.0, 20.0))))
+            self.act(self._resume(run_id, self.source.choice((0.1, 1.0, 5.0, 20.0))))
         if run_id not in self._signalled:
             self._signalled.add(run_id)
             name, *_ = json.loads(run.arguments)["args"]
             for generation in self.programs[name].generations:
                 for listen in _listens(generation):
-                    self._do(self._signal(run, listen))
+                    self.act(self._signal(run, listen))
 
     async def _signal(self, run: Run, listen: Listen) -> None:
         source = self.source
@@ -219,7 +200,7 @@ class Crowd:
             delay = patience if at_once else source.random() * (patience + 1.0)
             person = f"user:{number}"
             request = source.choice((None, person, person, "shared request"))
-            self._do(self._settle(promise, person, delay, request))
+            self.act(self._settle(promise, person, delay, request))
 
     async def _settle(self, promise: Promise, person: str, delay: float, request_id: str | None) -> None:
         value = self._value(promise, person)

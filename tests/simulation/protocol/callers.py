@@ -14,6 +14,7 @@ from signoff.records import Promise, PromiseKind, PromiseState
 from signoff.records.tasks import TaskState
 from signoff.server.resonate.durable_promises import details_of, to_record
 from signoff.testing.simulation import Process, World
+from tests.simulation.acting import Acting
 from tests.simulation.crowd import PATIENCE, Attempt, Target, wrong_of
 from tests.simulation.protocol.network import Answer, Network
 from tests.simulation.protocol.programs import FUNCTION, GROUPS, SIGNOFF, WAIT
@@ -37,7 +38,7 @@ class Settling:
 
 
 @dataclass
-class Callers:
+class Callers(Acting):
     """All callers, on one process without faults of its own.
 
     Args:
@@ -61,39 +62,19 @@ class Callers:
 
     async def main(self, process: Process) -> None:
         """Be there until the world ends."""
-        self._process = process
+        self.begin(process)
         self._client = AsyncClient(Target(process.store))
         self._results: dict[str, asyncio.Future[Record]] = {}
         self._scheduled: asyncio.Future[str] = process.loop.create_future()
-        self._tasks: set[asyncio.Task[None]] = set()
         self.world.observer.on_promise(self._see)
         for id, program in self.roots.items():
-            self._do(self._call(id, program))
+            self.act(self._call(id, program))
         if self.has_schedule:
-            self._do(self._schedule())
+            self.act(self._schedule())
         async with asyncio.TaskGroup() as work:
             work.create_task(self._listen())
             work.create_task(self._refresh())
             work.create_task(self._settle_the_rest())
-
-    def _do(self, work: Any) -> None:
-        """Have a caller act; the world runs until the action is done."""
-
-        async def counted() -> None:
-            try:
-                await work
-            finally:
-                self.busy -= 1
-
-        self.busy += 1
-        task = self._process.loop.create_task(counted())
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.world.blame(f"a caller got {error!r}")
 
     async def _insist(self, kind: str, data: dict[str, Any]) -> Answer:
         return await self.network.insist(self._process, kind, data)
@@ -182,7 +163,7 @@ class Callers:
             if source.random() < (0.4 if is_workflow else 0.06):
                 self._settle_at_once(promise, 2)
             if source.random() < 0.08:
-                self._do(self._halt(promise.id))
+                self.act(self._halt(promise.id))
 
     def _settle_at_once(self, promise: Promise, crowd: int) -> None:
         source = self.source
@@ -191,9 +172,9 @@ class Callers:
             delay = patience if source.random() < 0.5 else source.random() * (patience + 1.0)
             person = f"user:{number}"
             if source.random() < 0.5:
-                self._do(self._settle_by_protocol(promise, person, delay))
+                self.act(self._settle_by_protocol(promise, person, delay))
             else:
-                self._do(self._settle_by_client(promise, person, delay))
+                self.act(self._settle_by_client(promise, person, delay))
 
     async def _settle_the_rest(self) -> None:
         """Settle what nobody has settled. A program can only cancel a question, so a person answers it."""
@@ -204,7 +185,7 @@ class Callers:
                 age = self.world.clock.now() - promise.created_at
                 is_open = promise.state is PromiseState.PENDING and promise.due_at is None and age > PATIENCE
                 if is_open and (promise.kind is PromiseKind.QUESTION or _is_waited_for(promise)):
-                    self._do(self._settle_by_client(promise, "user:last", 0.0))
+                    self.act(self._settle_by_client(promise, "user:last", 0.0))
 
     async def _settle_by_protocol(self, promise: Promise, person: str, delay: float) -> None:
         source = self.source
