@@ -150,7 +150,7 @@ async def test_an_error_excuses_what_its_code_has_not_come_to_await() -> None:
             assert await (await client.start(flow)).result(60) == "no stock"
 
         async def is_collected() -> bool:
-            gc.collect()  # the error refers to the frame that has it, and the step's thread, for a moment, to the error
+            gc.collect()  # the step's thread may still hold the error, whose frame holds the coroutine
             return len(warned) > 0
 
         await comes(is_collected)

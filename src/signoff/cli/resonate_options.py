@@ -30,23 +30,19 @@ def _urls(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) ->
         raise click.BadParameter(error.reason, ctx, param) from None
 
 
+def _port(name: str, default: int, help: str) -> Callable[[Command], Command]:
+    return click.option(name, type=click.IntRange(0, 65535), default=default, show_default=True, help=help)
+
+
 def resonate_options(command: Command) -> Command:
     """Add the options for ``resonate_of`` to a command."""
     for option in (
-        click.option(
+        _port(
             "--resonate-legacy-messages-port",
-            type=click.IntRange(0, 65535),
-            default=8002,
-            show_default=True,
-            help="The port that --resonate-legacy sends messages on; 0: a free one.",
+            8002,
+            "The port that --resonate-legacy sends messages on; 0: a free one.",
         ),
-        click.option(
-            "--resonate-legacy-port",
-            type=click.IntRange(0, 65535),
-            default=8001,
-            show_default=True,
-            help="The port for --resonate-legacy; 0: a free one.",
-        ),
+        _port("--resonate-legacy-port", 8001, "The port for --resonate-legacy; 0: a free one."),
         click.option(
             "--resonate-legacy",
             is_flag=True,
@@ -64,13 +60,7 @@ def resonate_options(command: Command) -> Command:
             callback=_urls,
             help="Where --resonate may post messages, such as https://functions.example.com/; repeat for more.",
         ),
-        click.option(
-            "--resonate-port",
-            type=click.IntRange(0, 65535),
-            default=8001,
-            show_default=True,
-            help="The port for --resonate; 0: a free one.",
-        ),
+        _port("--resonate-port", 8001, "The port for --resonate; 0: a free one."),
         click.option("--resonate", is_flag=True, help="Speak the durable promise protocol of Resonate, too."),
     ):
         command = option(command)

@@ -31,7 +31,7 @@ class Death:
 
     Attributes:
         operation: The name of an operation of the store.
-        is_after: Whether it dies after it, before anybody hears of its result. Otherwise it dies before it.
+        is_after: Whether it dies after the write, before its caller has the result; otherwise before the write.
         nth: Which of its calls, from 1.
     """
 

@@ -262,7 +262,7 @@ CASES = {
 
 
 async def try_case(place: Place, program: Program, id: str, case: Case) -> None:
-    """Call a function, and check what comes of it."""
+    """Call a function, and check its result."""
     arguments = [*([id] if case.names else []), *case.arguments]
     acting = asyncio.ensure_future(case.act(place, program, id)) if case.act else None
     outcome = await program.outcome("run", id, case.function, *arguments)

@@ -169,8 +169,8 @@ async def test_call_of_the_sdk_starts_a_workflow_of_signoff(store: str) -> None:
         await server.send(
             "POST", "/promises/subscribe/sum", {"id": "s", "recv": "poll://uni@callers/p", "timeout": 1}
         )
-        told = (await anext(messages))["promise"]
-        assert (told["state"], told["value"]) == ("RESOLVED", {"data": "Mw=="})
+        sent = (await anext(messages))["promise"]
+        assert (sent["state"], sent["value"]) == ("RESOLVED", {"data": "Mw=="})
 
 
 @in_asyncio

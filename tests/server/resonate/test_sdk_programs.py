@@ -104,7 +104,7 @@ def test_a_schedule_calls_its_function_once_for_each_of_its_times(
             for number in (1, 2):
                 clock.advance(60)
                 await ticks(number)
-            clock.advance(180)  # the server was down, as it were: it catches up
+            clock.advance(180)  # as if the server had been down: it catches up
             await ticks(5)
             assert await program.outcome("unschedule", "each-minute") == ("value", None)
             clock.advance(60)

@@ -47,8 +47,8 @@ LASTS = 60_000
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a request that would settle a promise is told.
+class Outcome:
+    """The outcome of a request to settle a promise.
 
     Attributes:
         own: The state and the value that it would settle it with. The value is its own, but for cancellations.
@@ -99,7 +99,7 @@ class World:
             "task.suspend", {"id": task_id, "version": 1, "actions": [await_action(awaited, task_id)]}
         )
 
-    def settling(self, number: int, id: str, holder: str | None = None) -> Awaitable[Told]:
+    def settling(self, number: int, id: str, holder: str | None = None) -> Awaitable[Outcome]:
         """Settle a promise through the protocol, in the name of a task if one is given: its own, or another one."""
         state = [*STATES.values()][number % 3]
         action = settle_action(id, state, data=encoded(number))
@@ -110,16 +110,16 @@ class World:
             request = envelope(kind, {"id": holder, "version": 1, "action": action})
         return self._settling(number, (state, number), request)
 
-    async def _settling(self, number: int, own: tuple[str, Any], request: Any) -> Told:
+    async def _settling(self, number: int, own: tuple[str, Any], request: Any) -> Outcome:
         response = await self.protocols[number % 2].post("/", json=request)
         data = response.json()["data"]
         if response.status_code == 409:
-            return Told(own, (None, None), was_accepted=False)
+            return Outcome(own, (None, None), was_accepted=False)
         assert response.status_code == 200, response.text
         promise = data["action"]["data"]["promise"] if "action" in data else data["promise"]
-        return Told(own, shown(promise))
+        return Outcome(own, shown(promise))
 
-    async def deciding(self, number: int, id: str) -> Told:
+    async def deciding(self, number: int, id: str) -> Outcome:
         """Settle a promise through the HTTP API."""
         verb = [*STATES][number % 3]
         value = None if verb == "cancel" else number
@@ -127,7 +127,7 @@ class World:
         response = await self.apis[number % 2].post(f"/v1/promises/{id}/{verb}", json=body)
         return read(response, (STATES[verb], value))
 
-    async def answering(self, number: int, id: str) -> Told:
+    async def answering(self, number: int, id: str) -> Outcome:
         """Answer a question in the inbox."""
         body = {"value": {"cents": number}, "user_id": f"user-{number}"}
         response = await self.apis[number % 2].post(f"/v1/questions/{id}/answer", json=body)
@@ -145,14 +145,14 @@ class World:
         assert (await self.ask("task.get", {"id": task_id}))["task"]["version"] == 2
 
 
-def read(response: httpx.Response, own: tuple[str, Any]) -> Told:
+def read(response: httpx.Response, own: tuple[str, Any]) -> Outcome:
     """Return what a reply of the HTTP API tells."""
     body = response.json()
     if response.status_code == 200:
-        return Told(own, own, was_accepted=True)
+        return Outcome(own, own, was_accepted=True)
     assert (response.status_code, body["type"]) == (409, "urn:signoff:AlreadySettled"), body
     states = {"cancelled": "rejected_canceled", "timed_out": "rejected_timedout"}
-    return Told(own, (states.get(body["state"], body["state"]), None), was_accepted=False)
+    return Outcome(own, (states.get(body["state"], body["state"]), None), was_accepted=False)
 
 
 def encoded(value: Any) -> str:
@@ -165,10 +165,10 @@ def shown(promise: Any) -> tuple[str, Any]:
     return promise["state"], json.loads(b64decode(data)) if data else None
 
 
-async def at_once(chance: random.Random, *requests: Awaitable[Told]) -> list[Told]:
+async def at_once(chance: random.Random, *requests: Awaitable[Outcome]) -> list[Outcome]:
     """Send requests, all at once and in any order."""
 
-    async def send(request: Awaitable[Told]) -> Told:
+    async def send(request: Awaitable[Outcome]) -> Outcome:
         await asyncio.sleep(chance.choice((0, 0.001, 0.003)))
         return await request
 
@@ -177,17 +177,17 @@ async def at_once(chance: random.Random, *requests: Awaitable[Told]) -> list[Tol
     return list(await asyncio.gather(*map(send, order)))
 
 
-def check_one_won(told: Sequence[Told], final: tuple[str, Any]) -> None:
+def check_one_won(outcomes: Sequence[Outcome], final: tuple[str, Any]) -> None:
     """Check that one request won, and that all others learned how the promise was settled."""
     winners = [
         each
-        for each in told
+        for each in outcomes
         if each.was_accepted is True or (each.was_accepted is None and each.own == final)
     ]
-    assert len(winners) == 1, (final, told)
+    assert len(winners) == 1, (final, outcomes)
     assert winners[0].own == final
-    assert {each.seen[0] for each in told} <= {final[0], None}
-    assert {each.seen for each in told if each.was_accepted is None} <= {final}
+    assert {each.seen[0] for each in outcomes} <= {final[0], None}
+    assert {each.seen for each in outcomes if each.was_accepted is None} <= {final}
 
 
 @asynccontextmanager
@@ -244,14 +244,14 @@ def test_one_settlement_of_a_plain_promise_wins(store: str) -> None:
                 await pauses(here.app, handle.id)
                 await here.await_in_task(task_id, id)
                 await here.ask("promise.register_listener", {"awaited": id, "address": "poll://uni@g/p"})
-                told = await at_once(
+                outcomes = await at_once(
                     chance,
                     *(here.settling(number, id) for number in range(4)),
                     *(here.settling(number, id, "holder") for number in range(4, 7)),
                     *(here.deciding(number, id) for number in range(7, 13)),
                 )
                 final = await here.record(id)
-                check_one_won(told, final)
+                check_one_won(outcomes, final)
                 await handle.result()
                 assert here.continued == [[final[0], None if final[0] == "rejected_canceled" else final[1]]]
                 here.continued.clear()
@@ -273,13 +273,13 @@ def test_one_settlement_of_an_acquired_task_wins(store: str) -> None:
                 id, task_id = f"p-{n}", f"t-{n}"
                 await here.hold(id)
                 await here.await_in_task(task_id, id)
-                told = await at_once(
+                outcomes = await at_once(
                     chance,
                     *(here.settling(number, id, id) for number in range(4)),
                     *(here.settling(number, id) for number in range(4, 7)),
                     *(here.deciding(number, id) for number in range(7, 10)),
                 )
-                check_one_won(told, await here.record(id))
+                check_one_won(outcomes, await here.record(id))
                 assert (await here.ask("task.get", {"id": id}))["task"]["state"] == "fulfilled"
                 await here.was_resumed_once(task_id)
 
@@ -302,7 +302,7 @@ def test_one_of_answers_cancellations_and_the_deadline_ends_a_question(store: st
                     await asyncio.sleep(chance.choice((0, 0.003, 0.01)))
                     here.clock.advance(LASTS / 1000)
 
-                told, _ = await asyncio.gather(
+                outcomes, _ = await asyncio.gather(
                     at_once(
                         chance,
                         *(here.answering(number, id) for number in range(6)),
@@ -311,9 +311,9 @@ def test_one_of_answers_cancellations_and_the_deadline_ends_a_question(store: st
                     pass_time(),
                 )
                 final = await here.record(id)
-                accepted = [each.own for each in told if each.was_accepted]
-                assert accepted == ([final] if final[0] == "resolved" else []), (final, told)
-                assert {each.seen[0] for each in told} == {final[0]}
+                accepted = [each.own for each in outcomes if each.was_accepted]
+                assert accepted == ([final] if final[0] == "resolved" else []), (final, outcomes)
+                assert {each.seen[0] for each in outcomes} == {final[0]}
                 await here.was_resumed_once(task_id)
                 events = (await here.stores[0].list_audit(AuditFilter(id))).items
                 assert len([event for event in events if event.kind in ENDS]) == 1

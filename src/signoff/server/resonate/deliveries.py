@@ -32,7 +32,7 @@ class Deliveries:
     """Deliveries by namespace.
 
     Args:
-        to_wire: Returns a message as the protocol has it.
+        to_wire: Returns a message in the protocol's format.
         push: Posts messages to URLs.
         passes_on: Whether a task goes to another process if the first one does not acquire it, see ``Delivery``.
     """

@@ -56,7 +56,7 @@ class Delivery:
 
     Args:
         store: An open store, bound to the namespace.
-        to_wire: Returns a message as the protocol has it.
+        to_wire: Returns a message in the protocol's format.
         push: Posts messages to URLs.
         passes_on: Whether a task goes to another process of its group if the first one does not acquire it within
             ``CONFIRM_SECONDS``.
