@@ -218,5 +218,10 @@ async def test_outside_workflows_an_answer_is_what_pydantic_ai_takes_for_one() -
 @pytest.mark.parametrize("name", [*SAYING_WHY, *SILENT])
 def test_streams_are_known_by_the_names_that_pydantic_ai_gives_them(name: str) -> None:
     models = Path(pydantic_ai.models.__file__).parent
-    source = (models / {**SAYING_WHY, **SILENT}[name]).read_text()
-    assert re.search(rf"^class {name}\b", source, re.MULTILINE)
+    if name == "CohereStreamedResponse" and "def request_stream" not in (models / "cohere.py").read_text():
+        pytest.skip("before 2.66, Pydantic AI streams nothing from Cohere")
+    named = {**SAYING_WHY, **SILENT}[name]
+    found = models / named
+    if not found.exists():  # one module, in older versions of Pydantic AI
+        found = models / f"{Path(named).parts[0]}.py"
+    assert re.search(rf"^class {name}\b", found.read_text(), re.MULTILINE)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import RunContext, ToolDefinition
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
-from pydantic_ai.durable_exec import replay_scope
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
@@ -15,6 +15,16 @@ from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResu
 from signoff.agents.approvals.call_state import held
 from signoff.runtime import private_names
 from signoff.workflow.current_context import context_here
+
+if TYPE_CHECKING:
+    from pydantic_ai.durable_exec import replay_scope
+else:
+    try:
+        from pydantic_ai.durable_exec import replay_scope
+    except ImportError:  # before 2.68, which brought it: there each replay makes its spans again
+
+        def replay_scope(**_: object) -> AbstractContextManager[None]:
+            return nullcontext()
 
 
 def _is_replaying() -> bool:
