@@ -15,10 +15,6 @@ from xdist.workermanage import WorkerController
 
 ROOT: Final = Path(__file__).parents[1]
 
-LARGE_PAGES: Final = (
-    "tests/attacks/test_many_requests.py::test_large_pages_at_once_take_no_more_memory_than_two_requests_may"
-)
-
 GROUPS: Final = {
     # Two browsers are there at once, one of them for the pages as such.
     "places": ("tests/studio/test_places.py", "tests/studio/test_prefix.py"),
@@ -26,13 +22,6 @@ GROUPS: Final = {
     # A worker each.
     "orders": ("tests/cli/test_runs.py", "tests/cli/test_workers.py", "tests/cli/test_workflows.py"),
     "people": ("tests/cli/test_inbox.py", "tests/cli/test_links.py"),
-    # A store full of large rows.
-    "large rows": (
-        "tests/attacks/test_memory.py",
-        "tests/attacks/test_unread_replies.py",
-        f"{LARGE_PAGES}[sqlite-",
-    ),
-    "large pages": (f"{LARGE_PAGES}[postgres-",),
     # One changes files that the next one changes, too.
     "dev": ("tests/cli/test_dev.py",),
 }
@@ -41,7 +30,15 @@ GROUPS: Final = {
 SPREAD: Final = ("tests/stores/test_sqlite.py",)
 """Files whose tests share what is made in a moment."""
 
-DATABASES: Final = re.compile(r"tests/stores/test_postgres_plans\.py.*\[((?:un)?counted-postgres-\d+)-")
+DATABASES: Final = (
+    re.compile(r"tests/stores/test_postgres_plans\.py.*\[((?:un)?counted-postgres-\d+)-"),
+    # A store full of large rows: "sqlite" or "postgres".
+    re.compile(
+        r"tests/attacks/test_(?:many_requests|memory|memory_of_every_route|unread_replies)\.py"
+        r".*\b(sqlite|postgres)\b"
+    ),
+)
+"""Patterns of ids whose one group is the name of a database that takes long to fill."""
 
 
 def group_of(id: str) -> str:
@@ -49,8 +46,9 @@ def group_of(id: str) -> str:
     for name, beginnings in GROUPS.items():
         if id.startswith(beginnings):
             return name
-    if database := DATABASES.match(id):
-        return database[1]
+    for pattern in DATABASES:
+        if database := pattern.match(id):
+            return database[1]
     file = id.partition("::")[0]
     return file if file not in SPREAD and _shares(file) else id
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.grouping import GROUPS, LARGE_PAGES, ROOT, SPREAD, group_of
+from tests.grouping import GROUPS, ROOT, SPREAD, group_of
 
 WHO = """
 from pathlib import Path
@@ -32,8 +32,18 @@ def test(shared, number): ...
         ("tests/studio/test_inbox.py::test_a", "tests/server/test_link_browser.py::test_b"),
         ("tests/cli/test_runs.py::test_a", "tests/cli/test_workers.py::test_b"),
         ("tests/server/test_bulk.py::test_a", "tests/server/test_bulk.py::test_b[x::y]"),
-        (f"{LARGE_PAGES}[sqlite-/v1/runs]", "tests/attacks/test_memory.py::test_a"),
-        (f"{LARGE_PAGES}[postgres-/v1/runs]", f"{LARGE_PAGES}[postgres-/v1/audit]"),
+        (
+            "tests/attacks/test_many_requests.py::test_a[sqlite-/v1/runs]",
+            "tests/attacks/test_memory.py::test_b[sqlite-what is read]",
+        ),
+        (
+            "tests/attacks/test_unread_replies.py::test_a[postgres-true]",
+            "tests/attacks/test_memory.py::test_b[postgres]",
+        ),
+        (
+            "tests/attacks/test_memory_of_every_route.py::test_a[Role.ADMIN-reads-sqlite]",
+            "tests/attacks/test_memory.py::test_b[sqlite]",
+        ),
         (
             "tests/stores/test_postgres_plans.py::test_a[counted-postgres-18-rules]",
             "tests/stores/test_postgres_plans.py::test_a[counted-postgres-18-keys]",
@@ -50,6 +60,10 @@ def test_these_share_something(one: str, other: str) -> None:
         ("tests/studio/test_places.py::test_a", "tests/studio/test_inbox.py::test_b"),
         ("tests/crash/test_kill.py::test_a[agent]", "tests/crash/test_kill.py::test_a[flow]"),
         ("tests/stores/test_sqlite.py::test_a", "tests/stores/test_sqlite.py::test_b"),
+        (
+            "tests/attacks/test_memory.py::test_a[sqlite-what is read]",
+            "tests/attacks/test_memory.py::test_a[postgres-what is read]",
+        ),
         (
             "tests/stores/test_postgres_plans.py::test_a[counted-postgres-18-rules]",
             "tests/stores/test_postgres_plans.py::test_a[uncounted-postgres-18-rules]",

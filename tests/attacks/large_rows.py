@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import replace
 from hashlib import sha256
@@ -58,6 +59,12 @@ LISTS = f"[{','.join(['[]'] * ((MIB - ROOM) // 3))}]"
 def large(number: int) -> str:
     """Return the JSON of a value of a mebibyte."""
     return TEXT if number % 2 else LISTS
+
+
+@functools.cache
+def _within(prefix: str, parity: int) -> str:
+    """Return the JSON of an object that ends in a large value: read and written once, not for each row."""
+    return json.dumps(json.loads(f"{prefix}{large(parity)}{'}' * prefix.count('{')}"), ensure_ascii=False)
 
 
 async def fill(store: Store, rows: int = 100) -> None:
@@ -130,13 +137,13 @@ async def _fill_people(store: Store, rows: int) -> None:
     seq = rows
     for number in range(rows):
         id = f"{LONG_RUN}.{1_000 + number}"
-        data = json.dumps({"text": "Pay?", "metadata": {"x": json.loads(large(number))}}, ensure_ascii=False)
+        data = _within('{"text":"Pay?","metadata":{"x":', number % 2)
         new = NewPromise(id, PromiseKind.QUESTION, LONG_RUN, 1_000 + number, data=data, act_at=4e9)
         opened = Entry(
             seq + number, 1.5, EntryKind.OPENED, n=1_000 + number, call=CallKind.QUESTION, name="Pay?"
         )
         await store.append(Write(LONG_RUN, run.epoch, entries=[opened], opens=[new]))
-        details = json.dumps({"x": json.loads(large(number))}, ensure_ascii=False)
+        details = _within('{"x":', number % 2)
         await store.record(
             [NewAuditEvent(f"said-{number}", AuditKind.VIEWED, QUESTION, LONG_RUN, "user:ana", details)]
         )

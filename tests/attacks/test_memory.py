@@ -30,12 +30,14 @@ from tests.attacks.requests_of_all import (
     store_operations,
 )
 from tests.attacks.served import JSON, LONG_SECONDS, MOST_KIB, NAMES, ROWS, Served
-from tests.postgres.databases import fresh_database
+from tests.postgres.databases import migrated_database
 from tests.server.described import description
 
 WAITING = 60
 BATCHES = 8
 ANSWERS = 30
+WRITTEN = ("text", "text with an emoji", "result", "entries", "large entries", "several")
+"""Batches of which one store may make more than another. The rest differ in what it takes to read them."""
 
 pytestmark = [
     pytest.mark.timeout(400),  # a store is filled with large rows first
@@ -51,7 +53,7 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
             store: Store = SqliteStore(tmp_path / "signoff.db")
             url = f"sqlite:///{tmp_path}/signoff.db"
         else:
-            url = stack.enter_context(fresh_database())
+            url = stack.enter_context(migrated_database())
             store = PostgresStore(url)
         asyncio.run(_make(store))
         yield Served(stack, url, tmp_path)
@@ -89,7 +91,11 @@ def test_no_request_takes_much_of_a_server_s_memory(served: Served, which: str) 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", LONG_BATCHES)
+@pytest.mark.parametrize(
+    ("empty", "kind"),
+    [*(("sqlite", kind) for kind in LONG_BATCHES), *(("postgres", kind) for kind in WRITTEN)],
+    indirect=["empty"],
+)
 def test_no_batch_of_a_worker_takes_much_of_a_server_s_memory(empty: Served, kind: str) -> None:
     content = LONG_BATCHES[kind](*empty.hold(f"holds {kind}"))
     with empty.memory.rise() as risen:
