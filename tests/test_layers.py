@@ -28,6 +28,7 @@ LAYERS = [
     "agents",
     "flows",
     "app",
+    "asking",
     "signoff",
     "server",
     "doctor",

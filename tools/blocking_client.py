@@ -29,6 +29,9 @@ NAMESPACES = (
 PROPERTIES = ("status", "done")
 """Coroutines without arguments that are properties of a blocking handle."""
 
+HANDLES = ("Handle", "QuestionHandle")
+"""Classes of blocking handles, which wrap an async one."""
+
 HANDWRITTEN = ("__init__", "close")
 
 HEADER = '''"""The blocking client: ``Client``, its handles and namespaces, on a thread with its own event loop.
@@ -77,7 +80,7 @@ CLIENT_TEXT = '''
 '''
 
 HANDLE_TEXT = """
-    def __init__(self, handle: AsyncHandle, background: Background) -> None:
+    def __init__(self, handle: {kind}, background: Background) -> None:
         self.id = handle.id
         self._async = handle
         self._background = background
@@ -98,13 +101,15 @@ from collections.abc import Iterator
 
 def generated() -> str:
     """Return the module's text, formatted by ruff."""
-    trees = {name: ast.parse((CLIENT / f"{name}.py").read_text()) for name in ("async_client", *NAMESPACES)}
+    names = ("async_client", "questions", *NAMESPACES)
+    trees = {name: ast.parse((CLIENT / f"{name}.py").read_text()) for name in names}
     imports = "\n".join(line for tree in trees.values() for line in _imports(tree))
-    client = trees["async_client"]
+    client, questions = trees["async_client"], trees["questions"]
     kinds = {name: _class_of(trees[name]) for name in NAMESPACES}
     asyncs = "\n".join(
         [
             "from signoff.client.async_client import App, AsyncClient, AsyncHandle, Workflow",
+            "from signoff.client.questions import AsyncQuestionHandle, CallDecision, CallTerms, Decide",
             *(f"from signoff.client.{name} import {kind.name}" for name, kind in kinds.items()),
         ]
     )
@@ -114,7 +119,12 @@ def generated() -> str:
     )
     parts = [
         _class(_named(client, "AsyncClient"), CLIENT_TEXT.format(namespaces=attributes), ""),
-        _class(_named(client, "AsyncHandle"), HANDLE_TEXT, ""),
+        _class(_named(client, "AsyncHandle"), HANDLE_TEXT.format(kind="AsyncHandle"), ""),
+        _class(
+            _named(questions, "AsyncQuestionHandle"),
+            HANDLE_TEXT.format(kind="AsyncQuestionHandle"),
+            "question.",
+        ),
         *(
             _class(kind, NAMESPACE_TEXT.format(name=name, kind=kind.name), f"{name}.")
             for name, kind in kinds.items()
@@ -148,6 +158,7 @@ def _sync(text: str) -> str:
     for old, new in (
         ("AsyncGenerator", "Iterator"),
         ("AsyncClient", "Client"),
+        ("AsyncQuestionHandle", "QuestionHandle"),
         ("AsyncHandle", "Handle"),
         ("async with ", "with "),
         ("async for ", "for "),
@@ -190,13 +201,15 @@ def _method(node: ast.AsyncFunctionDef | ast.FunctionDef, prefix: str) -> str:
         return f"    @overload\n{head} ...\n"
     call = f"self._async.{node.name}({_passed(node.args)})"
     method = f'"{prefix}{node.name}"'
-    if isinstance(node, ast.FunctionDef):  # it returns an async generator
+    if isinstance(node, ast.FunctionDef) and returns in HANDLES:
+        body = f"return {returns}({call}, self._background)"
+    elif isinstance(node, ast.FunctionDef):  # it returns an async generator
         live = f"self._async.{node.name}(after, live=True) if live else self._async.{node.name}(after)"
         body = f"return self._background.iterate({live}, {method})"
     else:
         body = f"self._background.call({call}, {method})"
-        if returns == "Handle":
-            body = f"Handle({body}, self._background)"
+        if returns in HANDLES:
+            body = f"{returns}({body}, self._background)"
         if returns != "None":
             body = f"return {body}"
     decorator = "    @property\n" if node.name in PROPERTIES else ""

@@ -1,8 +1,10 @@
 """Signoff: durable execution for Python with people in the loop."""
 
 from signoff.app import Signoff
+from signoff.asking import ask
 from signoff.client.async_client import AsyncClient, AsyncHandle
-from signoff.client.blocking import Client, Handle
+from signoff.client.blocking import Client, Handle, QuestionHandle
+from signoff.client.questions import AsyncQuestionHandle, CallDecision
 from signoff.engine.steps.attempt import current_step
 from signoff.engine.steps.retry import RetryPolicy
 from signoff.engine.worker.gc_tuning import relax_collector
@@ -64,8 +66,10 @@ __all__ = [
     "Answer",
     "AsyncClient",
     "AsyncHandle",
+    "AsyncQuestionHandle",
     "AuditEvent",
     "BusinessHours",
+    "CallDecision",
     "Callback",
     "Client",
     "Concurrency",
@@ -88,6 +92,7 @@ __all__ = [
     "Question",
     "QuestionCancelled",
     "QuestionClaimed",
+    "QuestionHandle",
     "Quorum",
     "Rate",
     "RetryPolicy",
@@ -107,6 +112,7 @@ __all__ = [
     "StepTimeout",
     "Vote",
     "WrongAnswer",
+    "ask",
     "current_context",
     "current_step",
     "relax_collector",

@@ -61,8 +61,18 @@ LARGEST: Final[Mapping[Route, Mapping[str, Sent]]] = {
     ("POST", "/v1/snapshots"): _with(b'{"snapshot":{"x":%b}}'),
     ("POST", "/v1/prune"): ANY,
     ("GET", "/v1/questions"): PAGE,
+    ("POST", "/v1/questions"): {
+        f"{sent} of {part}": body
+        for part, template in (
+            ("metadata", b'{"id":"q","text":"?","metadata":{"x":%b}}'),
+            ("schema", b'{"id":"q","text":"?","input_type":"form","answer_schema":{"enum":[%b]}}'),
+            ("proposal", b'{"id":"q","text":"?","proposal":%b,"proposal_schema":{}}'),
+        )
+        for sent, body in _with(template).items()
+    },
     ("GET", "/v1/questions/events"): STREAM,
     ("GET", "/v1/questions/{question_id}"): PLAIN,
+    ("GET", "/v1/questions/{question_id}/result"): PLAIN,
     ("GET", "/v1/questions/{question_id}/history"): PAGE,
     ("POST", "/v1/questions/{question_id}/answer"): _with(b'{"user_id":"ana","value":%b}'),
     ("POST", "/v1/questions/answers"): _with(

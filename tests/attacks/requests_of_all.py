@@ -82,6 +82,7 @@ def posts(description: dict[str, Any]) -> Iterator[Request]:
             ("/v1/runs", b'{"workflow":"w","args":[%b]}'),
             (f"/v1/runs/{LONG_RUN}/signals", b'{"name":"n","value":%b}'),
             ("/v1/promises", b'{"id":"p-%b","data":%%b}' % name.encode()),
+            ("/v1/questions", b'{"id":"q-%b","text":"?","metadata":{"x":%%b}}' % name.encode()),
             ("/v1/schedules", b'{"id":"s","workflow":"w","cron":"0 0 1 1 *","args":[%b]}'),
             (f"/v1/questions/{OPEN_QUESTION}/answer", b'{"user_id":"ana","value":%b}'),
             ("/v1/snapshots", b'{"snapshot":{"x":%b}}'),

@@ -127,6 +127,8 @@ def test_long_names_are_refused_over_http_and_by_the_door_of_stores(tmp_path: Pa
         ("POST", "/v1/runs", {"workflow": "echo", "id": LONG}),
         ("POST", "/v1/runs", {"workflow": "echo", "session_id": LONG}),
         ("POST", "/v1/promises", {"id": LONG}),
+        ("POST", "/v1/questions", {"id": LONG, "text": "?"}),
+        ("POST", "/v1/questions", {"id": "q", "text": "?", "assignees": [f"user:{LONG}"]}),
         ("POST", "/v1/schedules", {"id": LONG, "workflow": "echo", **timing}),
         ("POST", "/v1/schedules", {"id": "s", "workflow": LONG, **timing}),
         ("POST", "/v1/schedules", {"id": "s", "workflow": "echo", "group": LONG, **timing}),

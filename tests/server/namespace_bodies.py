@@ -42,6 +42,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/rules/{rule_id}/revoke": {},
     "/v1/deliveries/{delivery_id}/redeliver": {},
     "/v1/slack/{channel}/actions": {},
+    "/v1/questions": {"id": "{who}-question", "text": "Refund?"},
     "/v1/promises": {"id": "{who}-new"},
     "/v1/promises/{promise_id}/resolve": {"value": 1},
     "/v1/promises/{promise_id}/reject": {"value": 1},

@@ -11,12 +11,23 @@ from dataclasses import astuple
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, Protocol, TypeVar, cast, overload
 
+from typing_extensions import Unpack
+
 from signoff import codec
 from signoff.client.groups import AsyncGroups, GroupBackend
 from signoff.client.inbox import AsyncInbox, InboxBackend
 from signoff.client.links import AsyncLinks, LinkBackend
 from signoff.client.notifications import AsyncNotifications, DeliveryBackend
 from signoff.client.promises import AsyncPromises, PromiseBackend
+from signoff.client.questions import (
+    AsyncQuestionHandle,
+    CallDecision,
+    CallTerms,
+    Decide,
+    QuestionBackend,
+    approve_call,
+    ask,
+)
 from signoff.client.rules import AsyncRules, RuleBackend
 from signoff.client.run_ends import end_of
 from signoff.client.schedules import AsyncSchedules, ScheduleBackend
@@ -25,7 +36,9 @@ from signoff.client.workflows import AsyncWorkflows, WorkflowBackend
 from signoff.errors import InvalidValue, RunCancelled, RunFailed
 from signoff.observability.trace_context import current_traceparent
 from signoff.people.links.resume_tokens import ResumptionBackend
+from signoff.people.questions.actions import Action
 from signoff.people.questions.search import QuestionSearch
+from signoff.people.questions.standalone_questions import QuestionTerms
 from signoff.people.questions.standing_approvals import Alike
 from signoff.records import (
     Entry,
@@ -79,6 +92,7 @@ class App(Protocol):
 
 class Backend(
     PromiseBackend,
+    QuestionBackend,
     GroupBackend,
     InboxBackend,
     RuleBackend,
@@ -487,6 +501,97 @@ class AsyncClient:
         search = QuestionSearch(run_id, names or None, workflow, group, text)
         _ = search.listed
         return await self.backend.list_questions(search, after=after, limit=limit)
+
+    async def ask(self, id: str, question: str, /, **terms: Unpack[QuestionTerms]) -> AsyncQuestionHandle:
+        """Ask a question that belongs to no run. It is durable when this returns.
+
+        A program that calls this again after a crash gets the question that exists. ``Context.wait_for_user`` is the
+        same in workflow code, and ``signoff.ask`` for code that runs in both.
+
+        Args:
+            id: A chosen id.
+            question: The question's text.
+            terms: The other arguments of ``Context.wait_for_user``: form, assignees, quorum, deadline, proposal and so
+                on. Four eyes need a ``requester`` here; over HTTP that is by default the caller.
+
+        Returns:
+            The handle of the question, whether it was asked now or before.
+
+        Raises:
+            IdConflict: The id belongs to a question with other terms, or to something else.
+            RegistrationError: The terms contradict each other.
+            InvalidValue: The id, a name, a number or a time is not valid.
+            NotSerializable, PayloadTooLarge: A part cannot be stored.
+
+        Example::
+
+            question = await client.ask("refund-o-1", "Refund 70 EUR?", assignees=["group:finance"])
+            answer = await question.answer()
+        """
+        return await ask(self.backend, id, question, terms)
+
+    def question(self, id: str, *, returns: Any = None) -> AsyncQuestionHandle:
+        """Return the handle of a question, for example to wait for its answer in another process.
+
+        Args:
+            id: Its id.
+            returns: The type of its form or of its proposal, which the answer then has; None: plain data.
+        """
+        return AsyncQuestionHandle(self.backend, id, declared=returns)
+
+    async def approve_call(
+        self,
+        id: str,
+        action: Action,
+        /,
+        *,
+        decide: Decide | None = None,
+        text: str | None = None,
+        arguments_schema: dict[str, Any] | None = None,
+        timeout: float | None = None,
+        **terms: Unpack[CallTerms],
+    ) -> CallDecision:
+        """Decide whether a tool call may run: by a policy, or else by a person.
+
+        Run the tool with the decision's ``arguments`` and with nothing else. A deadline, a withdrawn question, a
+        policy that fails and an error are never an approval.
+
+        Args:
+            id: A chosen id of the call. Asking twice with one id asks once, and the answer counts whatever the policy
+                says by then.
+            action: The tool and its arguments, which people see and approve as they are.
+            decide: The policy, a function or a coroutine function that returns ``approve``, ``deny`` or ``ask``. If it
+                raises or returns anything else, a person is asked. By default a person is always asked.
+            text: The question's text.
+            arguments_schema: The JSON Schema of the tool's arguments. People may then edit them, within the schema.
+            timeout: The most seconds to wait here. The question stays open.
+            terms: Other arguments of ``Context.wait_for_user``: assignees, quorum, ``timeout_seconds`` and so on. There
+                is no ``timeout_answer``.
+
+        Returns:
+            The decision.
+
+        Raises:
+            TimeoutError: There was no decision within ``timeout``.
+            IdConflict: The id belongs to another call.
+            RegistrationError, InvalidValue, NotSerializable, PayloadTooLarge: As in ``ask``.
+
+        Example::
+
+            decision = await client.approve_call(call.id, Action("refund", call.arguments), assignees=["group:finance"])
+            if decision.approved:
+                refund(**decision.arguments)
+        """
+        return await approve_call(
+            self.backend,
+            id,
+            action,
+            decide=decide,
+            text=text,
+            arguments_schema=arguments_schema,
+            timeout=timeout,
+            **terms,
+        )
 
     async def answer(
         self,

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, overload
 
+from typing_extensions import Unpack
+
 from signoff.client.async_client import App, AsyncClient, AsyncHandle, Workflow
 from signoff.client.groups import AsyncGroups
 from signoff.client.inbox import AsyncInbox
@@ -16,13 +18,19 @@ from signoff.client.links import AsyncLinks
 from signoff.client.loop_thread import Background
 from signoff.client.notifications import AsyncNotifications
 from signoff.client.promises import AsyncPromises
+from signoff.client.questions import AsyncQuestionHandle, CallDecision, CallTerms, Decide
 from signoff.client.rules import AsyncRules
 from signoff.client.schedules import AsyncSchedules
 from signoff.client.sessions import AsyncSessions
 from signoff.client.workflows import AsyncWorkflows
-from signoff.errors import SignoffError
+from signoff.errors import (
+    SignoffError,
+)
 from signoff.people.links.answer_links import LIFETIME_SECONDS, NewLink
+from signoff.people.questions.actions import Action
+from signoff.people.questions.answers import Answer
 from signoff.people.questions.bulk_answers import GivenAnswer
+from signoff.people.questions.standalone_questions import QuestionTerms
 from signoff.people.questions.standing_approvals import Alike
 from signoff.records import (
     AuditEvent,
@@ -384,6 +392,101 @@ class Client:
             "questions",
         )
 
+    def ask(self, id: str, question: str, /, **terms: Unpack[QuestionTerms]) -> QuestionHandle:
+        """Ask a question that belongs to no run. It is durable when this returns.
+
+        A program that calls this again after a crash gets the question that exists. ``Context.wait_for_user`` is the
+        same in workflow code, and ``signoff.ask`` for code that runs in both.
+
+        Args:
+            id: A chosen id.
+            question: The question's text.
+            terms: The other arguments of ``Context.wait_for_user``: form, assignees, quorum, deadline, proposal and so
+                on. Four eyes need a ``requester`` here; over HTTP that is by default the caller.
+
+        Returns:
+            The handle of the question, whether it was asked now or before.
+
+        Raises:
+            IdConflict: The id belongs to a question with other terms, or to something else.
+            RegistrationError: The terms contradict each other.
+            InvalidValue: The id, a name, a number or a time is not valid.
+            NotSerializable, PayloadTooLarge: A part cannot be stored.
+
+        Example::
+
+            question = client.ask("refund-o-1", "Refund 70 EUR?", assignees=["group:finance"])
+            answer = question.answer()
+        """
+        return QuestionHandle(
+            self._background.call(self._async.ask(id, question, **terms), "ask"), self._background
+        )
+
+    def question(self, id: str, *, returns: Any = None) -> QuestionHandle:
+        """Return the handle of a question, for example to wait for its answer in another process.
+
+        Args:
+            id: Its id.
+            returns: The type of its form or of its proposal, which the answer then has; None: plain data.
+        """
+        return QuestionHandle(self._async.question(id, returns=returns), self._background)
+
+    def approve_call(
+        self,
+        id: str,
+        action: Action,
+        /,
+        *,
+        decide: Decide | None = None,
+        text: str | None = None,
+        arguments_schema: dict[str, Any] | None = None,
+        timeout: float | None = None,
+        **terms: Unpack[CallTerms],
+    ) -> CallDecision:
+        """Decide whether a tool call may run: by a policy, or else by a person.
+
+        Run the tool with the decision's ``arguments`` and with nothing else. A deadline, a withdrawn question, a
+        policy that fails and an error are never an approval.
+
+        Args:
+            id: A chosen id of the call. Asking twice with one id asks once, and the answer counts whatever the policy
+                says by then.
+            action: The tool and its arguments, which people see and approve as they are.
+            decide: The policy, a function or a coroutine function that returns ``approve``, ``deny`` or ``ask``. If it
+                raises or returns anything else, a person is asked. By default a person is always asked.
+            text: The question's text.
+            arguments_schema: The JSON Schema of the tool's arguments. People may then edit them, within the schema.
+            timeout: The most seconds to wait here. The question stays open.
+            terms: Other arguments of ``Context.wait_for_user``: assignees, quorum, ``timeout_seconds`` and so on. There
+                is no ``timeout_answer``.
+
+        Returns:
+            The decision.
+
+        Raises:
+            TimeoutError: There was no decision within ``timeout``.
+            IdConflict: The id belongs to another call.
+            RegistrationError, InvalidValue, NotSerializable, PayloadTooLarge: As in ``ask``.
+
+        Example::
+
+            decision = client.approve_call(call.id, Action("refund", call.arguments), assignees=["group:finance"])
+            if decision.approved:
+                refund(**decision.arguments)
+        """
+        return self._background.call(
+            self._async.approve_call(
+                id,
+                action,
+                decide=decide,
+                text=text,
+                arguments_schema=arguments_schema,
+                timeout=timeout,
+                **terms,
+            ),
+            "approve_call",
+        )
+
     def answer(
         self,
         question_id: str,
@@ -503,6 +606,62 @@ class Handle:
     def signal(self, name: str, value: Any = None, *, request_id: str | None = None) -> bool:
         """Send the run a signal. See ``Client.signal``."""
         return self._background.call(self._async.signal(name, value, request_id=request_id), "signal")
+
+
+class QuestionHandle:
+    """A question of no run, seen by the program that asked it.
+
+    Attributes:
+        id: Its id.
+
+    Example::
+
+        question = client.ask("refund-o-1", "Refund 70 EUR?", assignees=["group:finance"])
+        if (question.answer()).approved:
+            refund("o-1", 7000)
+    """
+
+    def __init__(self, handle: AsyncQuestionHandle, background: Background) -> None:
+        self.id = handle.id
+        self._async = handle
+        self._background = background
+
+    def read(self) -> Promise:
+        """Return the question as it is: its state, form, assignees and votes. Raises NotFound."""
+        return self._background.call(self._async.read(), "question.read")
+
+    def answer(self, timeout: float | None = None) -> Answer:
+        """Wait for the answer. It is the same for everybody who asks for it, and stays readable.
+
+        Args:
+            timeout: The most seconds to wait here. The question stays open.
+
+        Raises:
+            TimeoutError: There was no answer within ``timeout``.
+            SignalTimeout: The question's own deadline has passed.
+            QuestionCancelled: It was withdrawn.
+            PromiseRejected: A program rejected it through the durable promise protocol.
+            NotFound: There is no such question.
+            InvalidValue: The answer fits the JSON Schema of the declared type, but not the type itself.
+        """
+        return self._background.call(self._async.answer(timeout), "question.answer")
+
+    def cancel(
+        self, *, by: str | None = None, reason: str | None = None, request_id: str | None = None
+    ) -> None:
+        """Withdraw the question.
+
+        Args:
+            by: The user who withdraws it.
+            reason: The reason.
+            request_id: Makes a repeated call succeed without effect.
+
+        Raises:
+            NotFound, AlreadySettled, RequestConflict
+        """
+        self._background.call(
+            self._async.cancel(by=by, reason=reason, request_id=request_id), "question.cancel"
+        )
 
 
 class Promises:

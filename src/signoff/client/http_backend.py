@@ -28,6 +28,7 @@ from signoff.people.questions.answer_checks import written_answer
 from signoff.people.questions.bulk_answers import GivenAnswer, check_count
 from signoff.people.questions.policies import check_deadline
 from signoff.people.questions.search import QuestionSearch
+from signoff.people.questions.standalone_questions import StandaloneQuestion
 from signoff.people.questions.standing_approvals import Alike
 from signoff.records import (
     AuditEvent,
@@ -242,6 +243,20 @@ class HttpBackend:
             body["data"] = from_json(new.data)
         response = await self._http.post("/v1/promises", body, pauses=QUICK)
         return self._http.record(Promise, response), response.status_code == _CREATED
+
+    async def ask(self, id: str, asked: StandaloneQuestion) -> tuple[Promise, bool]:
+        body = {"id": id, **asked.to_plain()}
+        response = await self._http.post("/v1/questions", body, pauses=QUICK)
+        return self._http.record(Promise, response), response.status_code == _CREATED
+
+    async def wait_for_answer(self, question_id: str) -> Promise:
+        """Return the question once it has been answered or closed otherwise."""
+        path, query = path_to("questions", question_id, "result"), {"wait": 0.0}
+        while True:
+            question = await self._http.get_record(Promise, path, query, pauses=PATIENT)
+            if question.state is not PromiseState.PENDING:
+                return question
+            query = {"wait": POLL_SECONDS}
 
     async def get_promise(self, promise_id: str) -> Promise:
         return await self._http.get_record(Promise, path_to("promises", promise_id))

@@ -125,7 +125,7 @@ class HttpTransport:
         request = self._client.build_request(
             "POST",
             path,
-            content=_json(without_none(body, "value", "data")),
+            content=_json(without_none(body, "value", "data", "timeout_answer")),
             headers={"content-type": "application/json", **(headers or {})},
         )
         return await self._send(request, pauses)

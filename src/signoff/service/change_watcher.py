@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence, Set
 from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
 
 from signoff.errors import ClientClosed
 from signoff.runtime import forks
@@ -144,16 +145,29 @@ class Watch:
                     ended.set_exception(error)
 
 
-class Watching:
-    """Creates the watch of a store on first use, on the running event loop.
+class LoopWatch(Protocol):
+    """A watch of a store on one event loop."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def close(self) -> None: ...
+
+
+W = TypeVar("W", bound=LoopWatch)
+
+
+class Watching(Generic[W]):
+    """Creates a watch of a store on first use, on the running event loop.
 
     Args:
         store: The store.
+        make: Creates the watch.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, make: Callable[[Store], W]) -> None:
         self._store = store
-        self._watch: Watch | None = None
+        self._make = make
+        self._watch: W | None = None
         forks.in_child(self)
 
     def forked(self) -> None:
@@ -161,12 +175,12 @@ class Watching:
         forks.keep(self._watch)
         self._watch = None
 
-    def watch(self) -> Watch:
+    def watch(self) -> W:
         """Return the watch of the running event loop."""
         if self._watch is not None and self._watch.loop.is_closed():
             self.close()
         if self._watch is None:
-            self._watch = Watch(self._store)
+            self._watch = self._make(self._store)
         return self._watch
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from signoff.people.questions.callback_terms import without_secret
 from signoff.records import Entry, EntryKind, LiveText
 from signoff.records.timeline import TimelineMark
-from signoff.service.change_watcher import Watching
+from signoff.service.change_watcher import Watch, Watching
 from signoff.service.follow_limit import LARGE_PAGE_BYTES, FollowRoom
 from signoff.stores.contract.store import Store
 from signoff.stores.shared.listed_payloads import bytes_of, may_be_cut
@@ -28,7 +28,7 @@ class JournalFollower:
         room: The limits that the followers of one caller share; None for no limits.
     """
 
-    def __init__(self, store: Store, watching: Watching, room: FollowRoom | None) -> None:
+    def __init__(self, store: Store, watching: Watching[Watch], room: FollowRoom | None) -> None:
         self._store = store
         self._watching = watching
         self._room = room

@@ -21,6 +21,7 @@ from signoff.people.questions.answers import answer, get_question
 from signoff.people.questions.bulk_answers import GivenAnswer, answer_each
 from signoff.people.questions.callback_terms import without_secret
 from signoff.people.questions.search import QuestionSearch, search_questions
+from signoff.people.questions.standalone_questions import StandaloneQuestion
 from signoff.people.questions.standing_approvals import Alike
 from signoff.people.schemas.promise_returns import check_value
 from signoff.records import (
@@ -67,10 +68,11 @@ from signoff.records.responders import Responder
 from signoff.records.start_options import check_delay, check_timeout, seconds_of
 from signoff.records.timeline import TimelineChange, TimelineMark
 from signoff.service import interventions, invocations
-from signoff.service.change_watcher import Watching
+from signoff.service.change_watcher import Watch, Watching
 from signoff.service.checked_operation import operation
 from signoff.service.follow_limit import FollowRoom
 from signoff.service.journal_follower import JournalFollower
+from signoff.service.question_watcher import QuestionWatch
 from signoff.service.snapshots import Snapshot, load, save
 from signoff.service.timeline import Timeline
 from signoff.service.timeline_reader import TimelineReader
@@ -85,7 +87,8 @@ class LocalBackend:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._watching = Watching(store)
+        self._watching = Watching(store, Watch)
+        self._questions = Watching(store, QuestionWatch)
         self._room: FollowRoom | None = None
 
     def with_origin(self, origin: Origin) -> Self:
@@ -114,6 +117,7 @@ class LocalBackend:
     async def close(self) -> None:
         """Stop listening. The store belongs to the app and stays open."""
         self._watching.close()
+        self._questions.close()
 
     @operation
     async def create_run(
@@ -313,6 +317,25 @@ class LocalBackend:
         if promise.state is PromiseState.PENDING:
             await check_value(promise, settlement)
         return (await self._store.settle(promise_id, PromiseKind.PROMISE, settlement))[0]
+
+    @operation
+    async def ask(self, id: str, asked: StandaloneQuestion) -> tuple[Promise, bool]:
+        """Ask a question of no run, or return the one with this id and these terms."""
+        new = asked.new_promise(id, self._store.clock.now())
+        question, created = await self._store.create_promise(new)
+        asked.check_same(question)
+        return question, created
+
+    @operation
+    async def wait_for_answer(self, question_id: str) -> Promise:
+        """Return the question once it has been answered or closed otherwise."""
+        while True:
+            with self._questions.watch().awaiting_answer(question_id) as closed:
+                question = await get_question(self._store, question_id)
+                if question.state is not PromiseState.PENDING:
+                    return question
+                del question  # saves memory: thousands of callers may wait
+                await closed
 
     @operation
     async def answer(

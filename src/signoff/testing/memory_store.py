@@ -429,7 +429,7 @@ class MemoryStore(Store):
             if namespace not in changes:
                 changes[namespace] = commit.of(namespace)
             change = changes[namespace]
-            if change.runs or change.due or change.ready:
+            if change.runs or change.due or change.ready or change.settled:
                 _notify(callback, change)
 
     def _notify_of_jump(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from signoff.engine.run.call_inputs import folded, inputs_text, value_text
 from signoff.engine.run.calls import PromiseCall
@@ -15,31 +15,21 @@ from signoff.people.questions.answers import Answer, read_answer
 from signoff.people.questions.business_hours import BusinessHours
 from signoff.people.questions.policies import Policy, check_deadline, check_in_time
 from signoff.people.questions.question import Question
+from signoff.people.questions.standalone_questions import opened
 from signoff.records import CallKind, Entry, NewPromise
 from signoff.records.start_options import check_seconds
-
-_COMPARED: Final = ("skippable", "other", "proposal", "action", "callback")
-"""Parts whose change makes it another question. Explanatory parts may change while the question waits."""
 
 
 def inputs_of(question: Question) -> dict[str, str]:
     """Return the inputs that replay compares of a question, as JSON texts by name.
 
     The question's text is compared as the call's name.
-
-    Of a form's schema, only the field names are compared: the rest differs between versions of pydantic.
     """
-    parts: dict[str, Any] = {name: getattr(question, name) for name in _COMPARED}
+    parts = question.compared
     # An agent's conversation and its current options are informative only.
     if is_of_agent(question):
         parts["metadata"] = {name: each for name, each in question.metadata.items() if name != "conversation"}
-    else:
-        parts["metadata"] = question.metadata
-        parts["options"] = [choice["value"] for choice in question.options]
-    if question.input_type != "approval":
-        parts["input_type"] = question.input_type
-    if question.input_type in ("form", "external"):
-        parts["fields"] = sorted(question.answer_schema.get("properties", ()))
+        parts.pop("options", None)
     texts = {name: value_text(part) for name, part in parts.items() if part}
     return {name: text for name, text in texts.items() if text is not None}
 
@@ -101,17 +91,7 @@ class QuestionCall(PromiseCall):
         new = super().new_promise(now)
         if self.closes_after is not None:
             new = replace(new, due_at=now + self.closes_after)
-        may_be_approved_by_rule = self.question.action is not None and self.policy.quorum is None
-        if self.policy.is_plain and not may_be_approved_by_rule:
-            return new
-        first_act = 0.0 if may_be_approved_by_rule else self.policy.first_act
-        return replace(
-            new,
-            data=self.question.to_json(replace(self.policy, asked_at=now)),
-            due_at=None if self.policy.deadline is not None else new.due_at,  # then it gets an answer
-            assignees=self.policy.assignees,
-            act_at=None if first_act is None else now + first_act,
-        )
+        return opened(new, self.question, self.policy, now)
 
     def answered(self, entry: Entry) -> Answer:
         return read_answer(self.question, entry, self.declared)

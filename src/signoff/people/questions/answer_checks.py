@@ -10,10 +10,10 @@ from signoff import codec
 from signoff.codec.ciphers import MARK
 from signoff.errors import InvalidValue, RegistrationError, WrongAnswer
 from signoff.people.questions.edits import edits_between
-from signoff.people.questions.question import Question
+from signoff.people.questions.question import FindProblems, Question
 from signoff.people.schemas.shown_values import written
 from signoff.people.schemas.validation import problems
-from signoff.people.schemas.validation_process import find_problems
+from signoff.people.schemas.validation_process import find_problems as find_problems_beside
 from signoff.records.names import check_text
 from signoff.records.request_ids import check_length
 
@@ -94,7 +94,7 @@ def check_answer(question_id: str, question: Question, value: Any, digest: str |
 async def check_received(question_id: str, question: Question, value: Any, digest: str | None = None) -> None:
     """Do what ``check_answer`` does. A costly check takes place in another process: the event loop continues."""
     if not _is_skip(question_id, question, value, digest):
-        _refuse(question_id, await find_problems(question.answer_schema, value))
+        _refuse(question_id, await find_problems_beside(question.answer_schema, value))
 
 
 def _is_skip(question_id: str, question: Question, value: Any, digest: str | None) -> bool:
@@ -108,7 +108,7 @@ def _refuse(question_id: str, wrong: list[tuple[str, str]]) -> None:
         raise WrongAnswer(question_id, wrong)
 
 
-def checked_default(question: Question, value: object) -> str:
+def checked_default(question: Question, value: object, find_problems: FindProblems = problems) -> str:
     """Check a workflow's ``timeout_answer``, and return it as JSON.
 
     Raises:
@@ -117,7 +117,8 @@ def checked_default(question: Question, value: object) -> str:
     """
     plain = read_value(question, value)
     try:
-        check_answer("timeout_answer", question, plain)
+        if not _is_skip("timeout_answer", question, plain, None):
+            _refuse("timeout_answer", find_problems(question.answer_schema, plain))
     except WrongAnswer as error:
         raise RegistrationError(f"question {question.text!r}: timeout_answer: {error}") from None
     return codec.encode(settlement_value(question, plain), path="timeout_answer")

@@ -120,25 +120,37 @@ _FIELDS: Final = tuple(field.name for field in fields(Answer))
 
 
 def read_answer(question: Question, entry: Entry, declared: Any) -> Answer:
-    """Build an answer from the journal entry that settled a question.
+    """Build an answer from the journal entry that settled a question. See ``answer_of``."""
+    settled = json.loads(entry.details or "{}")
+    return answer_of(
+        question, declared, value=entry.value, by=settled["by"], note=settled["note"], at=settled["at"]
+    )
+
+
+def answer_of(
+    question: Question, declared: Any, *, value: str | None, by: str | None, note: str | None, at: float
+) -> Answer:
+    """Build an answer from the settlement of a question.
 
     Args:
         question: The question.
-        entry: The entry.
         declared: The type of the form or of the proposal. With None or a JSON Schema, values stay plain data.
+        value: The value, as JSON.
+        by: The user who answered.
+        note: The user's note.
+        at: Time of the answer, in unix seconds.
 
     Raises:
         InvalidValue: The value fits the schema, but the type's own validators reject it.
     """
-    kept: Any = json.loads(entry.value or "null")
-    settled = json.loads(entry.details or "{}")
+    kept: Any = json.loads(value or "null")
     answer = Answer(
         value=kept,
         approved=None,
-        user_id=None if settled["by"] in (TIMEOUT, CALLBACK) else settled["by"],
-        note=settled["note"],
-        answered_at=datetime.fromtimestamp(settled["at"], UTC),
-        timed_out=settled["by"] == TIMEOUT,
+        user_id=None if by in (TIMEOUT, CALLBACK) else by,
+        note=note,
+        answered_at=datetime.fromtimestamp(at, UTC),
+        timed_out=by == TIMEOUT,
     )
     if question.skippable and kept is None:
         return replace(answer, skipped=True)

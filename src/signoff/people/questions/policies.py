@@ -120,6 +120,11 @@ class Policy:
         return self == _PLAIN
 
     @property
+    def everybody_named(self) -> tuple[str, ...]:
+        """The first assignees, and those of the escalations."""
+        return (*self.assignees, *(name for each in self.escalations for name in each.to))
+
+    @property
     def first_act(self) -> float | None:
         """Seconds until something is due first; None: never."""
         return self.next_act(reminded=0, escalated=0)

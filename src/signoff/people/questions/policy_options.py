@@ -6,7 +6,10 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any, Final, TypedDict, cast
+from typing import Any, Final, NotRequired, cast
+
+from pydantic import ConfigDict, with_config
+from typing_extensions import TypedDict
 
 from signoff import codec
 from signoff.errors import InvalidValue
@@ -29,6 +32,16 @@ TYPES: Final[Mapping[str, Any]] = {
     "hours": BusinessHours,
 }
 """The options and their types."""
+
+
+@with_config(ConfigDict(extra="forbid"))
+class _PlainHours(TypedDict):
+    """``BusinessHours`` as plain data."""
+
+    timezone: str
+    days: NotRequired[str | list[str]]
+    hours: NotRequired[list[str] | list[list[str]]]
+    holidays: NotRequired[str | list[str]]
 
 
 class PolicyOptions(TypedDict, total=False):
@@ -118,15 +131,22 @@ def read_option(name: str, value: Any) -> Any:
     """Return the option written by ``plain_option``."""
     if name != "hours" or value is None:
         return codec.decode(codec.encode(value), TYPES[name])
-    holidays: str | list[str] = value["holidays"]
-    return BusinessHours(
-        value["timezone"],
-        value["days"],
-        _times(value["hours"]),
-        holidays if isinstance(holidays, str) else [date.fromisoformat(each) for each in holidays],
-    )
+    given = codec.decode(codec.encode(value), _PlainHours, path="hours")
+    if isinstance(given.get("holidays"), list):
+        given["holidays"] = [_date(each) for each in given["holidays"]]
+    if "hours" in given:
+        given["hours"] = _times(given["hours"])
+    return BusinessHours(**given)
+
+
+def _date(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidValue("hours.holidays", f"{text[:40]!r} is not a date: {error}") from None
 
 
 def _times(hours: list[Any]) -> Any:
     """Return one pair of times, or several, as tuples."""
-    return tuple(hours) if isinstance(hours[0], str) else [(start, end) for start, end in hours]
+    is_pair = bool(hours) and isinstance(hours[0], str)
+    return tuple(hours) if is_pair else [tuple(pair) for pair in hours]

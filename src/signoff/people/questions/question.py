@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from math import inf
@@ -23,6 +23,8 @@ from signoff.people.schemas.validation import listed, problems
 from signoff.records import Promise
 from signoff.records.question_text import packed, unpacked
 from signoff.records.start_options import check_flag
+
+FindProblems = Callable[[Mapping[str, Any], Any], list[tuple[str, str]]]
 
 _INPUT_TYPES: Final = get_args(InputType)
 
@@ -102,10 +104,11 @@ class Question:
         proposal_type: Any = None,
         action: Action | None = None,
         callback: Terms | None = None,
+        find_problems: FindProblems = problems,
     ) -> Question:
         """Check and complete a workflow's question. ``Context.wait_for_user`` documents the parts.
 
-        ``callback`` has the terms given to ``Context.callback``.
+        ``callback`` has the terms given to ``Context.callback``. ``find_problems`` checks the default and the proposal.
 
         Raises:
             RegistrationError: The parts do not fit together.
@@ -159,7 +162,7 @@ class Question:
         with_other = other is not None
         match input_type:
             case "approval":
-                proposed, schema = _proposed(text, proposal, proposal_type)
+                proposed, schema = _proposed(text, proposal, proposal_type, find_problems)
             case "text":
                 schema = answer_schemas.text_form(min_length, max_length)
             case "select":
@@ -184,7 +187,7 @@ class Question:
             metadata=full_json(dict(metadata or {}), "metadata"),
             skippable=skippable,
             help=help,
-            default=_fitting(text, "default", default, schema),
+            default=_fitting(text, "default", default, schema, find_problems),
             attachments=tuple(check_attachments(text, attachments)),
             other=other,
             proposal=None if proposed is None else _same_as_done(text, proposed.shown, does),
@@ -222,10 +225,26 @@ class Question:
             raise QuestionTooNew(question.id, f"an input type {parts['input_type'][:100]!r}")
         return cls(**parts)
 
-    def to_json(self, policy: Policy | None = None) -> str:
-        """Write the question with its digest and policy."""
+    def to_json(self, policy: Policy | None = None, *, terms: str | None = None) -> str:
+        """Write the question with its digest and policy, and the digest of its terms if it belongs to no run."""
         rules = "" if policy is None or policy.is_plain else f',"policy":{policy.to_json()}'
-        return packed(f'{self._text[:-1]},"digest":"{self.digest}"{rules}}}')
+        known_by = "" if terms is None else f',"{TERMS}":"{terms}"'
+        return packed(f'{self._text[:-1]},"digest":"{self.digest}"{rules}{known_by}}}')
+
+    @property
+    def compared(self) -> dict[str, Any]:
+        """The parts whose change makes it another question. Explanatory parts may change while it waits.
+
+        Of a form's schema, only the field names are compared: the rest differs between versions of pydantic.
+        """
+        parts: dict[str, Any] = {name: getattr(self, name) for name in _COMPARED}
+        parts["metadata"] = self.metadata
+        parts["options"] = [choice["value"] for choice in self.options]
+        if self.input_type != "approval":
+            parts["input_type"] = self.input_type
+        if self.input_type in ("form", "external"):
+            parts["fields"] = sorted(self.answer_schema.get("properties", ()))
+        return {name: part for name, part in parts.items() if part}
 
     @cached_property
     def digest(self) -> str:
@@ -256,8 +275,12 @@ class Question:
         return codec.encode(parts, path="question", limit=codec.MAX_BYTES + again)
 
 
-_BESIDES: Final = ("policy", "digest", "resonate")
+TERMS: Final = "terms"
+
+_BESIDES: Final = ("policy", "digest", TERMS, "resonate")
 """Parts of a question's row that are not the question: ``resonate`` is written by ``server/resonate``."""
+
+_COMPARED: Final = ("skippable", "other", "proposal", "action", "callback")
 
 _PARTS: Final = frozenset(each.name for each in fields(Question)) - {"proposed"}
 
@@ -346,7 +369,9 @@ def _choice(text: str, option: object) -> dict[str, Any]:
     return choice
 
 
-def _proposed(text: str, proposal: Any, proposal_type: Any) -> tuple[Proposal | None, dict[str, Any]]:
+def _proposed(
+    text: str, proposal: Any, proposal_type: Any, find_problems: FindProblems
+) -> tuple[Proposal | None, dict[str, Any]]:
     """Return the proposal and the form of its approval."""
     if proposal is None:
         if proposal_type is not None:
@@ -360,10 +385,10 @@ def _proposed(text: str, proposal: Any, proposal_type: Any) -> tuple[Proposal | 
     try:
         proposed = Proposal.of(proposal, proposal_type)
     except InvalidValue as error:
-        wrong = problems(schema, _plain(proposal, "proposal"))
+        wrong = find_problems(schema, _plain(proposal, "proposal"))
         problem = f"the proposal does not fit: {listed(wrong, 'proposal')}" if wrong else str(error)
         raise RegistrationError(f"question {text!r}: {problem}") from None
-    _fitting(text, "proposal", proposed.shown, schema)
+    _fitting(text, "proposal", proposed.shown, schema, find_problems)
     return proposed, answer_schemas.approval_form(schema)
 
 
@@ -376,12 +401,12 @@ def _same_as_done(text: str, proposal: Any, action: dict[str, Any] | None) -> An
     )
 
 
-def _fitting(text: str, what: str, value: Any, schema: dict[str, Any]) -> Any:
+def _fitting(text: str, what: str, value: Any, schema: dict[str, Any], find_problems: FindProblems) -> Any:
     """Return a value as plain data, if it fits the schema. Raises RegistrationError."""
     if value is None:
         return None
     plain = full_json(value, what)
-    wrong = problems(schema, plain)
+    wrong = find_problems(schema, plain)
     if wrong:
         raise RegistrationError(f"question {text!r}: the {what} does not fit: {listed(wrong, what)}")
     return plain

@@ -20,6 +20,9 @@ READS_AT_ONCE: Final = 4
 LEAST_BYTES: Final = 16 * 1024
 """What a request with a short body takes of the budget."""
 
+LONGEST_WAIT_SECONDS: Final = 60.0
+"""How long one request waits for the end of a run, or for an answer."""
+
 MOST_WAITING: Final = 400
 """How many requests of one caller wait. Further ones are refused: each keeps its connection and a part of its body."""
 

@@ -13,7 +13,7 @@ from signoff.records.tasks import Invocation, NewInvocation, TaskLease, TaskRef
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.durable_promises import Details, is_late, to_new, to_record
 from signoff.server.resonate.protocol import Refusal, Reply
-from signoff.server.resonate.questions import terms_of, to_new_question
+from signoff.server.resonate.questions import named_people, terms_of, to_new_question
 from signoff.server.resonate.requests import (
     BRANCH,
     DELAY,
@@ -109,8 +109,9 @@ async def check_new(call: Call, new: NewInvocation) -> None:
         call.check_address(new.target)
         call.sender.check_call(new.target)
     check_bytes("param and tags", promise.data)
-    if promise.assignees:
-        call.sender.actor.check_names_people(f"question {promise.id!r}", promise.assignees)
+    named = named_people(promise)
+    if named:
+        call.sender.actor.check_names_people(f"question {promise.id!r}", named)
     await call.sender.check_id(call.store, promise.id)
 
 

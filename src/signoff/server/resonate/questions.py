@@ -14,11 +14,11 @@ from typing import Any, Final, cast
 
 from signoff.codec.strict_json import read_object
 from signoff.errors import InvalidValue, NotSerializable, RegistrationError
-from signoff.people.questions.answer_checks import check_containers, checked_default
+from signoff.people.questions.answer_checks import check_containers
 from signoff.people.questions.policies import Policy
 from signoff.people.questions.policy_options import TYPES, plain_options, read_options
 from signoff.people.questions.question import Question
-from signoff.people.questions.question_state import excluded_users
+from signoff.people.questions.standalone_questions import policy_of
 from signoff.records import NewPromise, PromiseKind
 from signoff.server.resonate.durable_promises import Details, called_by, to_new
 from signoff.wire.durable_values import PROTOCOL, QUESTION
@@ -101,6 +101,14 @@ def to_new_question(id: str, details: Details, terms: Mapping[str, Any], now: fl
     )
 
 
+def named_people(new: NewPromise) -> tuple[str, ...]:
+    """Return everybody whom a new promise asks, now or by an escalation; nobody if it is no question."""
+    if new.kind is not PromiseKind.QUESTION:
+        return ()
+    policy = Policy.from_data(new.id, read_object(new.data).get("policy", {}))
+    return replace(policy, assignees=new.assignees).everybody_named
+
+
 def _object(path: str, terms: Any) -> dict[str, Any]:
     if isinstance(terms, str):
         return {"text": terms}
@@ -117,15 +125,7 @@ def _made(terms: Mapping[str, Any], now: float, details: Details) -> tuple[Quest
     question = Question.make(text, **parts, **schemas)
     options = cast("dict[str, Any]", read_options({name: terms[name] for name in _POLICY & terms.keys()}))
     plain_options(options)  # checks that each is of its type
-    hours, requester = options.pop("hours", None), options.pop("requester", None)
-    if options.pop("exclude_requester", False):
-        if requester is None:
-            raise RegistrationError(f"question {text!r}: exclude_requester needs a requester")
-        options["excluded"] = excluded_users(requester)
-    if "timeout_answer" in options:
-        options["timeout_answer"] = checked_default(question, options["timeout_answer"])
     timeout = None if to_new("", details).due_at is None else details.timeout_at / 1000 - now
-    policy = Policy.make(
-        text, input_type=question.input_type, skippable=question.skippable, timeout_seconds=timeout, **options
-    )
+    policy = policy_of(question, {**options, "timeout_seconds": timeout})
+    hours = options.get("hours")
     return question, policy if hours is None else policy.in_hours(hours, now, timeout)

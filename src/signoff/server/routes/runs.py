@@ -19,13 +19,12 @@ from signoff.server.http.idempotency_key import KeyOf, request_id_of, run_id_of
 from signoff.server.http.path_ids import Id
 from signoff.server.http.request_bodies import Body, ExactRoute, RequestId, Text
 from signoff.server.http.responses import After, Limit, Seq, reply, reply_items, reply_page, reply_with
+from signoff.server.limits.requests import LONGEST_WAIT_SECONDS
 from signoff.server.openapi.declared_responses import gives, gives_page
 from signoff.server.openapi.examples import example
 from signoff.server.services import CallerOf, Services, ServicesOf
 from signoff.stores.contract.validation import HIGHEST_LIMIT
 from signoff.workflow.concurrency import LONGEST_KEY, named_slot, slot_of
-
-LONGEST_WAIT_SECONDS = 60.0
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=ExactRoute)
 

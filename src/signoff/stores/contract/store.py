@@ -87,6 +87,7 @@ class Change:
         ready: Whether a run may have become claimable: one is ready, a slot of a limited group or key is free, a rate
             allows the next start, or a group was resumed or its limits changed.
         due: Whether an earlier deadline may exist.
+        settled: Whether a promise that belongs to no run was settled.
     """
 
     runs: frozenset[str] | None = None
@@ -94,6 +95,7 @@ class Change:
     ended: frozenset[str] = frozenset()
     ready: bool = True
     due: bool = True
+    settled: bool = False
 
 
 PROBE: Final = "signoff:writable"

@@ -62,7 +62,7 @@ class Notifier:
 
     def notify(self, touched: TouchedRuns) -> None:
         """Notify other processes of a commit, soon. Thread-safe."""
-        urgent = bool(touched.woken or touched.ended or touched.ready or touched.due)
+        urgent = bool(touched.woken or touched.ended or touched.ready or touched.due or touched.settled)
         first = not self._outbox
         self._outbox.append(touched)
         if urgent and not self._urgent:
@@ -158,12 +158,14 @@ class Notifier:
                 return
             touched = TouchedRuns()
             touched.due = message["due"]
-            for namespace, (runs, woken, ended, ready) in message["in"].items():
+            for namespace, (runs, woken, ended, ready, settled) in message["in"].items():
                 touched.runs[namespace] = {*runs, *woken, *ended}
                 touched.woken[namespace] = set(woken)
                 touched.ended[namespace] = set(ended)
                 if ready:
                     touched.ready.add(namespace)
+                if settled:
+                    touched.settled.add(namespace)
         except (ValueError, KeyError, TypeError):
             log.warning(
                 "store %s: invalid notification on channel %s: %r", self._location, CHANNEL, payload[:200]
@@ -173,11 +175,16 @@ class Notifier:
         self._listeners.notify(touched.change)
 
 
-def _by_namespace(touched: TouchedRuns) -> dict[str, tuple[list[str], list[str], list[str], bool]]:
-    found: dict[str, tuple[list[str], list[str], list[str], bool]] = {}
-    for namespace in touched.runs.keys() | touched.ready:
+_Of = tuple[list[str], list[str], list[str], bool, bool]
+"""The changes in a namespace: touched, woken and ended runs, ``ready`` and ``settled``."""
+
+
+def _by_namespace(touched: TouchedRuns) -> dict[str, _Of]:
+    found: dict[str, _Of] = {}
+    for namespace in touched.runs.keys() | touched.ready | touched.settled:
         runs = touched.runs.get(namespace, set())
         woken, ended = touched.woken.get(namespace, set()), touched.ended.get(namespace, set())
         others = runs - woken - ended
-        found[namespace] = (list(others), list(woken), list(ended), namespace in touched.ready)
+        is_ready, is_settled = namespace in touched.ready, namespace in touched.settled
+        found[namespace] = (list(others), list(woken), list(ended), is_ready, is_settled)
     return found

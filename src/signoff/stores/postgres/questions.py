@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from signoff.errors import NotFound
-from signoff.records import Amendment, Due, Promise
+from signoff.records import Amendment, Due, Promise, PromiseState
 from signoff.stores.contract.validation import check_amendment
 from signoff.stores.postgres.reads import Connection
 from signoff.stores.postgres.rows import from_amendment, promise_of_values
@@ -49,6 +49,8 @@ def amend(
             note_woken(reply, namespace, touched)
             if question.run_id is not None:
                 touched.touch(namespace, question.run_id)
+            elif question.state is not PromiseState.PENDING:
+                touched.settled.add(namespace)
         is_timed = amendment.act_at is not None or amendment.due_at is not None
         touched.due = touched.due or (reply["amended"] and is_timed)
         return question, reply["amended"]

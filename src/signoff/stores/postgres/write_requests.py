@@ -411,6 +411,8 @@ def settle(
         if "woken" in reply:
             touched.runs.setdefault(namespace, set())
             note_woken(reply, namespace, touched)
+            if promise.run_id is None and promise.state is not PromiseState.PENDING:
+                touched.settled.add(namespace)
         if reply["settled"] or promise.state is PromiseState.PENDING:
             return promise, reply["settled"] is True
         was_asked_before = "woken" not in reply and promise.request_id == settlement.request_id

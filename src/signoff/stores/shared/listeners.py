@@ -42,7 +42,7 @@ class Listeners:
         for namespace, callback in self._callbacks:
             if namespace != notified:
                 notified, change = namespace, change_of(namespace)
-            if change.runs or change.due or change.ready:
+            if change.runs or change.due or change.ready or change.settled:
                 try:  # inlined from ``_notify``: each commit passes here
                     callback(change)
                 except Exception:

@@ -14,9 +14,10 @@ class TouchedRuns:
         ended: Ids of runs that ended.
         ready: Namespaces in which a run may have become claimable.
         due: Whether there may be an earlier deadline.
+        settled: Namespaces in which a promise that belongs to no run was settled.
     """
 
-    __slots__ = ("due", "ended", "ready", "runs", "woken")
+    __slots__ = ("due", "ended", "ready", "runs", "settled", "woken")
 
     def __init__(self) -> None:
         self.runs: dict[str, set[str]] = {}
@@ -24,6 +25,7 @@ class TouchedRuns:
         self.ended: dict[str, set[str]] = {}
         self.ready: set[str] = set()
         self.due = False
+        self.settled: set[str] = set()
 
     def touch(self, namespace: str, run_id: str, *, ready: bool = False, due: bool = False) -> None:
         """Note that a run has changed."""
@@ -49,6 +51,7 @@ class TouchedRuns:
             for namespace, run_ids in theirs.items():
                 mine.setdefault(namespace, set()).update(run_ids)
         self.ready |= other.ready
+        self.settled |= other.settled
         self.due = self.due or other.due
 
     def __bool__(self) -> bool:
@@ -58,11 +61,14 @@ class TouchedRuns:
         """Return the changes in a namespace."""
         runs = frozenset(self.runs.get(namespace, ()))
         if not (self.woken or self.ended):  # most commits are a worker's own appends
-            return Change(runs, ready=namespace in self.ready, due=self.due)
+            return Change(
+                runs, ready=namespace in self.ready, due=self.due, settled=namespace in self.settled
+            )
         return Change(
             runs=runs,
             woken=frozenset(self.woken.get(namespace, ())),
             ended=frozenset(self.ended.get(namespace, ())),
             ready=namespace in self.ready,
             due=self.due,
+            settled=namespace in self.settled,
         )

@@ -413,7 +413,9 @@ def _not_settled(
 def notify_all(tx: Transaction, promise: Promise) -> None:
     """Notify a promise's run, and the runs that joined it, of the outcome."""
     tx.runs.setdefault(promise.namespace, set())
-    if promise.run_id is not None and promise.n is not None:
+    if promise.run_id is None:
+        tx.settled.add(promise.namespace)
+    elif promise.n is not None:
         _notify(tx, promise, promise.run_id, promise.n)
     _notify_waiters(tx, promise)
 

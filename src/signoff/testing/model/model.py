@@ -106,7 +106,7 @@ class Model:
     def take_commit(self) -> Commit | None:
         """Return the changes since the last call, if a listener needs them."""
         commit = self.state.commit
-        if not commit.runs and not commit.due and not commit.ready:
+        if not (commit.runs or commit.due or commit.ready or commit.settled):
             return None
         self.state.commit = Commit()
         return commit

@@ -238,4 +238,6 @@ class Promises:
         settled = replace(promise, state=state, settled_at=self._state.now, **details)
         self._tables.promises[promise.namespace, promise.id] = settled
         self._audit.record_state(settled)
+        if settled.run_id is None:
+            self._state.commit.settled.add(settled.namespace)
         return settled

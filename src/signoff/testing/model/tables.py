@@ -136,6 +136,7 @@ class Commit:
     ended: set[Key] = field(default_factory=set[Key])
     ready: set[str] = field(default_factory=set[str])  # namespaces with possibly claimable runs
     due: bool = False
+    settled: set[str] = field(default_factory=set[str])  # namespaces with settled promises of no run
 
     def of(self, namespace: str) -> Change:
         """Return the change for listeners of a namespace."""
@@ -145,6 +146,7 @@ class Commit:
             ended=_ids(self.ended, namespace),
             ready=namespace in self.ready,
             due=self.due,
+            settled=namespace in self.settled,
         )
 
 

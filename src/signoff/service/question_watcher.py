@@ -1,0 +1,112 @@
+"""Waits for the answers of questions, with one listener on the store for all waiters of an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+
+from signoff.errors import ClientClosed
+from signoff.people.questions.question_operations import bring_up_to_date
+from signoff.records import PromiseState
+from signoff.runtime.event_waits import wait_at_most
+from signoff.service.change_watcher import LOOK_EVERY_SECONDS, REST
+from signoff.stores.contract.store import Change, Store
+
+SHORTEST_REST_SECONDS = 0.05
+
+
+class QuestionWatch:
+    """The waiters for answers on one event loop. While there are any, their questions are read every second.
+
+    A look also applies what is due, such as a deadline: a program may wait where no worker and no server runs.
+
+    Args:
+        store: An open store.
+
+    Attributes:
+        loop: The event loop.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._waiters: dict[str, set[asyncio.Future[None]]] = {}
+        self._changed = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+        self._end: Callable[[], None] = store.listen(self._noticed)
+
+    def close(self) -> None:
+        """Stop listening. Waiters get ClientClosed, unless their event loop is closed."""
+        self._end()
+        if not self.loop.is_closed():
+            self._stop_looking()
+            for question_id in list(self._waiters):
+                self._report(question_id, ClientClosed("answer"))
+
+    @contextmanager
+    def awaiting_answer(self, question_id: str) -> Generator[Awaitable[None]]:
+        """Yield a future that is done when the question has been closed.
+
+        Read the question before you await the future: an earlier answer is detected only after a delay.
+        """
+        closed = self.loop.create_future()
+        self._waiters.setdefault(question_id, set()).add(closed)
+        if self._looking is None or self._looking.done():
+            self._looking = self.loop.create_task(self._look_again_and_again(), name="signoff question watch")
+        try:
+            yield closed
+        finally:
+            if not closed.cancel() and not closed.cancelled():
+                closed.exception()  # mark the exception as retrieved: the caller may not have awaited it
+            waiting = self._waiters.get(question_id, set())
+            waiting.discard(closed)
+            if not waiting:
+                self._waiters.pop(question_id, None)
+            if not self._waiters:
+                self._stop_looking()
+
+    def _stop_looking(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    async def _look_again_and_again(self) -> None:
+        while True:
+            await wait_at_most(LOOK_EVERY_SECONDS, self._changed)
+            self._changed.clear()
+            began = self.loop.time()
+            for question_id in list(self._waiters):
+                try:
+                    if not await self._is_open(question_id):
+                        self._report(question_id)
+                except Exception as error:  # waiters must receive any error
+                    self._report(question_id, error)
+            await asyncio.sleep(max(SHORTEST_REST_SECONDS, (self.loop.time() - began) * REST))
+
+    async def _is_open(self, question_id: str) -> bool:
+        question = await bring_up_to_date(self._store, await self._store.get_promise(question_id))
+        if question.state is not PromiseState.PENDING:
+            return False
+        if question.due_at is not None and question.due_at <= self._store.clock.now():
+            await self._store.due()
+        return True
+
+    def _noticed(self, change: Change) -> None:
+        if change.runs is not None and not change.settled:
+            return  # the answers to a run's questions are found within a second
+        if threading.get_ident() == self._thread:
+            self._changed.set()
+        elif self._waiters and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._changed.set)
+
+    def _report(self, question_id: str, error: Exception | None = None) -> None:
+        for closed in self._waiters.pop(question_id, ()):
+            if closed.done():
+                continue
+            if error is None:
+                closed.set_result(None)
+            else:
+                closed.set_exception(error)
