@@ -51,9 +51,12 @@ class Stops:
     burn_seconds: float = 0.8
 
 
-THROTTLED = Stops(times=0, stop_seconds=0.4, go_seconds=0.04)
-OFTEN = Stops(times=20, stop_seconds=0.8, go_seconds=0.1)
+THROTTLED = Stops(times=0, stop_seconds=0.4, go_seconds=0.04, burn_seconds=0.3)  # for some 3 s
+OFTEN = Stops(times=14, stop_seconds=0.8, go_seconds=0.1)  # for longer than a lease
 ONCE = Stops(
+    times=1, stop_seconds=12.0, go_seconds=0.0, lease_seconds=30.0, busy_seconds=3.0, burn_seconds=2.0
+)
+LONG = Stops(
     times=1, stop_seconds=35.0, go_seconds=0.0, lease_seconds=90.0, busy_seconds=5.0, burn_seconds=3.0
 )
 
@@ -134,7 +137,7 @@ async def _attack(app: Signoff, folder: Path, stops: Stops, pids: Sequence[int])
         pytest.param("postgres", OFTEN, "server", id="often server"),
         pytest.param("postgres", ONCE, "worker", id="once postgres"),
         pytest.param("sqlite", ONCE, "server", id="once server"),
-        pytest.param("sqlite", ONCE, "both", id="once both"),
+        pytest.param("sqlite", LONG, "both", id="long both"),
     ],
     indirect=["database"],
 )
