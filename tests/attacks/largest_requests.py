@@ -133,6 +133,11 @@ LARGEST: Final[Mapping[Route, Mapping[str, Sent]]] = {
             *("/start", "/start/{place}", "/assets/{asset}", "/openapi.json", "/docs", "/docs/{asset}"),
         )
     },
+    ("POST", "/mcp"): _with(
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":'
+        b'{"name":"start_workflow","arguments":{"workflow":"w","args":[%b]}}}'
+    ),
+    ("GET", "/mcp"): PLAIN,
     ("POST", "/v1/keys"): _text(b'{"name":"n","groups":[%b]}'),
     ("GET", "/v1/keys"): PAGE,
     ("POST", "/v1/keys/{key_id}/rotate"): ANY,

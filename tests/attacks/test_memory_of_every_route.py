@@ -79,7 +79,8 @@ def test_every_route_has_its_largest_requests() -> None:
 
 def test_an_admin_may_send_what_an_operator_or_a_viewer_may() -> None:
     assert {*routes_for(Role.VIEWER)} <= {*routes_for(Role.OPERATOR)} <= {*routes_for(Role.ADMIN)}
-    assert all(method == "GET" for method, _ in routes_for(Role.VIEWER))
+    writing = {route for route in routes_for(Role.VIEWER) if route[0] != "GET"}
+    assert writing == {("POST", "/mcp")}  # each tool needs the rights of the route that it calls
 
 
 @pytest.mark.long
@@ -101,5 +102,6 @@ def test_no_request_of_any_role_takes_much_of_a_server_s_memory(
     print(role, sorted(taken.items(), key=lambda each: -each[1])[:8])
     assert {name: status for name, status in statuses.items() if status >= 500} == {}
     closed = {name for name, status in statuses.items() if status in (401, 403, 405)}
+    closed -= {name for name in closed if name.startswith("GET /mcp")}  # always 405
     assert role in (None, Role.RESPONDER) or closed == set()  # a responder sees only what is asked of them
     assert {name: kib for name, kib in taken.items() if kib > MOST_KIB} == {}

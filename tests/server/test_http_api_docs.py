@@ -44,4 +44,11 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert (inbox_feed.KEPT, inbox_feed.KEPT_BYTES, inbox_feed.RESUMED) == (1000, 4 * 1024 * 1024, 200)
     assert (listed_payloads.LISTED_BYTES, listed_payloads.PAGE_BYTES) == (64 * 1024, 4 * 1024 * 1024)
     assert request_bodies.SNAPSHOT_LIMIT == 6 * 1024 * 1024
-    assert streams.MOST == {"journal": 200, "inbox": 1000, "changes": 2000, "wait": 1000, "poll": 2000}
+    assert streams.MOST == {
+        "journal": 200,
+        "inbox": 1000,
+        "changes": 2000,
+        "wait": 1000,
+        "poll": 2000,
+        "mcp": 200,
+    }

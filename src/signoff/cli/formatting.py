@@ -75,6 +75,7 @@ _WAYS: Final = {
     OriginWay.LINK: "link",
     OriginWay.SLACK: "Slack",
     OriginWay.CALLBACK: "callback",
+    OriginWay.MCP: "MCP",
     OriginWay.WORKER: "worker",
     OriginWay.APP: "program",
     OriginWay.CLI: "command line",

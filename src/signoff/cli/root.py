@@ -28,6 +28,7 @@ from signoff.cli.commands.inbox import (
 )
 from signoff.cli.commands.keys import keys
 from signoff.cli.commands.links import links
+from signoff.cli.commands.mcp import mcp
 from signoff.cli.commands.migrate import migrate
 from signoff.cli.commands.promises import reject, resolve
 from signoff.cli.commands.prune import prune
@@ -123,6 +124,7 @@ for _command in (
     save,
     load,
     schedules,
+    mcp,
     migrate,
     doctor,
 ):

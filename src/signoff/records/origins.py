@@ -23,6 +23,7 @@ class OriginWay(OpenEnum):
     LINK = "link"
     SLACK = "slack"
     CALLBACK = "callback"
+    MCP = "mcp"  # the MCP server, with the key or the login that ``credential`` names
     WORKER = "worker"  # a store over HTTP
     APP = "app"  # a program with access to the database
     CLI = "cli"  # the command line, with access to the database

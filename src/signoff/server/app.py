@@ -45,6 +45,7 @@ from signoff.server.limits.headers import HeaderLimit
 from signoff.server.limits.requests import RequestLimit
 from signoff.server.limits.streams import Streams
 from signoff.server.limits.wrong_secrets import WrongSecretLimit
+from signoff.server.mcp.settings import McpSettings
 from signoff.server.openapi.document import DescribedAPI
 from signoff.server.pages.link_refusals import LinkRefusals
 from signoff.server.process.prometheus import Held, Scrape
@@ -61,6 +62,7 @@ from signoff.server.routes import (
     keys,
     links,
     login,
+    mcp,
     metrics,
     promises,
     questions,
@@ -88,6 +90,7 @@ from signoff.wire.public_url import checked_public_url
 log = own_logger("signoff.server")
 
 
+_MCP = McpSettings()
 WORKER_LEASE_SECONDS = 90.0
 """Longer than the lease of local workers, so that a remote worker keeps its runs through a one-minute outage."""
 
@@ -109,6 +112,7 @@ def create_server_app(
     anchors: Anchors | None = None,
     redact: Iterable[str] = (),
     root_path: str | None = None,
+    mcp_settings: McpSettings | None = _MCP,
 ) -> FastAPI:
     """Return the HTTP API of a store as an ASGI application.
 
@@ -140,6 +144,7 @@ def create_server_app(
             docs/redaction.md. The store, workers and workflows hold the original values.
         root_path: The path prefix of the server, such as ``/signoff``, behind a proxy that serves other applications
             as well. None: the path of ``public_url``.
+        mcp_settings: What callers may do through the MCP server at ``/mcp``, besides their rights; None: it is off.
 
     Raises:
         InvalidValue: The days are not above 0, or an origin, a path, the root path or the URL is not valid.
@@ -220,6 +225,7 @@ def create_server_app(
             timer_service=service,
             remote_clients=remote_clients,
             streams=streams,
+            mcp_settings=mcp_settings,
         )
         api.state.services = services
         try:
@@ -227,6 +233,7 @@ def create_server_app(
                 yield
         finally:
             await services.readiness.close()
+            await services.mcp.close()
             await services.remote_clients.close()
             await scrape.close()
             feeds.close()
@@ -304,6 +311,7 @@ def create_server_app(
         store_operations,
         keys,
         login,
+        mcp,
         health,
         metrics,
         api_docs,

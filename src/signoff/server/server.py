@@ -14,6 +14,7 @@ from signoff.server.auth.client_address import Forwarding
 from signoff.server.auth.key_file import WorkerKeys
 from signoff.server.auth.oidc_settings import OpenIdConnect
 from signoff.server.auth.trusted_proxy import TrustedProxy
+from signoff.server.mcp.settings import McpSettings
 from signoff.server.process.uvicorn_server import Serving, bind, url_of
 from signoff.server.resonate.debug import check_debugged
 from signoff.server.resonate.function_groups import FunctionGroups
@@ -41,6 +42,7 @@ class ServerOptions(TypedDict, total=False):
     channels: Sequence[Channel]
     redact: Iterable[str]
     root_path: str | None
+    mcp_settings: McpSettings | None
 
 
 class Server:

@@ -25,6 +25,8 @@ from signoff.server.feeds.inbox_feed import Inboxes
 from signoff.server.limits.long_bodies import LongBodies
 from signoff.server.limits.streams import Streams
 from signoff.server.limits.wrong_secrets import WrongSecretLimit
+from signoff.server.mcp.door import McpDoor
+from signoff.server.mcp.settings import McpSettings
 from signoff.server.process.prometheus import Scrape
 from signoff.server.process.readiness import Readiness
 from signoff.server.redacted_service import backend_of
@@ -64,6 +66,8 @@ class Services:
         scrape: Answers Prometheus.
         redaction: The redaction rules for payloads.
         channels: The notification channels, by name.
+        mcp_settings: The settings of the MCP server; None: it is off.
+        mcp: The MCP server.
         stopping: Set when the server is about to stop, so that waiting requests end.
         readiness: Reports whether the server can work.
     """
@@ -90,6 +94,8 @@ class Services:
     remote_clients: RemoteClients = field(default_factory=RemoteClients)
     long_bodies: LongBodies = field(default_factory=LongBodies)
     streams: Streams = field(default_factory=Streams)
+    mcp_settings: McpSettings | None = field(default_factory=McpSettings)
+    mcp: McpDoor = field(default_factory=McpDoor)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     readiness: Readiness = field(init=False)
     _others: dict[str, Services] = field(default_factory=dict[str, "Services"], init=False)

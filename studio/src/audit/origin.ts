@@ -28,6 +28,8 @@ function wayOf(way: string, service: string | undefined): string {
       return "with a link";
     case "slack":
       return "in Slack";
+    case "mcp":
+      return service === undefined ? "through MCP" : `through MCP with the key of ${service}`;
     case "callback":
       return "by a callback";
     case "worker":

@@ -22,6 +22,7 @@ from signoff.cli.commands.keys import SHARED_KEY_VARIABLE, no_worker_key, server
 from signoff.cli.exit_codes import CommandFailed, ExitCode
 from signoff.cli.identity_options import forwarding_of, identity_options, openid_of, proxy_of
 from signoff.cli.load_app import load_app
+from signoff.cli.mcp_options import mcp_options, mcp_settings_of
 from signoff.cli.output import Output
 from signoff.cli.reload import Supervision, Supervisor
 from signoff.cli.resonate_options import OPEN_CLOCK, debugged, resonate_of, resonate_options
@@ -274,6 +275,10 @@ def worker(
     help="Seconds to keep serving after SIGTERM, with 503 at /ready, so that load balancers stop sending.",
 )
 @resonate_options
+@click.option(
+    "--mcp/--no-mcp", "serves_mcp", default=True, show_default=True, help="Serve MCP at /mcp, for agents."
+)
+@mcp_options
 @identity_options
 @_redact
 @_retain
@@ -302,6 +307,9 @@ def server(
     public_url: str | None,
     require_auth: bool,
     redact: tuple[str, ...],
+    serves_mcp: bool,
+    mcp_answers: tuple[str, ...],
+    mcp_answer_calls: bool,
     out: Output,
     **serving: Any,
 ) -> int | None:
@@ -323,6 +331,7 @@ def server(
     is_debugged = serving["resonate_debug"]
     resonate = resonate_of(serving)
     anchors = anchors_of()
+    mcp_settings = mcp_settings_of(mcp_answers, mcp_answer_calls) if serves_mcp else None
     if is_debugged and address:
         raise click.UsageError(
             "--resonate-debug sets the clock of the database: give --store, not MODULE:APP"
@@ -344,6 +353,7 @@ def server(
             "channels": _channels_in(channels_file),
             "anchors": anchors,
             "redact": redact,
+            "mcp_settings": mcp_settings,
             **resonate,
             **serving,
         }

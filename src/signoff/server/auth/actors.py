@@ -18,6 +18,7 @@ from signoff.records.paging import Page
 from signoff.records.responders import SERVICE, Responder
 from signoff.server.auth.authenticators import Identity
 from signoff.server.auth.roles import Reach
+from signoff.server.mcp.request import McpRequest
 from signoff.stores.contract.store import Store
 
 
@@ -29,10 +30,12 @@ class Actor:
         identity: The authenticated identity; None if the server needs no authentication, so that callers may name any
             user.
         reach: How much the actor sees.
+        mcp: The MCP request that this request belongs to; None: it came in another way.
     """
 
     identity: Identity | None = None
     reach: Reach = Reach.ALL
+    mcp: McpRequest | None = None
 
     @property
     def person(self) -> Responder | None:
@@ -46,10 +49,13 @@ class Actor:
 
     def origin(self, address: str | None) -> Origin:
         """Return the origin of the actor's writes from a client address."""
+        if self.mcp is not None and self.mcp.local is not None:
+            return self.mcp.local
         if self.identity is None:
-            return Origin(OriginWay.OPEN, address=address)
+            return Origin(OriginWay.OPEN if self.mcp is None else OriginWay.MCP, address=address)
         service = self.identity.person.user_id if self.identity.is_service else None
-        return Origin(OriginWay(self.identity.way), self.identity.credential, service, address)
+        way = OriginWay(self.identity.way) if self.mcp is None else OriginWay.MCP
+        return Origin(way, self.identity.credential, service, address)
 
     def caller(self, address: str | None) -> str:
         """Return the caller to count streams for: the key, the user, or the address if unauthenticated."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
@@ -18,6 +19,8 @@ from signoff.server.auth.role_refusals import keep_refusal
 from signoff.server.auth.roles import Rights, never_open, path_of, reach_of, rights_on
 from signoff.server.http.host_check import SAFE
 from signoff.server.http.problems import problem
+from signoff.server.mcp.request import KEY as MCP
+from signoff.server.mcp.request import McpRequest
 
 LATE_SECONDS: Final = 1.0
 """A read that took longer is answered only if its sender is still authenticated."""
@@ -104,6 +107,12 @@ class AuthMiddleware:
 
     async def _actor(self, scope: Scope) -> Actor:
         """Return the actor. Raises NotAuthenticated, AccessDenied, TooManyRequests, and errors of the store."""
+        mcp: McpRequest | None = scope.get(MCP)
+        if mcp is not None and mcp.local is not None:
+            return Actor(mcp=mcp)
+        return replace(await self._known(scope), mcp=mcp)
+
+    async def _known(self, scope: Scope) -> Actor:
         method, path = scope["method"], path_of(scope)
         rights = rights_on(method, path)
         identity = None if rights is None else await self._authenticators.identify(scope)

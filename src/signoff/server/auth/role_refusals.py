@@ -16,6 +16,7 @@ from signoff.server.auth.actors import Actor
 from signoff.server.auth.authenticators import Identity
 from signoff.server.auth.roles import path_of
 from signoff.server.http.request_bodies import storable
+from signoff.server.mcp.request import KEY as MCP
 
 if TYPE_CHECKING:
     from signoff.server.services import Services
@@ -45,7 +46,7 @@ async def keep_refusal(scope: Scope, identity: Identity, refusal: AccessDenied) 
     if found is None or scope["method"] != "POST":
         return
     services: Services = scope["app"].state.services
-    origin = Actor(identity).origin(services.address_of(scope))
+    origin = Actor(identity, mcp=scope.get(MCP)).origin(services.address_of(scope))
     store = services.within(identity.namespace).with_origin(origin).store
     try:
         question = await get_question(store, storable(unquote(found[1])))

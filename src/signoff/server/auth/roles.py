@@ -138,6 +138,8 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("GET", "/start"): _ANY_ROLE,
     ("GET", "/start/{place}"): _ANY_ROLE,
     ("GET", "/assets/{asset}"): _PUBLIC,  # part of the published package
+    ("POST", "/mcp"): _ANY_ROLE,  # each tool needs the rights of the route that it calls
+    ("GET", "/mcp"): _ANY_ROLE,
     ("GET", "/openapi.json"): _ANY_ROLE,
     ("GET", "/docs"): _ANY_ROLE,
     ("GET", "/docs/{asset}"): _ANY_ROLE,

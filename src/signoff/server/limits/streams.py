@@ -11,12 +11,19 @@ from weakref import WeakValueDictionary
 from signoff.errors import TooManyRequests
 from signoff.service.follow_limit import FollowRoom
 
-Kind = Literal["journal", "inbox", "changes", "wait", "poll"]
-"""A run's journal, the inbox, a remote store's changes, a request that waits for a run to end, or the messages for a
-process of the durable promise protocol.
+Kind = Literal["journal", "inbox", "changes", "wait", "poll", "mcp"]
+"""A run's journal, the inbox, a remote store's changes, a request that waits for a run to end, the messages for a
+process of the durable promise protocol, or a request to the MCP server.
 """
 
-MOST: Final[Mapping[Kind, int]] = {"journal": 200, "inbox": 1000, "changes": 2000, "wait": 1000, "poll": 2000}
+MOST: Final[Mapping[Kind, int]] = {
+    "journal": 200,
+    "inbox": 1000,
+    "changes": 2000,
+    "wait": 1000,
+    "poll": 2000,
+    "mcp": 200,
+}
 """Maximum open streams of a kind for one caller: a key, a user, or the address of an unauthenticated client."""
 
 RETRY_AFTER_SECONDS: Final = 5

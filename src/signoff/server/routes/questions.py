@@ -46,6 +46,7 @@ from signoff.server.http.problems import status_of, to_body
 from signoff.server.http.request_bodies import Body, Compared, ExactRoute, RequestId, Text
 from signoff.server.http.responses import After, Limit, Seq, reply_bytes, reply_page, reply_with, written_json
 from signoff.server.limits.requests import LONGEST_WAIT_SECONDS
+from signoff.server.mcp.answer_check import check_mcp_answer
 from signoff.server.openapi.declared_responses import gives, gives_page, gives_text
 from signoff.server.openapi.examples import QUESTION, QUESTION_ID, example
 from signoff.server.openapi.record_schemas import shape_of
@@ -438,6 +439,8 @@ async def answer_question(
     """Answer a question. A wrong answer is refused with 422, and the question stays open."""
     request_id = request_id_of(key, body.request_id)
     responder = await actor.responder(services.store, question_id, body.responder)
+    if actor.mcp is not None:
+        await check_mcp_answer(services.store, question_id, responder.user_id, services.mcp_settings)
     promise = await services.backend.answer(
         question_id,
         body.value,
