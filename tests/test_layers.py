@@ -30,6 +30,7 @@ LAYERS = [
     "app",
     "asking",
     "signoff",
+    "integrations",
     "server",
     "doctor",
     "testing",

@@ -1,0 +1,1 @@
+"""An agent of the OpenAI Agents SDK that asks before it pays money back. See README.md."""
