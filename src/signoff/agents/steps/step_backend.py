@@ -40,6 +40,7 @@ from signoff.agents.pausing.pause import check_left, check_not_left, run_tool, w
 from signoff.agents.steps.deps import Copy, given_here
 from signoff.agents.steps.in_workflow import is_inline
 from signoff.agents.steps.message_texts import last_prompt_digest
+from signoff.agents.steps.recorded_calls import of_call, without_call
 from signoff.agents.steps.tool_usage import counted, measured
 from signoff.agents.steps.tools import KEY, outcome_operators, step_options_of
 from signoff.agents.steps.turn_record import note_work
@@ -176,7 +177,8 @@ class StepBackend(CallableOperationBackend[Config]):
         used = RunUsage() if called is None else called.usage
         if is_call:
             check_not_left(context, name)
-        operation = _Operation(name, body, used if is_call else None, self._unit, copy)
+        call_id = None if called is None or not is_call else called.tool_call_id
+        operation = _Operation(name, body, used if is_call else None, self._unit, copy, call_id)
         compare = _compared(operation_id, called, cache_key)
         compare = with_given(name, _run, compare)
         call = context.step(name, _run, operation, returns=Any, compare=compare, **config)
@@ -201,6 +203,7 @@ class _Operation:
         used: For a tool call, the usage of the agent's run.
         unit: Runs it inside its step.
         copy: Copies the dependencies.
+        call_id: For a tool call, the id of the model's call.
     """
 
     name: str
@@ -208,10 +211,11 @@ class _Operation:
     used: RunUsage | None
     unit: Unit
     copy: Copy
+    call_id: str | None = None
 
     async def run(self) -> object:
         if self.used is not None:
-            return await measured(self.used, lambda: run_tool(self.name, self.body))
+            return of_call(self.call_id, await measured(self.used, lambda: run_tool(self.name, self.body)))
         with without_pauses(self.name):
             return await self.body()
 
@@ -268,7 +272,7 @@ def outcome_of(payload: object) -> object:
     check_changed(payload)
     # a person has given the result of an interrupted call
     if isinstance(payload, dict) and "kind" in payload:
-        return cast("object", payload)
+        return without_call(cast("dict[str, Any]", payload))
     return {"kind": "tool_return", "result": cast("object", payload)}
 
 
