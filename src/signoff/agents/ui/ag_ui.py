@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, cast
 from uuid import uuid4
 
@@ -95,7 +96,7 @@ class _Stream(AGUIEventStream[Any, Any]):
     async def on_error(self, error: Exception) -> AsyncIterator[BaseEvent]:
         self.has_failed = True
         told = public_error(error)
-        yield RunErrorEvent(message=told.message, code=told.code, timestamp=self._get_timestamp())
+        yield RunErrorEvent(message=told.message, code=told.code, timestamp=_milliseconds())
 
     async def on_cancelled(self, cancelled: Exception) -> AsyncIterator[BaseEvent]:
         async for each in self.on_error(cancelled):
@@ -113,7 +114,7 @@ class _Stream(AGUIEventStream[Any, Any]):
             else RunFinishedSuccessOutcome()
         )
         return RunFinishedEvent(
-            thread_id=self.thread_id, run_id=run_id, outcome=outcome, timestamp=self._get_timestamp()
+            thread_id=self.thread_id, run_id=run_id, outcome=outcome, timestamp=_milliseconds()
         )
 
 
@@ -184,6 +185,10 @@ class _Served:
                 break
             new.append(message)
         return new[::-1]
+
+
+def _milliseconds() -> int:
+    return int(datetime.now(UTC).timestamp() * 1000)
 
 
 def _wants_to_follow(run_input: RunAgentInput) -> bool:
