@@ -28,8 +28,16 @@ from signoff.records import (
     TokenKind,
     WorkflowInfo,
 )
+from signoff.records.checkpoints import (
+    ChannelValue,
+    CheckpointRef,
+    CheckpointWrite,
+    NewCheckpoint,
+    Serialized,
+)
 from signoff.records.deliveries import NewDelivery
 from signoff.records.tasks import NewInvocation
+from signoff.stores.contract.checkpoints import LARGEST_METADATA, LARGEST_STATE
 from signoff.stores.contract.leases import Outcome, Write
 from signoff.stores.contract.store import Store
 
@@ -45,6 +53,8 @@ BRANCH = "task-0"
 RULE = "rule-0"
 SCHEDULE = "schedule-0"
 SESSION = "session"
+THREAD = "thread"
+"""Its only checkpoint is as large as may be."""
 ENDED_RUN = "ended-0"
 
 MIB = 1024 * 1024
@@ -181,8 +191,22 @@ async def _fill_people(store: Store, rows: int) -> None:
         task = NewPromise(f"task-{number}", data=json.dumps("x" * 1_000_000))
         await store.open_invocation(NewInvocation(task, "poll://any@g", branch=BRANCH))
     await store.create_promise(NewPromise(OPEN_QUESTION, PromiseKind.QUESTION, data=asked))
+    await _fill_thread(store)
     await store.expand("mail", None, 1, [_delivery(number) for number in range(1_000)])
 
 
 def _delivery(number: int) -> NewDelivery:
     return NewDelivery(f"delivery-{number}", "ana", "said-0", 1, AuditKind.ASKED, QUESTION, LONG_RUN)
+
+
+async def _fill_thread(store: Store) -> None:
+    part = Serialized("msgpack", b"\xff" * (LARGEST_STATE // 4))
+    metadata = Serialized("msgpack", b"\xff" * LARGEST_METADATA)
+    versions: dict[str, str] = {}
+    for channel in "abcd":
+        versions[channel] = "1"
+        values = (ChannelValue(channel, "1", part),)
+        new = NewCheckpoint("", "1", Serialized("msgpack", b"1"), metadata, dict(versions), values)
+        await store.put_checkpoint(THREAD, new)
+        write = CheckpointWrite(channel, 0, channel, part)
+        await store.put_checkpoint_writes(THREAD, CheckpointRef("", "1"), [write])

@@ -22,6 +22,7 @@ from tests.attacks.large_rows import (
     RULE,
     SCHEDULE,
     SESSION,
+    THREAD,
     WORKFLOW,
 )
 
@@ -159,6 +160,8 @@ READS: dict[str, list[dict[str, Any]]] = {
     "get_promise_schedule": [operation("get_promise_schedule", schedule_id=SCHEDULE)],
     "list_promise_schedules": [operation("list_promise_schedules", **_PAGE)],
     "due_promise_schedules": [operation("due_promise_schedules", limit=1_000)],
+    "get_checkpoint": [operation("get_checkpoint", thread_id=THREAD, path="")],
+    "list_checkpoints": [operation("list_checkpoints", which={}, **_PAGE)],
     "list_workers": [operation("list_workers")],
     "list_workflows": [operation("list_workflows", which={}, **_PAGE)],
     "read_live": [operation("read_live", run_id=LONG_RUN)],

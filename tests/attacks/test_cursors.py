@@ -183,6 +183,7 @@ def test_each_list_of_the_contract_is_sealed_or_paged_by_visible_rows() -> None:
     lists = {name for name in dir(Store) if name.startswith("list_")}
     unpaged = {"list_groups", "list_workers", "list_branch"}
     by_name = {"list_schedules", "list_workflows", "list_tasks", "list_calls", "list_promise_schedules"}
+    by_name |= {"list_checkpoints"}
     assert lists == NUMBERED | unpaged | by_name
 
 

@@ -33,6 +33,7 @@ from signoff.records import (
     WorkerInfo,
     WorkflowInfo,
 )
+from signoff.records.checkpoints import CheckpointFilter, CheckpointRef, NewCheckpoint, Serialized
 from signoff.records.deliveries import DeliveryState, NewDelivery, Report
 from signoff.records.invocations import InvocationFilter
 from signoff.records.paging import (
@@ -227,6 +228,7 @@ def viewed(question_id: str, run_id: str | None, id: str = "e") -> NewAuditEvent
 
 
 LOADED = Run("default", "loaded", "refund", "default", "{}", RunState.READY, 1.0)
+CHECKPOINT = NewCheckpoint("", "1", Serialized("json", b"1"), Serialized("json", b"{}"), {})
 OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "create_run": lambda store: store.create_run(NewRun("new", "refund", "default", "{}")),
     "get_run": lambda store: store.get_run("theirs"),
@@ -296,6 +298,12 @@ OUTSIDE: dict[str, Callable[[RemoteStore], Awaitable[object]]] = {
     "list_promise_schedules": lambda store: store.list_promise_schedules(),
     "delete_promise_schedule": lambda store: store.delete_promise_schedule("s"),
     "advance_promise_schedule": lambda store: store.advance_promise_schedule("s", 1.0, 2.0, 1.0),
+    "put_checkpoint": lambda store: store.put_checkpoint("t", CHECKPOINT),
+    "put_checkpoint_writes": lambda store: store.put_checkpoint_writes("t", CheckpointRef("", "1"), []),
+    "get_checkpoint": lambda store: store.get_checkpoint("t", ""),
+    "list_checkpoints": lambda store: store.list_checkpoints(CheckpointFilter()),
+    "delete_checkpoints": lambda store: store.delete_checkpoints("t", []),
+    "delete_thread": lambda store: store.delete_thread("t"),
     "open_invocation": lambda store: store.open_invocation(NewInvocation(NewPromise("t"))),
     "settle_held": lambda store: store.settle_held(TaskRef("t", 1), "theirs.0", YES),
     "acquire_task": lambda store: store.acquire_task(TaskRef("t", 0), TaskLease("p", 1)),

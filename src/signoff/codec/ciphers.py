@@ -113,6 +113,24 @@ class Ciphers:
         sealed = self._ciphers[self._name].encrypt(text.encode(), bound_to.encode())
         return f"{MARK}{self._name}:{base64.urlsafe_b64encode(sealed).decode()}"
 
+    def encrypt_bytes(self, data: bytes, *, bound_to: str) -> bytes:
+        """Return the ciphertext of bytes. See ``encrypt``."""
+        return f"{MARK}{self._name}:".encode() + self._ciphers[self._name].encrypt(data, bound_to.encode())
+
+    def decrypt_bytes(self, ciphertext: bytes, *, bound_to: str) -> bytes:
+        """Return the bytes of a ciphertext of ``encrypt_bytes``. Bytes without its prefix are returned unchanged.
+
+        Raises:
+            CannotDecrypt: The key is missing, or the ciphertext was changed or moved from another location.
+        """
+        if not ciphertext.startswith(MARK.encode()):
+            return ciphertext
+        name, _, sealed = ciphertext.removeprefix(MARK.encode()).partition(b":")
+        data = self._cipher(name.decode(errors="replace")).decrypt(sealed, bound_to.encode())
+        if data is None:
+            raise _not_decrypted(name.decode(errors="replace"))
+        return data
+
     def decrypt(self, ciphertext: str, *, bound_to: str) -> str:
         """Return the text of a ciphertext. A text without the ciphertext prefix is returned unchanged.
 
@@ -122,15 +140,25 @@ class Ciphers:
         if not ciphertext.startswith(MARK):
             return ciphertext
         name, _, encoded = ciphertext.removeprefix(MARK).partition(":")
+        cipher = self._cipher(name)
+        try:
+            sealed = base64.b64decode(encoded, altchars=b"-_", validate=True)
+        except ValueError:
+            raise _not_decrypted(name) from None
+        text = cipher.decrypt(sealed, bound_to.encode())
+        if text is None:
+            raise _not_decrypted(name)
+        return text.decode()
+
+    def _cipher(self, name: str) -> _Cipher:
         cipher = self._ciphers.get(name)
         if cipher is None:
             raise CannotDecrypt(f"it needs key {name[:32]!r}, which this process does not have")
-        text = cipher.decrypt(encoded, bound_to.encode())
-        if text is None:
-            raise CannotDecrypt(
-                f"key {name!r} does not decrypt it: the key or the value was changed, or moved"
-            )
-        return text.decode()
+        return cipher
+
+
+def _not_decrypted(name: str) -> CannotDecrypt:
+    return CannotDecrypt(f"key {name[:32]!r} does not decrypt it: the key or the value was changed, or moved")
 
 
 class _Cipher:
@@ -150,11 +178,10 @@ class _Cipher:
         nonce = hmac.digest(self._nonces, framed, hashlib.sha256)[:NONCE_BYTES]
         return nonce + self._aes.encrypt(nonce, text, bound_to)
 
-    def decrypt(self, encoded: str, bound_to: bytes) -> bytes | None:
+    def decrypt(self, sealed: bytes, bound_to: bytes) -> bytes | None:
         from cryptography.exceptions import InvalidTag
 
         try:
-            sealed = base64.b64decode(encoded, altchars=b"-_", validate=True)
             return self._aes.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], bound_to)
         except (InvalidTag, ValueError):
             return None

@@ -21,6 +21,7 @@ from signoff.records import (
     Session,
     WorkflowInfo,
 )
+from signoff.records.checkpoints import CheckpointFilter, CheckpointSummary
 from signoff.records.deliveries import Delivery
 from signoff.records.failed_items import Unreadable
 from signoff.records.invocations import InvocationFilter, InvocationNode
@@ -41,12 +42,14 @@ from signoff.records.tasks import Task, TaskState
 from signoff.runtime import forks
 from signoff.runtime.clock import Clock, SystemClock
 from signoff.runtime.loggers import own_logger
+from signoff.stores.contract.checkpoints import MOST_LISTED as MOST_CHECKPOINTS
 from signoff.stores.contract.operations import Operation
 from signoff.stores.contract.promise_schedules import MOST_LISTED
 from signoff.stores.contract.store import Change, Store
 from signoff.stores.contract.validation import (
     check_arguments,
 )
+from signoff.stores.shared.checkpoint_rows import checkpoint_place, place_of_checkpoint
 from signoff.stores.shared.listed_payloads import first_of, listed, seen_of
 from signoff.testing.model.model import Model
 from signoff.testing.model.tables import Commit
@@ -147,6 +150,11 @@ _METHODS: Final = _methods(
         "finish_task_message": "tasks.finish_message",
         "resend_task_messages": "tasks.resend_messages",
         "get_promise_schedule": "promise_schedules.get",
+        "put_checkpoint": "checkpoints.put",
+        "put_checkpoint_writes": "checkpoints.put_writes",
+        "get_checkpoint": "checkpoints.get",
+        "delete_checkpoints": "checkpoints.delete",
+        "delete_thread": "checkpoints.delete_thread",
     }
 )
 """The method of the model for each operation that needs only the namespace and the arguments."""
@@ -393,6 +401,21 @@ class MemoryStore(Store):
         limit = min(limit, MOST_LISTED)
         items = tuple(found[:limit])
         return Page(items, items[-1].id if len(found) > limit else None)
+
+    async def list_checkpoints(
+        self, which: CheckpointFilter, *, after: str | None = None, limit: int = 100
+    ) -> Page[CheckpointSummary]:
+        which.check()
+        place = checkpoint_place(after)
+        last = (place["after_id"] or "", place["after_thread"] or "", place["after_path"] or "")
+        found = [
+            each
+            for each in self.model.checkpoints.list_checkpoints(self.namespace, which)
+            if after is None or (each.id, each.thread_id, each.path) < last
+        ]
+        limit = min(limit, MOST_CHECKPOINTS)
+        items = tuple(found[:limit])
+        return Page(items, place_of_checkpoint(items[-1]) if items and len(found) > limit else None)
 
     async def list_workflows(
         self, which: WorkflowFilter, *, after: str | None = None, limit: int = 100

@@ -53,6 +53,7 @@ from typing import Any, Final
 
 from signoff.records.record import record
 from signoff.runtime.clock import Clock
+from signoff.stores.contract.checkpoints import CheckpointStore
 from signoff.stores.contract.groups import GroupStore
 from signoff.stores.contract.leases import LeaseStore
 from signoff.stores.contract.live import LiveStore
@@ -119,6 +120,7 @@ class Store(
     GroupStore,
     ScheduleStore,
     PromiseScheduleStore,
+    CheckpointStore,
     WorkerStore,
 ):
     """Durable storage for runs. The module's docstring states what holds for every method.

@@ -30,6 +30,7 @@ from signoff.records import (
     WorkerInfo,
     WorkflowInfo,
 )
+from signoff.records.checkpoints import CheckpointFilter, CheckpointRef, CheckpointWrite, NewCheckpoint
 from signoff.records.deliveries import DeliveryState, NewDelivery, Report
 from signoff.records.names import (
     LONGEST_CHOSEN_BYTES,
@@ -54,6 +55,7 @@ from signoff.records.paging import (
 )
 from signoff.records.promise_schedules import NewPromiseSchedule
 from signoff.records.tasks import NewInvocation, TaskLease, TaskRef
+from signoff.stores.contract import checkpoints
 from signoff.stores.contract.snapshots import Saved
 
 HIGHEST_LIMIT = 2**31 - 1
@@ -407,6 +409,8 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
     """Raise InvalidValue for arguments of an operation that their names or types alone show to be invalid."""
     check_request(arguments.get("request_id"), arguments.get("token"))
     check_names(**{name: arguments.get(name) for name in ("worker_id", "pid", "address")})
+    if (thread_id := arguments.get("thread_id")) is not None:
+        checkpoints.check_thread(thread_id)
     check_limits(arguments.get("max_running"), arguments.get("starts_per"))
     if "deliveries" in arguments:
         check_deliveries(arguments["channel"], arguments["deliveries"])
@@ -425,6 +429,8 @@ _CHECKS_OF_ALL: Final[Mapping[type[Any], Callable[[Any], None]]] = {
     WorkflowInfo: check_workflows,
     LiveText: check_live,
     TaskRef: check_refs,
+    CheckpointWrite: checkpoints.check_writes,
+    CheckpointRef: checkpoints.check_refs,
 }
 """The check of a sequence, by the type of its items."""
 
@@ -441,9 +447,19 @@ _CHECKS: Final[Mapping[type[Any], Callable[[Any], None]]] = {
     TaskLease: check_lease,
     TaskRef: lambda ref: check_refs([ref]),
     Saved: check_saved,
+    NewCheckpoint: checkpoints.check_checkpoint,
+    CheckpointRef: checkpoints.check_ref,
     WorkerInfo: check_worker,
     **dict.fromkeys(
-        (AuditFilter, DeliveryFilter, PromiseFilter, RuleFilter, TokenFilter, WorkflowFilter),
+        (
+            AuditFilter,
+            CheckpointFilter,
+            DeliveryFilter,
+            PromiseFilter,
+            RuleFilter,
+            TokenFilter,
+            WorkflowFilter,
+        ),
         lambda which: which.check(),
     ),
 }

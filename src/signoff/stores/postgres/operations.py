@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from signoff.stores.postgres import (
     audit,
+    checkpoints,
     groups,
     interventions,
     invocations,
@@ -109,6 +110,12 @@ CALLS: Final[Mapping[str, Callable[..., Any]]] = {
     "announce": workflows.announce,
     "list_workflows": workflows.list_workflows,
     "delete_workflows": workflows.delete,
+    "put_checkpoint": checkpoints.put,
+    "put_checkpoint_writes": checkpoints.put_writes,
+    "get_checkpoint": checkpoints.get,
+    "list_checkpoints": checkpoints.list_checkpoints,
+    "delete_checkpoints": checkpoints.delete,
+    "delete_thread": checkpoints.delete_thread,
 }
 """Functions of a connection, the namespace and the operation's arguments whose commits no listener waits for."""
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from signoff.stores.sqlite import (
     audit,
+    checkpoints,
     groups,
     invocations,
     live,
@@ -72,6 +73,10 @@ WRITES: Final[Mapping[str, Callable[..., Any]]] = {
     "resend_task_messages": tasks.resend_task_messages,
     "announce": workflows.announce,
     "delete_workflows": workflows.delete,
+    "put_checkpoint": checkpoints.put,
+    "put_checkpoint_writes": checkpoints.put_writes,
+    "delete_checkpoints": checkpoints.delete,
+    "delete_thread": checkpoints.delete_thread,
 }
 """Functions of a transaction, the namespace and the operation's arguments."""
 
@@ -106,5 +111,7 @@ READS: Final[Mapping[str, Callable[..., Any]]] = {
     "list_schedules": schedules.list_schedules,
     "list_promise_schedules": promise_schedules.list_promise_schedules,
     "list_workflows": workflows.list_workflows,
+    "get_checkpoint": checkpoints.get,
+    "list_checkpoints": checkpoints.list_checkpoints,
 }
 """The same, for a reader's thread."""

@@ -38,6 +38,7 @@ from signoff.stores.contract.validation import check_promise, check_run
 from signoff.stores.shared.equality import OTHER_ACTIVE, difference, same_json
 from signoff.stores.shared.wait_cycles import cycle_of
 from signoff.testing.model.audit import Audit
+from signoff.testing.model.checkpoints import Checkpoints
 from signoff.testing.model.groups import Groups
 from signoff.testing.model.live import Live
 from signoff.testing.model.messages import Messages
@@ -75,6 +76,7 @@ class Model:
         workers: The contract's operations on workers and their leases.
         schedules: The contract's operations on schedules.
         promise_schedules: The contract's operations on schedules of promises.
+        checkpoints: The contract's operations on checkpoints.
         tokens: The contract's operations on tokens.
         workflows: The contract's operations on the list of workflows.
         live: The contract's operations on live text.
@@ -96,6 +98,7 @@ class Model:
         self.workers = Workers(self.state, self.groups)
         self.schedules = Schedules(self.state)
         self.promise_schedules = PromiseSchedules(self.state)
+        self.checkpoints = Checkpoints(self.state)
         self.workflows = Workflows(self.state)
         self.live = Live(self.state)
         self.outbox = Outbox(self.state)

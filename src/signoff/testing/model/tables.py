@@ -20,6 +20,7 @@ from signoff.records import (
     WorkerInfo,
     WorkflowInfo,
 )
+from signoff.records.checkpoints import CheckpointWrite, NewCheckpoint, Serialized
 from signoff.records.deliveries import Delivery
 from signoff.records.promise_schedules import PromiseSchedule
 from signoff.records.tasks import Task
@@ -125,6 +126,15 @@ class Tables:
     promise_branches: set[tuple[str, str, str]] = field(
         default_factory=set[tuple[str, str, str]]
     )  # namespace, branch and promise
+    checkpoints: dict[tuple[str, str, str, str], NewCheckpoint] = field(
+        default_factory=dict[tuple[str, str, str, str], NewCheckpoint]
+    )  # by namespace, thread, path and id
+    channel_values: dict[tuple[str, str, str], dict[tuple[str, str], Serialized]] = field(
+        default_factory=dict[tuple[str, str, str], dict[tuple[str, str], Serialized]]
+    )  # by namespace, thread and path: by channel and version
+    checkpoint_writes: dict[tuple[str, str, str, str], dict[tuple[str, int], CheckpointWrite]] = field(
+        default_factory=dict[tuple[str, str, str, str], dict[tuple[str, int], CheckpointWrite]]
+    )  # by namespace, thread, path and checkpoint: by task and index
 
 
 @dataclass
