@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -405,3 +409,91 @@ async def test_a_graph_without_our_saver_or_with_breakpoints_is_refused() -> Non
         async with running(make) as (env, flow):
             with pytest.raises(RegistrationError, match=r"run_graph"):
                 await env.run(flow)
+
+
+@plays
+async def test_arguments_that_do_not_match_the_tool_are_shown_and_can_be_mended() -> None:
+    desk = Desk()
+    state = {"messages": [{"role": "user", "content": "refund"}]}
+    async with running(
+        lambda saver: agent(desk, {"cents": "many"}, saver=saver), state, output=last_texts
+    ) as (
+        env,
+        flow,
+    ):
+        env.people.answer("Allow refund?", {"approved": True, "edited": {"cents": 5}})
+        await env.run(flow)
+    assert desk.done == [(5, "ana")]
+
+
+PROGRAM = """
+import os, signal, sys, time
+from typing import Annotated
+import operator
+from typing_extensions import TypedDict
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
+from signoff import Client, Context, Signoff
+from signoff.integrations.langgraph import SignoffSaver, run_graph
+
+store, ledger = sys.argv[1:]
+app = Signoff(store)
+
+class State(TypedDict):
+    out: Annotated[list, operator.add]
+
+def note(line):
+    with open(ledger, "a") as file:
+        file.write(line + "\\n")
+    return open(ledger).read().count(line)
+
+def die_once(line):
+    if note(line) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def first(state):
+    note("first")
+    return {"out": ["first"]}
+
+def second(state):
+    die_once("second")
+    answer = interrupt("go on?", response_schema=bool)
+    die_once("answered")
+    return {"out": [answer]}
+
+builder = StateGraph(State).add_node("first", first).add_node("second", second)
+graph = builder.add_edge(START, "first").add_edge("first", "second").compile(checkpointer=SignoffSaver(app))
+
+@app.workflow
+async def flow(ctx: Context):
+    return await run_graph(ctx, graph, {"out": []})
+
+with app.worker(), Client(app) as client:
+    handle = app.start(flow, id="r")
+    while handle.status.value not in ("succeeded", "failed"):
+        for question in client.questions().items:
+            app.answer(question.id, True, user_id="ana")
+        time.sleep(0.02)
+    print(handle.result())
+app.close()
+"""
+
+
+@pytest.mark.long
+def test_a_kill_in_the_middle_of_a_node_runs_only_that_node_again(tmp_path: Path) -> None:
+    program, ledger = tmp_path / "program.py", tmp_path / "ledger"
+    program.write_text(PROGRAM)
+    command = [sys.executable, str(program), f"sqlite:///{tmp_path / 'signoff.db'}", str(ledger)]
+    run = partial(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+    codes = [run() for _ in range(3)]
+    assert [each.returncode for each in codes] == [-9, -9, 0], codes[-1].stderr
+    assert codes[-1].stdout == "{'out': ['first', True]}\n"
+    assert ledger.read_text().split() == [
+        "first",
+        "second",
+        "second",
+        "second",
+        "answered",
+        "second",
+        "answered",
+    ]

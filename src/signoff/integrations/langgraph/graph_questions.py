@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
@@ -65,12 +66,11 @@ class GraphQuestions:
                 for place, each in enumerate(value["action_requests"])
             ]
             return {"decisions": await asyncio.gather(*asked)}
-        if isinstance(value, dict) and value.get("type") == "tool_approval":
+        if _is_tool_call(value):
             branches = _branches(raised.get("schema", {}))
             form = branches.get("edit")
-            tool = cast("dict[str, Any]", value)
             return await self._decide(
-                raised, tool["name"], tool["args"], [*branches], tool, None, form, problem
+                raised, value["name"], value["args"], [*branches], value, None, form, problem
             )
         return await self._ask_value(raised, problem)
 
@@ -97,18 +97,32 @@ class GraphQuestions:
         try:
             if "approve" not in allowed and "edit" not in allowed:
                 return await self._respond(tool, arguments, allowed, terms)
-            may_edit = "edit" in allowed
-            answer = await self._context.wait_for_user(
-                f"Allow {tool}?",
-                action=Action(tool, arguments),
-                **(_proposal(arguments, form or self._tools.get(tool, _ANYTHING)) if may_edit else {}),
-                **terms,
-            )
+            answer = await self._approval(tool, arguments, allowed, form, terms)
         except SignalTimeout:
             return _rejection(tool, allowed, "No one decided in time.")
         except QuestionCancelled as withdrawn:
             return _rejection(tool, allowed, f"The question was withdrawn: {withdrawn}")
         return _decision(tool, arguments, allowed, answer)
+
+    def _approval(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        allowed: Sequence[str],
+        form: Schema | None,
+        terms: dict[str, Any],
+    ) -> Awaitable[Answer]:
+        ask = partial(self._context.wait_for_user, f"Allow {tool}?", action=Action(tool, arguments), **terms)
+        if "edit" not in allowed:
+            return ask()
+        schema = form or self._tools.get(tool, _ANYTHING)
+        try:
+            return ask(proposal=arguments, proposal_type=dict(schema))
+        except (
+            SignoffError,
+            ValueError,
+        ):  # the model's arguments do not match it, or it is not a schema for forms
+            return ask(proposal=arguments, proposal_type=dict(_ANYTHING))
 
     async def _respond(
         self, tool: str, arguments: dict[str, Any], allowed: Sequence[str], terms: Mapping[str, Any]
@@ -121,7 +135,7 @@ class GraphQuestions:
             f"What does {tool} return?",
             input_type="text",
             skippable="reject" in allowed,
-            **{**terms, "metadata": about},
+            **cast("dict[str, Any]", {**terms, "metadata": about}),
         )
         if answer.skipped:
             return _rejection(tool, allowed, answer.note)
@@ -198,10 +212,6 @@ def _rejection(tool: str, allowed: Sequence[str], reason: str | None) -> dict[st
     return {"type": "reject", **({"message": reason} if reason else {})}
 
 
-def _proposal(arguments: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    return {"proposal": arguments, "proposal_type": dict(schema)}
-
-
 def _is_review(value: Any) -> bool:
     """Whether it is the request of the human-in-the-loop middleware for several tool calls."""
     if not isinstance(value, dict):
@@ -210,6 +220,11 @@ def _is_review(value: Any) -> bool:
     return isinstance(request.get("action_requests"), list) and isinstance(
         request.get("review_configs"), list
     )
+
+
+def _is_tool_call(value: Any) -> bool:
+    """Whether it is the request of the human-in-the-loop middleware for one tool call."""
+    return isinstance(value, dict) and cast("dict[str, Any]", value).get("type") == "tool_approval"
 
 
 def _allowed(configs: Sequence[Mapping[str, Any]], place: int, tool: str) -> Sequence[str]:

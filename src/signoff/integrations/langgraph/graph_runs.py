@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
-from langgraph.pregel import Pregel
 
 from signoff import Context, RetryPolicy
 from signoff.errors import RegistrationError
@@ -21,7 +20,7 @@ ONCE = RetryPolicy(max_attempts=1)
 
 async def run_graph(
     context: Context,
-    graph: Pregel[Any, Any, Any, Any],
+    graph: Any,
     given: Any,
     *,
     thread_id: str | None = None,
@@ -96,7 +95,7 @@ async def run_graph(
     return progress["output"]
 
 
-def _check(graph: Pregel[Any, Any, Any, Any]) -> None:
+def _check(graph: Any) -> None:
     if not isinstance(graph.checkpointer, SignoffSaver):
         raise RegistrationError(
             "run_graph needs a graph with Signoff's checkpointer: compile(checkpointer=SignoffSaver(app))"
@@ -107,7 +106,7 @@ def _check(graph: Pregel[Any, Any, Any, Any]) -> None:
         )
 
 
-def _schemas(graph: Pregel[Any, Any, Any, Any]) -> dict[str, dict[str, Any]]:
+def _schemas(graph: Any) -> dict[str, dict[str, Any]]:
     """Return the schemas of the arguments of a graph's tools, which edits must match."""
     nodes = [getattr(node, "bound", None) for node in graph.nodes.values()]
     tools = [tool for node in nodes if isinstance(node, ToolNode) for tool in node.tools_by_name.values()]
@@ -116,4 +115,4 @@ def _schemas(graph: Pregel[Any, Any, Any, Any]) -> dict[str, dict[str, Any]]:
 
 def _schema(tool: BaseTool) -> dict[str, Any]:
     declared: Any = tool.tool_call_schema
-    return declared if isinstance(declared, dict) else declared.model_json_schema()
+    return cast("dict[str, Any]", declared if isinstance(declared, dict) else declared.model_json_schema())

@@ -7,7 +7,6 @@ from typing import Any, Final, NotRequired
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import is_invalid_resume
-from langgraph.pregel import Pregel
 from langgraph.types import Command, StateSnapshot
 from typing_extensions import TypedDict
 
@@ -50,9 +49,7 @@ class GraphSteps:
         output: Makes the output of the final state; None: the state as the graph returns it.
     """
 
-    def __init__(
-        self, graph: Pregel[Any, Any, Any, Any], config: RunnableConfig, output: Callable[[Any], Any] | None
-    ) -> None:
+    def __init__(self, graph: Any, config: RunnableConfig, output: Callable[[Any], Any] | None) -> None:
         self._graph = graph
         self._config = config
         self._output = output
