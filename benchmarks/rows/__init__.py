@@ -10,6 +10,7 @@ from benchmarks.rows import (
     concurrent,
     flows,
     inbox,
+    langgraph,
     listeners,
     long_run,
     on_postgres,
@@ -35,6 +36,7 @@ ON_SQLITE: tuple[Row, ...] = (
     *agents.ROWS,
     *flows.ROWS,
     *resonate.ROWS,
+    *langgraph.ROWS,
 )
 
 NAMES = {"sqlite": [row.name for row in ON_SQLITE], "postgres": list(on_postgres.NAMES)}

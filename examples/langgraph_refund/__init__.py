@@ -1,0 +1,1 @@
+"""A LangChain agent that asks before it refunds, as a durable run."""
