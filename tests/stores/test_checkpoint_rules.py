@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -18,6 +20,8 @@ from signoff.records.checkpoints import (
     Serialized,
 )
 from signoff.stores.contract.checkpoints import LARGEST_STATE, LARGEST_WRITE, MOST_LISTED
+from signoff.stores.sqlite.checkpoints import list_checkpoints
+from signoff.stores.sqlite.schema import migrations
 from tests.stores.scene import Scene, rule
 
 STATE = Serialized("msgpack", b"\x00\xff'state")
@@ -171,3 +175,25 @@ async def test_what_is_too_large_to_be_saved_or_read_is_refused(scene: Scene) ->
     for bad in (new("", "\0"), new("i" * 300), new("1", versions={"c" * 600: "1"})):
         with pytest.raises(InvalidValue):
             await scene.store.put_checkpoint("t", bad)
+
+
+@pytest.mark.parametrize(
+    ("which", "index"),
+    [
+        (CheckpointFilter(), "checkpoints_by_id (namespace=?)"),
+        (CheckpointFilter(before="2"), "checkpoints_by_id (namespace=? AND id<?)"),
+        (CheckpointFilter("t"), "(namespace=? AND thread_id=?)"),
+        (CheckpointFilter("t", ""), "(namespace=? AND thread_id=? AND path=?)"),
+        (CheckpointFilter(graph_run="r"), "checkpoints_by_run (namespace=? AND graph_run=?)"),
+    ],
+    ids=repr,
+)
+def test_sqlite_lists_checkpoints_by_an_index_of_the_filter(which: CheckpointFilter, index: str) -> None:
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(migrations()[3])
+        done: list[str] = []
+        db.set_trace_callback(done.append)
+        list_checkpoints(db, "default", which, None, 10)
+        db.set_trace_callback(None)
+        plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {done[-1]}")]
+    assert plan[0].endswith(index), plan

@@ -22,6 +22,7 @@ from signoff.stores.postgres.reads import Connection, checked
 from signoff.stores.shared.checkpoint_rows import (
     WRITE_COLUMNS,
     checkpoint_place,
+    is_sorted,
     to_checkpoint,
     to_summaries,
     written_row,
@@ -107,7 +108,7 @@ GET_LATEST: LiteralString = _GET.format(which="ORDER BY id DESC LIMIT 1", column
 LIST = """
 SELECT thread_id, path, id, metadata_type, metadata, parent_id FROM signoff.checkpoints
 WHERE {conditions}
-ORDER BY id DESC, thread_id DESC, path DESC LIMIT %(limit)s
+ORDER BY {id} DESC, thread_id DESC, path DESC LIMIT %(limit)s
 """
 
 CONDITIONS = {
@@ -235,7 +236,10 @@ def list_checkpoints(
     limit = min(checked(limit), MOST_LISTED)
     values = {"namespace": namespace, **asdict(which), **checkpoint_place(after), "limit": limit + 1}
     asked = [condition for name, condition in CONDITIONS.items() if values[name] is not None]
-    statement = cast("LiteralString", LIST.format(conditions=" AND ".join(asked)))
+    statement = cast(
+        "LiteralString",
+        LIST.format(conditions=" AND ".join(asked), id="id || ''" if is_sorted(which) else "id"),
+    )
     return to_summaries(db.execute(statement, values).fetchall(), limit)
 
 

@@ -10,6 +10,7 @@ from signoff.errors import InvalidValue
 from signoff.records.checkpoints import (
     ChannelValue,
     Checkpoint,
+    CheckpointFilter,
     CheckpointSummary,
     CheckpointWrite,
     Serialized,
@@ -55,6 +56,14 @@ def to_summaries(rows: Sequence[Sequence[Any]], limit: int) -> Page[CheckpointSu
         for thread_id, path, id, type, metadata, parent_id in rows[:limit]
     )
     return Page(found, place_of_checkpoint(found[-1]) if found and len(rows) > limit else None)
+
+
+def is_sorted(which: CheckpointFilter) -> bool:
+    """Whether a list is sorted after it is read: its index has no order by id.
+
+    A planner would otherwise look through the namespace by id, for the few of one thread or one execution.
+    """
+    return which.path is None and (which.thread_id is not None or which.graph_run is not None)
 
 
 def place_of_checkpoint(last: CheckpointSummary) -> str:

@@ -21,6 +21,7 @@ from signoff.stores.contract.checkpoints import MOST_LISTED, check_room
 from signoff.stores.shared.checkpoint_rows import (
     WRITE_COLUMNS,
     checkpoint_place,
+    is_sorted,
     to_checkpoint,
     to_summaries,
     written_row,
@@ -87,7 +88,7 @@ ORDER BY task_path, task_id, place
 LIST = """
 SELECT thread_id, path, id, metadata_type, metadata, parent_id FROM checkpoints
 WHERE {conditions}
-ORDER BY id DESC, thread_id DESC, path DESC LIMIT :limit
+ORDER BY {id} DESC, thread_id DESC, path DESC LIMIT :limit
 """
 
 CONDITIONS = {
@@ -174,7 +175,8 @@ def list_checkpoints(
     values = {"namespace": namespace, **asdict(which), **checkpoint_place(after), "limit": limit + 1}
     # Conditions of absent filters would keep SQLite from using an index.
     asked = [condition for name, condition in CONDITIONS.items() if values[name] is not None]
-    return to_summaries(db.execute(LIST.format(conditions=" AND ".join(asked)), values).fetchall(), limit)
+    statement = LIST.format(conditions=" AND ".join(asked), id="+id" if is_sorted(which) else "id")
+    return to_summaries(db.execute(statement, values).fetchall(), limit)
 
 
 def delete(tx: Transaction, namespace: str, thread_id: str, which: Sequence[CheckpointRef]) -> int:
