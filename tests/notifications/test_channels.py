@@ -131,6 +131,7 @@ async def test_retry_after_is_taken_as_seconds_and_as_a_date() -> None:
         ("600", 600, 600),
         (format_datetime(datetime.fromtimestamp(time.time() + 900, UTC), usegmt=True), 850, 910),
         ("soon", 3, 7),
+        ("Mon, 01 Jan 2024 00:00:00 +99999999999999", 3, 7),
         ("999999999999", LONGEST_WAIT_SECONDS, LONGEST_WAIT_SECONDS),
     ):
         scene = new_scene()
@@ -142,6 +143,7 @@ async def test_retry_after_is_taken_as_seconds_and_as_a_date() -> None:
             [delivery] = await deliveries(scene.store)
             assert delivery.due_at is not None
             assert low <= delivery.due_at - scene.clock.now() <= high, header
+            assert delivery.error == "HTTP 503"
 
 
 def test_waits_double_up_to_the_longest_and_end_with_the_time() -> None:

@@ -145,10 +145,13 @@ async def test_what_slack_has_not_signed_just_now_is_refused() -> None:
         forged = [
             await on.post(body, headers={"x-slack-signature": "v0=" + "0" * 64}),
             await on.post(body, headers={"x-slack-signature": ""}),
-            await on.post(body, headers={"x-slack-request-timestamp": "soon"}),
+            *[
+                await on.post(body, headers={"x-slack-request-timestamp": odd})
+                for odd in ("soon", "", "nan", "9" * 400, "-" + "9" * 400, "9" * 5_000)
+            ],
             await on.post(body, headers={"x-slack-signature": "v1=" + "0" * 64}),
         ]
-        assert [response.status_code for response in (*old, *forged)] == [403] * 6
+        assert [response.status_code for response in (*old, *forged)] == [403] * 11
         assert (await on.http.post("/v1/slack/chat/actions", content=body)).status_code == 415
         assert await on.state() is PromiseState.PENDING
         assert await on.trail(AuditKind.REFUSED) == []

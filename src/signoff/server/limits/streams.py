@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeVar
 from weakref import WeakValueDictionary
 
 from signoff.errors import TooManyRequests
+from signoff.runtime.process_limits import connection_limit
 from signoff.service.follow_limit import FollowRoom
 
 Kind = Literal["journal", "inbox", "changes", "wait", "poll", "mcp"]
@@ -26,8 +27,12 @@ MOST: Final[Mapping[Kind, int]] = {
 }
 """Maximum open streams of a kind for one caller: a key, a user, or the address of an unauthenticated client."""
 
+SHARE: Final = 2
+"""The streams of all kinds of one caller take one in so many of the connections that the server can hold."""
+
 RETRY_AFTER_SECONDS: Final = 5
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -36,6 +41,7 @@ class Streams:
 
     def __init__(self) -> None:
         self._open: Counter[tuple[Kind, str]] = Counter()
+        self._callers: Counter[str] = Counter()
         self._rooms: WeakValueDictionary[str, FollowRoom] = WeakValueDictionary()
 
     @property
@@ -47,8 +53,10 @@ class Streams:
         return {kind: found[kind] for kind in MOST}
 
     def check(self, kind: Kind, caller: str) -> None:
-        """Raise TooManyRequests if a caller has reached the limit for a kind."""
-        if self._open.get((kind, caller), 0) >= MOST[kind]:
+        """Raise TooManyRequests if a caller has reached the limit for a kind, or their share of connections."""
+        connections = connection_limit()
+        is_share = connections is not None and self._callers.get(caller, 0) >= max(1, connections // SHARE)
+        if is_share or self._open.get((kind, caller), 0) >= MOST[kind]:
             raise TooManyRequests(RETRY_AFTER_SECONDS)
 
     def room(self, caller: str) -> FollowRoom:
@@ -63,12 +71,12 @@ class Streams:
         """Count one more stream within the block. Raises TooManyRequests."""
         self.check(kind, caller)
         self._open[kind, caller] += 1
+        self._callers[caller] += 1
         try:
             yield
         finally:
-            self._open[kind, caller] -= 1
-            if not self._open[kind, caller]:
-                del self._open[kind, caller]
+            _take_one(self._open, (kind, caller))
+            _take_one(self._callers, caller)
 
     async def counted(
         self, kind: Kind, caller: str, events: AsyncGenerator[T, None]
@@ -79,3 +87,9 @@ class Streams:
                 async for event in events:
                     yield event
                     del event  # it may be large, and the next one may take long
+
+
+def _take_one(counts: Counter[K], key: K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

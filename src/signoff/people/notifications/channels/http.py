@@ -110,5 +110,5 @@ def _seconds(header: str | None) -> float | None:
         return float(header[:12])
     try:
         return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -132,7 +132,7 @@ def check_signature(
     verifier = SignatureVerifier(answering.signing_secret, Now())  # pyright: ignore[reportArgumentType]
     try:
         is_valid = verifier.is_valid(body, timestamp, signature)
-    except (ValueError, TypeError):  # malformed timestamp or signature
+    except (ValueError, TypeError, OverflowError):  # malformed timestamp or signature
         is_valid = False
     if not is_valid:
         raise AccessDenied(
