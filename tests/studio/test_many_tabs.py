@@ -81,3 +81,29 @@ def test_where_a_browser_has_no_locks_each_tab_has_its_own_stream(
         tab.goto("/inbox?view=all")
     see([page, other], http, name)
     assert len(asked_for) == 2
+
+
+TURNED_TO = """
+isShown => {
+  Object.defineProperty(document, "visibilityState", { get: () => isShown ? "visible" : "hidden", configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}
+"""
+"""The browser of these tests takes every tab for the one that is looked at."""
+
+
+def test_seven_tabs_of_waiting_runs_leave_connections_to_each_other(
+    page: Page, http: httpx.Client, name: str
+) -> None:
+    tabs = list[Page]()
+    for number in range(TABS):
+        start(http, "ask", f"{name}-{number}", "Pay?")
+        asked(http, f"{name}-{number}")
+        tab = page.context.new_page()
+        tab.goto(f"/runs/{name}-{number}")
+        expect(tab.get_by_role("link", name="Waits for an answer")).to_be_visible()
+        tab.evaluate(TURNED_TO, False)
+        tabs.append(tab)
+    assert http.post(f"/v1/runs/{name}-0/cancel", json={}).status_code == 200
+    tabs[0].evaluate(TURNED_TO, True)
+    expect(tabs[0].get_by_role("main").get_by_text("cancelled").first).to_be_visible()

@@ -1,8 +1,9 @@
 /** A run's timeline, live. */
 
 import { useQueryClient } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { parseRecord } from "../api/exact";
+import { useShown } from "../shell/useShown";
 import { fallSilent, hear, NOBODY, type Piece, type Voice } from "./live";
 import { changed, type Change, type Item } from "./timeline";
 
@@ -12,7 +13,7 @@ const AT_ONCE = 1000;
 /**
  * Return the items so far, the live output of running steps, and whether the run is active. Existing items arrive at
  * once, so that the page does not move; changes as they happen. After a cut the browser resumes where it was, and gets
- * the live output again.
+ * the live output again. A hidden tab has no stream: over HTTP/1.1 six of them would leave none for the seventh tab.
  */
 export function useTimeline(runId: string): {
   items: readonly Item[];
@@ -23,14 +24,19 @@ export function useTimeline(runId: string): {
   const [items, setItems] = useState<readonly Item[]>([]);
   const [voices, setVoices] = useState(NOBODY);
   const [isLive, setLive] = useState(true);
+  const isShown = useShown();
+  const endOf = useRef<string>(null);
   useEffect(() => {
+    if (!isShown || endOf.current === runId) return;
     const rows = new Map<number, Item>();
     let isPast = true;
     let isNew = false;
+    let hasEnded = false;
     let heard = NOBODY;
     let frame: number | undefined;
     const show = () => {
       frame = undefined;
+      if (hasEnded) endOf.current = runId;
       setVoices(heard);
       if (!isNew) return;
       isNew = false;
@@ -64,6 +70,7 @@ export function useTimeline(runId: string): {
       showSoon();
     });
     stream.addEventListener("end", () => {
+      hasEnded = true;
       stream.close();
       isPast = false;
       showSoon();
@@ -74,6 +81,6 @@ export function useTimeline(runId: string): {
       stream.close();
       if (frame !== undefined) window.cancelAnimationFrame(frame);
     };
-  }, [client, runId]);
+  }, [client, isShown, runId]);
   return { items, voices, isLive };
 }
