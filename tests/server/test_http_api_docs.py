@@ -12,10 +12,9 @@ from signoff.server.http import request_bodies
 from signoff.server.http.problems import status_of
 from signoff.server.http.request_bodies import LIMIT
 from signoff.server.limits import headers as heads
-from signoff.server.limits import streams
+from signoff.server.limits import requests, streams
 from signoff.server.openapi.examples import PROBLEMS
-from signoff.server.routes import runs
-from signoff.server.routes.questions import MANY_NAMES
+from signoff.server.routes.questions import MANY_NAMES, MOST_ASKED
 from signoff.stores.contract.wire import PATH
 from signoff.stores.shared import listed_payloads
 from tests.server.described import description, operations
@@ -40,7 +39,7 @@ def test_of_every_write_it_is_documented_what_a_repetition_is_known_by() -> None
 def test_the_limits_are_those_of_the_code() -> None:
     assert (MAX_BYTES, LIMIT - MAX_BYTES) == (1024 * 1024, 64 * 1024)
     assert (heads.LONGEST_URL, heads.LONGEST_HEADERS, heads.MOST_HEADERS) == (32 * 1024, 64 * 1024, 100)
-    assert (MANY_NAMES, runs.LONGEST_WAIT_SECONDS) == (200, 60)
+    assert (MANY_NAMES, MOST_ASKED, requests.LONGEST_WAIT_SECONDS) == (200, 30_000, 60)
     assert (inbox_feed.KEPT, inbox_feed.KEPT_BYTES, inbox_feed.RESUMED) == (1000, 4 * 1024 * 1024, 200)
     assert (listed_payloads.LISTED_BYTES, listed_payloads.PAGE_BYTES) == (64 * 1024, 4 * 1024 * 1024)
     assert request_bodies.SNAPSHOT_LIMIT == 6 * 1024 * 1024

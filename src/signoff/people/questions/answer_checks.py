@@ -60,22 +60,22 @@ def written_answer(value: Any) -> str:
     return written(value, codec.encode_for("the question", value, path="value", warns=False), "value")
 
 
-def check_containers(text: bytes, *, path: str = "value", beside: int = 0) -> None:
+def check_containers(text: bytes, *, path: str = "value", beside: int = 0, most: int = MOST_PARTS) -> None:
     """Check JSON before it is parsed.
 
     Args:
         text: The JSON.
         path: Its place in the request.
         beside: The most lists and objects that the text may have beside the value at ``path``.
+        most: The most lists and objects of the value.
 
     Raises:
-        InvalidValue: It has more than ``MOST_PARTS`` lists and objects.
+        InvalidValue: It has more than that.
     """
-    most = MOST_PARTS + beside
-    if text.count(b"[") + text.count(b"{") > most:
+    if text.count(b"[") + text.count(b"{") > most + beside:
         bare = _TEXTS.sub(b"", text)
-        if bare.count(b"[") + bare.count(b"{") > most:
-            raise InvalidValue(path, f"it has more than {MOST_PARTS:,} lists and objects")
+        if bare.count(b"[") + bare.count(b"{") > most + beside:
+            raise InvalidValue(path, f"it has more than {most:,} lists and objects")
 
 
 def check_answer(question_id: str, question: Question, value: Any, digest: str | None = None) -> None:

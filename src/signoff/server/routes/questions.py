@@ -69,6 +69,9 @@ else:
 MANY_NAMES: Final = 200
 """The most assignees in a request for an inbox."""
 
+MOST_ASKED: Final = 30_000
+"""The most lists and objects of a question. It is held several times while it is checked, compared and written."""
+
 _BESIDE: Final = 16
 """The most lists and objects of a body beside the answer: itself, groups, roles, ``alike``."""
 
@@ -107,6 +110,7 @@ class AskQuestion(
     A form has an ``answer_schema``; the edits of a ``proposal`` must match the ``proposal_schema``.
     """
 
+    check_text = staticmethod(partial(check_containers, path="body", most=MOST_ASKED))
     id: Text
     text: Text
     input_type: InputType = "approval"
