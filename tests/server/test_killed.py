@@ -10,6 +10,10 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from examples.website_summary.processes import free_port
+from signoff import AlreadySettled, AsyncClient
 from tests.cli.commands import Running
 from tests.server.conftest import app_in
 from tests.support import PATIENCE_SECONDS, pauses, running
@@ -65,3 +69,33 @@ def test_acknowledged_writes_survive_a_kill_of_the_server_at_that_instant(tmp_pa
                 assert reply.status in (200, 201)
             assert server.ends() == -signal.SIGKILL
     assert asyncio.run(results(tmp_path)) == RESULTS
+
+
+async def ask_across_a_kill(folder: Path, port: int) -> None:
+    """Ask over HTTP, kill the server while the program waits, and answer at the next one."""
+    command = ("server", "--port", str(port))
+    url = f"http://127.0.0.1:{port}"
+    async with AsyncClient(url) as asks, AsyncClient(url) as answers:
+        with Running(*command, cwd=folder) as first:
+            await asyncio.to_thread(first.wait_for, "listening")
+            question = await asks.ask("refund-1", "Refund?", timeout_seconds=3600)
+            waiting = asyncio.create_task(question.answer())
+            await asyncio.sleep(
+                0.1
+            )  # the request is under way, or about to be sent: both are tried by chance
+            first.signal(signal.SIGKILL)
+            await asyncio.to_thread(first.ends)
+        with Running(*command, cwd=folder) as second:
+            await asyncio.to_thread(second.wait_for, "listening")
+            again = await asks.ask("refund-1", "Refund?", timeout_seconds=3600)
+            assert len((await answers.questions()).items) == 1
+            await answers.answer("refund-1", True, user_id="ana", request_id="r")
+            assert (await waiting) == (await again.answer())
+            await answers.answer("refund-1", True, user_id="ana", request_id="r")  # a duplicate delivery
+            with pytest.raises(AlreadySettled):
+                await answers.answer("refund-1", False, user_id="ana")
+
+
+@pytest.mark.long
+def test_a_program_waits_for_its_answer_across_a_kill_of_the_server(tmp_path: Path) -> None:
+    asyncio.run(ask_across_a_kill(tmp_path, free_port()))

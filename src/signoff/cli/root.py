@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from signoff.cli.commands.ask import ask
 from signoff.cli.commands.audit import audit
 from signoff.cli.commands.compact import compact
 from signoff.cli.commands.deliveries import deliveries
@@ -91,6 +92,7 @@ for _command in (
     start,
     runs,
     show,
+    ask,
     inbox,
     answer,
     claim,
