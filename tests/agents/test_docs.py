@@ -1,4 +1,4 @@
-"""The examples in docs/agents.md run unchanged."""
+"""The examples in docs/agents.md and docs/integrations/pydantic-ai.md run unchanged."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from signoff.testing import MemoryStore, environment
 from tests.agents.scripts import Script, calls, says
 from tests.support import in_asyncio
 
-PAGE = Path(__file__).parents[2] / "docs" / "agents.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "agents.md"
 
 
-def code_with(text: str) -> Any:
+def code_with(text: str, page: Path = PAGE) -> Any:
     """The page's example that has this text in it, for a scripted model."""
-    blocks = [each.split("```")[0] for each in PAGE.read_text().split("```python\n")[1:]]
+    blocks = [each.split("```")[0] for each in page.read_text().split("```python\n")[1:]]
     (block,) = [each for each in blocks if text in each]
-    return compile(block.replace('"openai:gpt-5"', "model"), str(PAGE), "exec")
+    return compile(block.replace('"openai:gpt-5"', "model"), str(page), "exec")
 
 
 @in_asyncio
@@ -63,3 +64,17 @@ async def test_tools_that_wait_in_the_middle_do_so_as_shown() -> None:
     assert "booked Ulm for Monday" in told
     assert "aisle" in told
     assert plans == ["api"]
+
+
+def test_the_program_of_the_page_about_pydantic_ai_runs(
+    monkeypatch: Any, tmp_path: Path, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = Script(says("Mexico City"))
+    names: dict[str, Any] = {"__name__": "page", "model": script.model}
+    exec(code_with("def main()", DOCS / "integrations" / "pydantic-ai.md"), names)
+    for _ in range(2):
+        names["main"]()
+    names["app"].close()
+    assert capsys.readouterr().out == "Mexico City\nMexico City\n"
+    assert len(script.asked) == 1
