@@ -27,7 +27,8 @@ from signoff.agents.conversations import generations as progress
 from signoff.agents.conversations import turn_workflow
 from signoff.agents.conversations.generations import RESPONSES
 from signoff.errors import InvalidValue
-from signoff.records import EntryKind, RunState
+from signoff.records import Entry, EntryKind, RunState
+from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import MemoryStore, VirtualClock, crash_everywhere
 from signoff.testing.environment import Environment
 from tests.agents.chats import returns_of, texts_of
@@ -88,6 +89,34 @@ async def test_a_turn_that_waits_a_day_behind_twenty_calls_repeats_none_of_them(
         journal = (await client.backend.read_journal("r"))[before:]
     assert (walk.walked, walk.sent, len(walk.asked)) == (list(range(20)), 1, 22)
     assert [entry.name for entry in journal if entry.kind is EntryKind.COMPLETED].count("walker:model") == 1
+
+
+@in_asyncio
+async def test_a_worker_that_takes_over_a_long_turn_reads_each_entry_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = new_app(tmp_path)
+    Walk(app)
+    async with running(app):
+        assert isinstance(await app.conversation("walker", session_id="c").run("go", id="r"), Paused)
+    read: list[int] = []
+    read_journal = SqliteStore.read_journal
+
+    async def noted(store: SqliteStore, run_id: str, **which: Any) -> Sequence[Entry]:
+        entries = await read_journal(store, run_id, **which)
+        read.extend(entry.seq for entry in entries)
+        return entries
+
+    monkeypatch.setattr(SqliteStore, "read_journal", noted)
+    app = new_app(tmp_path)
+    walk = Walk(app)
+    async with running(app) as client:
+        (question,) = (await client.questions()).items
+        await client.answer(question.id, True)
+        await (await client.get("r")).result()
+    assert walk.sent == 1
+    assert len(read) > 2 * RESPONSES
+    assert len(read) == len(set(read))
 
 
 @pytest.mark.long

@@ -12,6 +12,7 @@ from signoff.flows.interrupt_ids import InterruptIds
 from signoff.flows.recorded_graph import Recorded
 from signoff.flows.scope import LineEnded, Memory, Scope
 from signoff.records.flow_records import CLOSE_REFUSED, EVENT_UNHEARD
+from signoff.runtime.event_waits import wait_at_most
 from signoff.workflow.context import Context, own_signal
 
 SIGNAL: Final = "signoff.flow"
@@ -119,9 +120,8 @@ class Machine:
             if self._tasks:
                 await self._news.wait()
                 continue
-            try:
-                await asyncio.wait_for(self._news.wait(), self._auto_close_seconds)
-            except TimeoutError:
+            await wait_at_most(self._auto_close_seconds, self._news)
+            if not self._news.is_set():
                 return
 
     def _compact(self, input: Any) -> None:

@@ -6,8 +6,8 @@ import asyncio
 from contextlib import suppress
 
 
-async def wait_at_most(seconds: float, event: asyncio.Event) -> None:
-    """Wait until an event is set, or for some seconds.
+async def wait_at_most(seconds: float | None, event: asyncio.Event) -> None:
+    """Wait until an event is set, or for some seconds; None sets no limit.
 
     ``asyncio.wait_for`` of Python 3.11 may lose a cancellation that comes as the event is set.
     """

@@ -140,19 +140,21 @@ class Histories:
             message for text in reversed(texts) for message in ModelMessagesTypeAdapter.validate_json(text)
         ]
 
-    async def behind(self, run_id: str, progress: Progress) -> Behind | None:
-        """Return the messages of a turn's earlier generations, if the journal has them."""
-        newest = self._journals.pop(run_id, None) or Journal()
-        entries = await self._client.backend.read_journal(run_id, after=newest.seq)
-        newest.take(entries, self._workflow)
-        self._journals[run_id] = newest
+    async def behind(self, run: Run, progress: Progress) -> Behind | None:
+        """Return the messages of a turn's earlier generations, if the journal has them.
+
+        The current generation is not read: its worker has done so.
+        """
+        newest = self._journals.pop(run.id, None) or Journal()
+        while (left := run.first_seq - newest.seq - 1) > 0:
+            entries = await self._client.backend.read_journal(run.id, after=newest.seq, limit=left)
+            if not entries:
+                break
+            newest.take(entries, self._workflow)
+        self._journals[run.id] = newest
         if len(self._journals) > MOST_RUNNING:
             self._journals.pop(next(iter(self._journals)))
         return newest.behind(progress)
-
-    async def prompt(self, run_id: str) -> Any:
-        """Return the prompt that a turn's run was started with."""
-        return _request(await self.run(run_id))["prompt"]
 
     async def run(self, run_id: str) -> Run:
         """Return a run. Raises NotFound."""
@@ -219,6 +221,11 @@ def _read_lists(text: str) -> list[ModelMessage]:
     """Read lists of messages, one on each line."""
     lists = (ModelMessagesTypeAdapter.validate_json(line) for line in text.split("\n") if line)
     return [message for messages in lists for message in messages]
+
+
+def prompt_of(run: Run) -> Any:
+    """Return the prompt that a turn's run was started with."""
+    return _request(run)["prompt"]
 
 
 def _request(run: Run) -> Mapping[str, Any]:

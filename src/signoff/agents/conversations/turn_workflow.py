@@ -34,6 +34,7 @@ from signoff.agents.conversations.history import (
     Prompt,
     as_line,
     dumped,
+    prompt_of,
     read_prompt,
     sliced,
 )
@@ -202,8 +203,8 @@ class Turn:
             if progress is None:
                 read[:] = [(history, request.get("prompt"), None)]
                 return
-            prompt = await self._histories.prompt(self._ctx.run_id)
-            read[:] = [(history, prompt, await self._histories.behind(self._ctx.run_id, progress))]
+            run = await self._histories.run(self._ctx.run_id)
+            read[:] = [(history, prompt_of(run), await self._histories.behind(run, progress))]
 
         await self._ctx.step(f"{self._name}:history", load, durable=False)
         ((history, prompt, behind),) = read

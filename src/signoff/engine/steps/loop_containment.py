@@ -62,7 +62,7 @@ class Containment:
         loop = self._loop
         self._outer = current_attempt.get(None)  # the worker itself may run in a step, on a loop of its own
         self._before = loop.get_task_factory()
-        self._factory = _Factory(self._before, self._outer)
+        self._factory = _Factory(loop, self._before, self._outer)
         loop.set_task_factory(self._factory)
         self._end_callbacks = private_names.contain_callbacks(loop, self._contain)
         self._replaced: dict[str, Any] = {}
@@ -134,8 +134,9 @@ def contained(loop: asyncio.AbstractEventLoop) -> Generator[Containment]:
 class _Factory:
     """Creates tasks as the loop did before. Those created by steps are contained."""
 
-    def __init__(self, before: Any, outer: Any) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, before: Any, outer: Any) -> None:
         self._before = before
+        self._has_own_tasks = not _is_simulated(loop)
         self.outer = outer
         self.is_over = False
 
@@ -144,7 +145,7 @@ class _Factory:
         if attempt is not None and attempt is not self.outer and asyncio.iscoroutine(coro):
             attempt[0].has_tasks = True
             coro = _Contained(coro)
-        elif _is_own(coro) and not _is_simulated(loop):
+        elif self._has_own_tasks and _is_own(coro):
             return OwnTask(coro, loop=loop, **more)
         if self._before is not None:
             return self._before(loop, coro, **more)

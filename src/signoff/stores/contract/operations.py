@@ -62,8 +62,13 @@ class Operation:
 
     def bind(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         """Return all arguments of a call by name, in the order of their declaration, with defaults."""
-        if not named and self._is_positional and self._required <= len(args) <= len(self._positional):
-            return self._template | dict(zip(self._positional, args, strict=False))
+        if self._is_positional and self._required <= len(args) <= len(self._positional):
+            bound = self._template | dict(zip(self._positional, args, strict=False))
+            if not named:
+                return bound
+            bound |= named
+            if len(bound) == len(self._names) and named.keys().isdisjoint(self._positional[: len(args)]):
+                return bound
         by_place = dict(zip(self._positional, args, strict=False))
         given = {**self._defaults, **by_place, **named}
         if (

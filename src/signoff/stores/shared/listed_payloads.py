@@ -207,11 +207,15 @@ def listed(record: T) -> T:
 
 def bytes_of(record: object) -> int:
     """Return the payload bytes of a record, or of several records."""
-    if isinstance(record, InvocationNode):
-        return bytes_of(record.promise)
-    names = _COUNTED.get(type(record))
+    kind = type(record)
+    if kind is list or kind is tuple:
+        size = 0
+        for each in cast("Sequence[object]", record):
+            size += bytes_of(each)
+        return size
+    names = _COUNTED.get(kind)
     if names is None:
-        return sum(map(bytes_of, cast("Sequence[object]", record))) if isinstance(record, tuple | list) else 0
+        return bytes_of(record.promise) if isinstance(record, InvocationNode) else 0
     size = 0
     for name in names:
         part: object = getattr(record, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, Protocol, TypeVar
 
 from signoff.errors import StoreUnavailable
@@ -98,7 +98,15 @@ class Readers(Generic[C]):
         return left
 
     async def call(self, work: Callable[[], T]) -> T:
-        """Call a function on one of the threads.
+        """Call a function on one of the threads, and return its result.
+
+        Raises:
+            StoreUnavailable: The threads are closed, or the system cannot start another thread.
+        """
+        return await asyncio.wrap_future(self.start(work))
+
+    def start(self, work: Callable[[], T]) -> Future[T]:
+        """Start a function on one of the threads.
 
         Raises:
             StoreUnavailable: The threads are closed, or the system cannot start another thread.
@@ -107,11 +115,10 @@ class Readers(Generic[C]):
         if threads is None:
             raise StoreUnavailable(self._location, "it is closed")
         try:
-            calling = asyncio.get_running_loop().run_in_executor(threads, work)
+            return threads.submit(work)
         except RuntimeError as error:
             is_open = self._threads is threads
             raise StoreUnavailable(self._location, str(error) if is_open else "it is closed") from None
-        return await calling
 
     # On the threads
 

@@ -7,7 +7,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from signoff.errors import InvalidValue, StoreUnavailable
 from signoff.records import TokenKind
@@ -17,6 +18,7 @@ from signoff.runtime.loggers import own_logger
 from signoff.stores.shared.claims import Claims
 from signoff.stores.shared.deferred_changes import DeferredChanges
 from signoff.stores.shared.failure_isolation import IsolatedBatches
+from signoff.stores.shared.group_commit import GroupCommit, Operation, resolve, resolve_here
 from signoff.stores.shared.listeners import Listeners
 from signoff.stores.shared.outages import Outages
 from signoff.stores.shared.reader_pool import Gate, Readers
@@ -35,7 +37,18 @@ T = TypeVar("T")
 log = own_logger("signoff.store")
 
 READERS = 2
+READS_AT_ONCE = 100  # small reads; the first of them waits for the last
 READ_CLOCK_SECONDS = 1.0  # minimum interval between reads of the file's time
+
+
+class SmallRead(Operation[T]):
+    """A read of a few rows. The change to another thread costs more than the read itself."""
+
+    __slots__ = ("work",)
+
+    def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
+        super().__init__()
+        self.work = work
 
 
 class DatabaseFile:
@@ -82,6 +95,7 @@ class DatabaseFile:
             location=self.location,
             connect=lambda: connect_to_read(self.path, busy_seconds=self.busy_seconds),
         )
+        self._small_reads = GroupCommit(self._begin_at_once, self._read_together)
         self._opening = threading.Lock()
         self._gate = Gate()
         self._is_held = False  # by a thread that forks
@@ -231,12 +245,35 @@ class DatabaseFile:
         return await self._readers.call(lambda: self._read_here(read))
 
     async def read_soon(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Do a small read at once if the writer is idle, otherwise on a reader's thread."""
+        """Do a small read at once if the writer is idle, otherwise on a reader's thread, with others of this turn."""
         try:
             found = self.writer.read_here(read)
         except UnicodeEncodeError as error:
             raise _no_text(error) from None
-        return await self.read(read) if found is None else found[0]
+        return await self._small_reads.do(SmallRead(read)) if found is None else found[0]
+
+    def _begin_at_once(self, read: SmallRead[Any]) -> bool:
+        read.wait()
+        self._read_together([read])
+        return True
+
+    def _read_together(self, reads: list[SmallRead[Any]]) -> None:
+        for first in range(0, len(reads), READS_AT_ONCE):
+            some = reads[first : first + READS_AT_ONCE]
+            try:
+                self._readers.start(partial(self._do_all, some))
+            except StoreUnavailable as error:
+                for read in some:
+                    read.fail(error)
+                resolve_here(some)
+
+    def _do_all(self, reads: list[SmallRead[Any]]) -> None:
+        for read in reads:
+            try:
+                read.result = self._read_here(read.work)
+            except Exception as error:
+                read.fail(error)
+        resolve(reads)
 
     def _read_here(self, read: Callable[[sqlite3.Connection], T]) -> T:
         try:

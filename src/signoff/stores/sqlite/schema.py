@@ -42,6 +42,7 @@ NO_TEXT: Final = "a text in a row is not Unicode"
 
 APPLICATION_ID = 0x5167_6E6F  # marks a file as ours ("Qgno")
 CACHED_STATEMENTS = 512
+RESERVE_SECONDS: Final = 0.05  # to wait for the write lock; the writer's thread does nothing else meanwhile
 
 MODE_OF_NEW = 0o600
 """Mode of a new file, its log and its shared memory: owner only, because they hold payloads and hashes of keys."""
@@ -239,32 +240,36 @@ def _try_to_write(connection: sqlite3.Connection) -> None:
     connection.execute("ROLLBACK")
 
 
-def reserve_log(connection: sqlite3.Connection) -> bool:
+def reserve_log(path: Path) -> bool:
     """Give the write-ahead log its final size, at which SQLite starts to reuse it.
 
     Until then each commit would grow the file and wait for its new size to become durable, which costs about as much
     as the commit itself. The filler is rolled back; the file keeps its size.
 
+    It uses a connection of its own. The store's connection can read meanwhile, and keeps its cache and its statements.
+
     Returns:
         Whether the log was smaller than that.
+
+    Raises:
+        sqlite3.Error: The file cannot be written, or another connection has been writing for ``RESERVE_SECONDS``.
+        OSError: There is no log.
     """
-    file = connection.execute("PRAGMA database_list").fetchone()[2]
-    size = _number(connection, "wal_autocheckpoint") * _number(connection, "page_size")
-    if os.path.getsize(f"{file}-wal") >= size:
-        return False
-    cache_size = _number(connection, "cache_size")
-    connection.execute(
-        "PRAGMA cache_size = 10"
-    )  # pages; further pages are written to the log before the commit
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("CREATE TABLE filler (bytes BLOB)")
-        connection.execute("INSERT INTO filler VALUES (zeroblob(?))", (size,))
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        connection.execute(f"PRAGMA cache_size = {cache_size}")
-    log = os.open(f"{file}-wal", os.O_RDWR)  # SQLite does not lock this file, so closing it drops no lock
+    with closing(connect(path, busy_seconds=RESERVE_SECONDS)) as connection:
+        size = _number(connection, "wal_autocheckpoint") * _number(connection, "page_size")
+        if os.path.getsize(f"{path}-wal") >= size:
+            return False
+        connection.execute(
+            "PRAGMA cache_size = 10"
+        )  # pages; further ones are written to the log before the commit
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("CREATE TABLE filler (bytes BLOB)")
+            connection.execute("INSERT INTO filler VALUES (zeroblob(?))", (size,))
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+    log = os.open(f"{path}-wal", os.O_RDWR)  # SQLite does not lock this file, so closing it drops no lock
     try:
         os.fsync(log)  # the next commit would wait for all of it
     finally:

@@ -236,9 +236,12 @@ class Committer:
         return int(self.db.execute("PRAGMA data_version").fetchone()[0])
 
     def reserve_log(self) -> bool:
-        """Make later commits faster. Returns False, with nothing done, if another process is writing."""
+        """Make later commits faster. Returns False, with nothing done, if another connection is writing.
+
+        Other methods may be called meanwhile, but commits find the database locked.
+        """
         try:
-            if reserve_log(self.db):
+            if reserve_log(self._path):
                 self.average_seconds = 0.0
         except (sqlite3.Error, OSError) as error:
             if isinstance(error, sqlite3.Error) and is_busy(error):

@@ -73,7 +73,8 @@ class Writer:
         self._disturbed = disturbed
         self._refresh = refresh
         self._outages = outages
-        self._lock = threading.Lock()  # held while using the committer
+        self._lock = threading.Lock()  # held while using the committer's connection
+        self._reserving = threading.Lock()  # held while the committer has another connection open
         self._group_commit = GroupCommit(self._commit_one, self._commit_group)
         self._waiting: deque[Work[Any]] = deque()
         self._wakeup = WakeUp()
@@ -153,7 +154,10 @@ class Writer:
 
     def disconnect(self, seconds: float) -> bool:
         """Close the connection until ``reconnect``. Returns False, with nothing done, if it stays in use."""
+        if not self._reserving.acquire(timeout=seconds):
+            return False
         if not self._lock.acquire(timeout=seconds):
+            self._reserving.release()
             return False
         self._committer.db.close()
         return True
@@ -167,6 +171,7 @@ class Writer:
             self._report(f"its file could not be opened again after a fork: {error}", is_read_only=False)
         finally:
             self._lock.release()
+            self._reserving.release()
         self._disturbed()
 
     def _commit_one(self, operation: Work[Any]) -> bool:
@@ -226,7 +231,7 @@ class Writer:
             elif self._closing:
                 return
             if not self._has_reserved and self._committer.commits >= RESERVE_AFTER:
-                with self._lock:
+                with self._reserving:
                     self._has_reserved = self._committer.reserve_log()
             if self._seconds_to_next_poll() <= 0:
                 self._poll_commits()
