@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from signoff.errors import SignoffError
 from signoff.runtime.loggers import own_logger
@@ -13,6 +13,8 @@ from signoff.runtime.loggers import own_logger
 T = TypeVar("T")
 
 log = own_logger("signoff.store")
+
+FEW: Final = 4  # times as many operations in the last group: this one waits for another turn, once
 
 
 class Operation(Generic[T]):
@@ -71,9 +73,11 @@ class _Group(Generic[Op]):
         crowded: Whether several tasks wrote in the turn before.
         writer: The id of the task that wrote first in this turn, or last before it.
         others: Whether other tasks write in this turn.
+        last_size: The number of operations in the last group that was not empty.
+        has_waited: Whether this group has waited for another turn.
     """
 
-    __slots__ = ("batch", "crowded", "is_open", "loop", "others", "writer")
+    __slots__ = ("batch", "crowded", "has_waited", "is_open", "last_size", "loop", "others", "writer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -81,10 +85,18 @@ class _Group(Generic[Op]):
         self.crowded = False
         self.writer = 0
         self.others = False
+        self.last_size = 0
+        self.has_waited = False
         self.batch: list[Op] = []
+
+    @property
+    def should_wait(self) -> bool:
+        """Whether most writers of the last group are between two writes, and are expected in the next turn."""
+        return not self.has_waited and 0 < FEW * len(self.batch) < self.last_size
 
     def open(self, writer: int) -> None:
         self.is_open = True
+        self.has_waited = False
         self.writer = writer
         self.others = False
 
@@ -92,6 +104,7 @@ class _Group(Generic[Op]):
         self.is_open = False
         self.crowded = self.others
         batch, self.batch = self.batch, []
+        self.last_size = len(batch) or self.last_size
         return batch
 
 
@@ -100,6 +113,9 @@ class GroupCommit(Generic[Op]):
 
     If only one task writes, its operation does not wait for the end of the turn. If that task was also the last to
     write before, the loop does not even schedule a check for other writers.
+
+    If far fewer operations are gathered than the time before, they wait for one more turn. Otherwise tasks that run in
+    step would stay in two groups, with a commit each.
 
     Args:
         commit_at_once: Commits a single operation immediately, if that is quick. Returns whether it did, or has started
@@ -143,6 +159,10 @@ class GroupCommit(Generic[Op]):
         group.loop.call_soon(self._end, group)
 
     def _end(self, group: _Group[Op]) -> None:
+        if group.should_wait:
+            group.has_waited = True
+            group.loop.call_soon(self._end, group)
+            return
         batch = group.close()
         if batch:
             self._commit(batch)
