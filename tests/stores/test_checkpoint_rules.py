@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,8 +22,10 @@ from signoff.records.checkpoints import (
     Serialized,
 )
 from signoff.stores.contract.checkpoints import LARGEST_STATE, LARGEST_WRITE, MOST_LISTED
+from signoff.stores.contract.store import Store
 from signoff.stores.sqlite.checkpoints import list_checkpoints
 from signoff.stores.sqlite.schema import migrations
+from signoff.testing import MemoryStore
 from tests.stores.scene import Scene, rule
 
 STATE = Serialized("msgpack", b"\x00\xff'state")
@@ -175,6 +179,48 @@ async def test_what_is_too_large_to_be_saved_or_read_is_refused(scene: Scene) ->
     for bad in (new("", "\0"), new("i" * 300), new("1", versions={"c" * 600: "1"})):
         with pytest.raises(InvalidValue):
             await scene.store.put_checkpoint("t", bad)
+
+
+def any_operation(luck: random.Random) -> tuple[str, tuple[Any, ...]]:
+    """A random operation on two threads, two subgraphs and three ids."""
+    thread_id, path, id = luck.choice("tu"), luck.choice(["", "s"]), luck.choice("123")
+    versions = {channel: luck.choice("12") for channel in luck.sample("abc", luck.randint(0, 3))}
+    values = tuple(
+        value(channel, version, luck.randbytes(2))
+        for channel, version in versions.items()
+        if luck.random() < 0.6
+    )
+    writes = [
+        write(luck.choice("xy"), luck.randint(-2, 2), luck.randbytes(2), task_path=luck.choice(["", "p"]))
+        for _ in range(luck.randint(0, 4))
+    ]
+    refs = [CheckpointRef(luck.choice(["", "s"]), each) for each in luck.sample("123", luck.randint(1, 2))]
+    put = new(id, path, versions=versions, values=values, parent_id=luck.choice([None, "1", "2"]))
+    return luck.choice(
+        [
+            ("put_checkpoint", (thread_id, put)),
+            ("put_checkpoint", (thread_id, put)),
+            ("put_checkpoint_writes", (thread_id, CheckpointRef(path, id), writes)),
+            ("delete_checkpoints", (thread_id, refs)),
+            ("delete_thread", (thread_id,)),
+        ]
+    )
+
+
+async def seen_in(store: Store) -> list[Checkpoint]:
+    listed = (await store.list_checkpoints(CheckpointFilter())).items
+    return [await store.get_checkpoint(each.thread_id, each.path, each.id) for each in listed]
+
+
+@rule
+async def test_any_sequence_of_operations_leaves_what_the_model_has(scene: Scene) -> None:
+    luck = random.Random(7)
+    model = MemoryStore()
+    for _ in range(80):
+        name, arguments = any_operation(luck)
+        done = [await getattr(store, name)(*arguments) for store in (scene.store, model)]
+        assert done[0] == done[1]
+        assert await seen_in(scene.store) == await seen_in(model), (name, arguments)
 
 
 @pytest.mark.parametrize(
