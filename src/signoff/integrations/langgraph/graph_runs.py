@@ -49,7 +49,7 @@ async def run_graph(
         answers: The type of the answers to interrupts without ``response_schema``: ``bool`` (an approval), ``str``, a
             pydantic model, a JSON Schema; or a function that returns it for the interrupt's value. By default such an
             interrupt stops the run, retryably: a text that means no would be true.
-        output: Makes the result of the final state; by default the whole state, which must be JSON.
+        output: Makes the result of the final state; by default the whole state as JSON, in which messages are objects.
         retry: How often a failed node is run again; by default once, as LangGraph does without a policy of its own.
         step: Other options of ``Context.step``, such as ``timeout``, or ``effect="once"``: then an operator is asked if
             the worker died while the graph ran.

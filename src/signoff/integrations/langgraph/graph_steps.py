@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NotRequired
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import is_invalid_resume
 from langgraph.types import Command, StateSnapshot
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import TypedDict
 
 from signoff import current_step
+from signoff.errors import InvalidValue
 
 CALL: Final = "signoff_call"
 """Metadata of the checkpoints that one ``run_graph`` has made: the key of its first step."""
@@ -93,7 +96,7 @@ class GraphSteps:
     def _progress(self, call: str, state: StateSnapshot, problem: str | None) -> Progress:
         progress: Progress = {"call": call, "raised": []}
         for each in state.interrupts:
-            raised: Raised = {"id": each.id, "value": each.value}
+            raised: Raised = {"id": each.id, "value": _plain("an interrupt", each.value)}
             if isinstance(each.response_schema, dict):
                 raised["schema"] = each.response_schema
             progress["raised"].append(raised)
@@ -102,8 +105,21 @@ class GraphSteps:
         if not progress["raised"]:
             if state.next:
                 raise RuntimeError(f"the graph stopped before {', '.join(state.next)}, without an interrupt")
-            progress["output"] = state.values if self._output is None else self._output(state.values)
+            make = self._output or partial(_plain, "the final state; pass output= to choose a part of it")
+            progress["output"] = make(state.values)
         return progress
+
+
+def _plain(what: str, value: Any) -> Any:
+    """Return a value as JSON data: messages and models become objects.
+
+    Raises:
+        InvalidValue: A part is none of these.
+    """
+    try:
+        return to_jsonable_python(value)
+    except (PydanticSerializationError, ValueError) as error:
+        raise InvalidValue(what, f"it is not JSON: {error}") from error
 
 
 def _is_of(state: StateSnapshot, call: str) -> bool:

@@ -44,15 +44,6 @@ from signoff.records import (
     Settlement,
     WorkflowInfo,
 )
-from signoff.records.checkpoints import (
-    Checkpoint,
-    CheckpointFilter,
-    CheckpointRef,
-    CheckpointSummary,
-    CheckpointWrite,
-    NewCheckpoint,
-    Serialized,
-)
 from signoff.records.invocations import InvocationNode
 from signoff.records.paging import Page
 from signoff.records.promise_schedules import NewPromiseSchedule, PromiseSchedule
@@ -65,12 +56,7 @@ from signoff.stores.contract.snapshots import Saved, SavedRequest, SavedRun
 from signoff.stores.contract.store import Store
 from signoff.stores.contract.validation import check_events, check_live, check_rule, check_workflows
 from signoff.stores.shared.equality import canonical, difference, same_json
-from signoff.stores.wrappers.encrypted_checkpoints import (
-    opened_checkpoint,
-    opened_summary,
-    sealed_checkpoint,
-    sealed_writes,
-)
+from signoff.stores.wrappers.encrypted_checkpoints import CHECKPOINTS, EncryptedCheckpoints
 from signoff.stores.wrappers.store_wrapper import StoreWrapper
 
 log = own_logger("signoff.stores")
@@ -262,6 +248,9 @@ class _EncryptedStore(StoreWrapper):
     async def perform(self, operation: Operation, arguments: dict[str, Any]) -> Any:
         if operation.name in _AS_KEPT:
             return await operation.call(self.inner, arguments)
+        if operation.noun == CHECKPOINTS:
+            checkpoints = EncryptedCheckpoints(self.inner, self._ciphers, self._refuses_plaintext)
+            return await checkpoints.perform(operation, arguments)
         place = _place_of(next(iter(arguments.values()), ""), "")
         sealed = {name: self._seal(value, place) for name, value in arguments.items()}
         found = await operation.call(self.inner, sealed)
@@ -298,41 +287,6 @@ class _EncryptedStore(StoreWrapper):
     async def settle_held(self, holder: TaskRef, promise_id: str, settlement: Settlement) -> Promise:
         sealed = self._seal(settlement, promise_id)
         return self._open(await self.inner.settle_held(holder, promise_id, sealed), promise_id)
-
-    # Checkpoints
-
-    async def put_checkpoint(self, thread_id: str, new: NewCheckpoint) -> None:
-        await self.inner.put_checkpoint(thread_id, sealed_checkpoint(thread_id, new, self._seal_bytes))
-
-    async def put_checkpoint_writes(
-        self, thread_id: str, checkpoint: CheckpointRef, writes: Sequence[CheckpointWrite]
-    ) -> None:
-        sealed = sealed_writes(thread_id, checkpoint, writes, self._seal_bytes)
-        await self.inner.put_checkpoint_writes(thread_id, checkpoint, sealed)
-
-    async def get_checkpoint(self, thread_id: str, path: str, id: str | None = None) -> Checkpoint:
-        found = await self.inner.get_checkpoint(thread_id, path, id)
-        return opened_checkpoint(thread_id, found, self._open_bytes)
-
-    async def list_checkpoints(
-        self, which: CheckpointFilter, *, after: str | None = None, limit: int = 100
-    ) -> Page[CheckpointSummary]:
-        page = await self.inner.list_checkpoints(which, after=after, limit=limit)
-        return Page(tuple(opened_summary(each, self._open_bytes) for each in page.items), page.next)
-
-    def _seal_bytes(self, value: Serialized, place: str) -> Serialized:
-        bound_to = _bound_to(self.inner.namespace, "checkpoint", place, value.type)
-        return replace(value, data=self._ciphers.encrypt_bytes(value.data, bound_to=bound_to))
-
-    def _open_bytes(self, value: Serialized, place: str) -> Serialized:
-        location = self.inner.location
-        if self._refuses_plaintext and not value.data.startswith(MARK.encode()):
-            raise MissingKey(location, "it is not encrypted, so its writer had no keys")
-        bound_to = _bound_to(self.inner.namespace, "checkpoint", place, value.type)
-        try:
-            return replace(value, data=self._ciphers.decrypt_bytes(value.data, bound_to=bound_to))
-        except CannotDecrypt as error:
-            raise MissingKey(location, str(error)) from None
 
     # Arguments that are not records
 
