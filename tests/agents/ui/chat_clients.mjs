@@ -95,12 +95,21 @@ class Chat extends AbstractChat {
 class Vercel {
   constructor({ url, thread, user, automatic }) {
     this.url = `${url}/${encodeURIComponent(thread)}`;
+    this.automatic = automatic;
     this.headers = user ? { "x-user": user } : {};
     this.data = [];
+    this.requests = 0;
     this.chat = new Chat({
       id: thread,
       messages: [],
-      transport: new DefaultChatTransport({ api: url, headers: this.headers }),
+      transport: new DefaultChatTransport({
+        api: url,
+        headers: this.headers,
+        fetch: (...request) => {
+          this.requests += 1;
+          return fetch(...request);
+        },
+      }),
       sendAutomaticallyWhen: automatic ? isComplete : undefined,
       onData: (part) => void this.data.push(part),
     });
@@ -109,7 +118,7 @@ class Vercel {
   async state() {
     const data = this.data.splice(0);
     const { messages, status, error } = this.chat;
-    return { messages, status, failed: error ? String(error) : null, data };
+    return { messages, status, failed: error ? String(error) : null, data, requests: this.requests };
   }
 
   async say({ id, text }) {
@@ -129,8 +138,13 @@ class Vercel {
   }
 
   async answer({ decisions }) {
+    const before = this.requests;
     for (const decision of decisions) await this.chat.addToolApprovalResponse(decision);
-    await this.chat.sendMessage();
+    if (this.automatic) {
+      while (this.requests === before) await new Promise((resolve) => setTimeout(resolve, 10));
+      await new Promise((resolve) => setTimeout(resolve, 100)); // in which it might send more
+      while (!["ready", "error"].includes(this.chat.status)) await new Promise((resolve) => setTimeout(resolve, 10));
+    } else await this.chat.sendMessage();
     return this.state();
   }
 

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from signoff import AlreadySettled, AsyncClient, RetryPolicy
+from signoff.agents import ask
 from tests.agents.chats import Chats
 from tests.agents.ui.chat_clients import Client, Node, parts, serving_web
 from tests.support import in_asyncio
@@ -27,8 +28,8 @@ async def place(
     chats = chats or Chats(folder)
     async with chats.running(), serving_web(chats.app, "support", **options) as url:
 
-        def opened(user: str = "ana", thread: str = "t") -> Client:
-            return Client(node, kind="vercel", url=f"{url}/chat", thread=thread, user=user)
+        def opened(user: str = "ana", thread: str = "t", **more: Any) -> Client:
+            return Client(node, kind="vercel", url=f"{url}/chat", thread=thread, user=user, **more)
 
         yield chats, chats.client, opened, url
 
@@ -223,3 +224,37 @@ async def test_a_failed_turn_is_told_without_its_details(tmp_path: Path, node: N
         failed = await tab.do("say", id="m-1", text="break")
         assert "This turn failed" in failed["failed"]
         assert "the model is broken" not in str(failed)
+
+
+@in_asyncio
+async def test_automatic_sending_answers_once_also_with_a_denial(tmp_path: Path, node: Node) -> None:
+    async with place(tmp_path, node) as (chats, _, opened, _):
+        tab = opened(automatic=True)
+        a, b = asked(await tab.do("say", id="m-1", text="rm a b"))
+        decisions = [{"id": a, "approved": True}, {"id": b, "approved": False, "reason": "not b"}]
+        ended = await tab.do("answer", decisions=decisions)
+        assert text(ended) == "did: removed a, not b"
+        assert ended["requests"] == 2
+        assert chats.removed == ["a"]
+
+
+@in_asyncio
+async def test_a_refused_approval_is_open_again_in_the_chat(tmp_path: Path, node: Node) -> None:
+    chats = Chats(tmp_path, durable={"approvals": {"rm": ask("Remove?", assignees=["group:finance"])}})
+    async with place(tmp_path, node, chats=chats, session_of=lambda caller, thread: thread) as (
+        _,
+        _,
+        opened,
+        _,
+    ):
+        tab = opened(automatic=True)
+        [question] = asked(await tab.do("say", id="m-1", text="rm a"))
+        tried = await tab.do("answer", decisions=[{"id": question, "approved": True}])
+        assert "not for user:ana to answer" in tried["failed"]
+        assert asked(tried) == [question]
+        assert tried["requests"] == 2
+        allowed = opened(user="bea finance")
+        await allowed.do("load")
+        ended = await allowed.do("answer", decisions=[{"id": question, "approved": True}])
+        assert text(ended) == "did: removed a"
+        assert chats.removed == ["a"]

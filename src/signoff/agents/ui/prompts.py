@@ -3,27 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Final
+from urllib.parse import urlsplit
 
-from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart, sanitize_messages
+from pydantic_ai.messages import (
+    BinaryContent,
+    FileUrl,
+    ModelMessage,
+    ModelRequest,
+    TextContent,
+    UserContent,
+    UserPromptPart,
+)
 
 from signoff.agents.conversations.history import Prompt
 from signoff.agents.ui.chats import LONGEST_ID
 from signoff.client.async_client import AsyncClient
 from signoff.errors import InvalidValue, NotFound
 
+_SCHEMES: Final = ("http", "https")
+
 
 def prompt_of(sent: Sequence[ModelMessage]) -> Prompt:
-    """Return the prompt in a message from a client, without what a client may not say.
+    """Return the prompt in a message from a client.
 
     Raises:
-        InvalidValue: It has none.
+        InvalidValue: It has none, or has a file that a client may not name: others than public ones are read with the
+            rights of the server or of its provider.
     """
-    for message in sanitize_messages([replace(each, metadata=None) for each in sent]):
+    for message in sent:
         for part in message.parts if isinstance(message, ModelRequest) else ():
             if isinstance(part, UserPromptPart) and part.content:
-                return part.content
+                content = part.content
+                return content if isinstance(content, str) else [_checked(each) for each in content]
     raise InvalidValue("messages", "the message is empty")
+
+
+def _checked(item: UserContent) -> UserContent:
+    if isinstance(item, (str, BinaryContent)):
+        return item
+    if isinstance(item, TextContent):
+        return item.content
+    if isinstance(item, FileUrl) and urlsplit(item.url).scheme in _SCHEMES and not item.force_download:
+        return item
+    raise InvalidValue("messages", "a message has texts, files as data, and files at http and https URLs")
 
 
 def check_message_id(id: str) -> None:

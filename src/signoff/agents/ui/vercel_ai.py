@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 from signoff.agents.conversations.conversation import Conversation
 from signoff.agents.conversations.session_turns import SessionTurns
+from signoff.agents.conversations.turn_watcher import open_questions_of
 from signoff.agents.ui.chats import Caller, Chats, body_of
 from signoff.agents.ui.decisions import Refused, Said, Shown, give
 from signoff.agents.ui.keep_alive import kept_alive
@@ -32,7 +33,7 @@ from signoff.agents.ui.turn_reader import TurnReader
 from signoff.agents.ui.turn_stream import TurnStream
 from signoff.agents.ui.vercel_ai_history import ANSWER, SDK, answer_id, history_of, place_in
 from signoff.client.async_client import AsyncClient
-from signoff.errors import InvalidValue
+from signoff.errors import InvalidValue, SignoffError
 from signoff.records import Run
 
 QUESTION: Final = "data-question"
@@ -216,8 +217,13 @@ class _Served:
     async def chunks(self, stream: _Stream) -> AsyncGenerator[Any]:
         """Do what the request asks for, then yield the turn's events."""
         async with self.chats.open(self.session_id) as (client, chat):
-            target, late = await self._take(client, chat)
             turns = SessionTurns(client, chat.agent, self.session_id)
+            try:
+                target, late = await self._take(client, chat)
+            except SignoffError:
+                async for chunk in self._asked_again(client, turns, stream):
+                    yield chunk
+                raise
             run = await turns.last() if target is None else await turns.get(target)
             async with aclosing(_turn(client, chat.agent, run, self._known(run), stream)) as chunks:
                 async for chunk in chunks:
@@ -227,6 +233,25 @@ class _Served:
                             data = {"id": each.shown_id, "reason": each.reason, "by": each.by}
                             yield DataChunk(type=LATE_ANSWER, data=data, transient=True)
                         late = []
+
+    async def _asked_again(
+        self, client: AsyncClient, turns: SessionTurns, stream: _Stream
+    ) -> AsyncGenerator[BaseChunk]:
+        """Yield the approvals of the last message that are still open: their answers were refused."""
+        answered = {each.shown_id for each in _approvals(self._last)}
+        run = await turns.active()
+        if run is None or not answered or self._last.get("id") != answer_id(run.id):
+            return
+        reader = TurnReader(run.id)
+        known = self._known(run)
+        entries = await client.backend.read_journal(run.id)
+        reader.skip([each for each in entries if known is None or each.seq <= known])
+        async for chunk in stream.begin(reader):
+            yield chunk
+        _, questions = await open_questions_of(client.backend, run)
+        for shown in (Shown.of(each, run.id) for each in questions):
+            if shown.id in answered and shown.tool_call_id is not None:
+                yield ToolApprovalRequestChunk(approval_id=shown.id, tool_call_id=shown.tool_call_id)
 
     @property
     def _last(self) -> Mapping[str, Any]:
