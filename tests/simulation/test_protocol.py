@@ -63,4 +63,5 @@ def test_a_server_that_breaks_a_rule_of_tasks_is_found(
     mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutate(monkeypatch)
-    assert any(play_protocol(seed).problems for seed in range(MUTANT_SEEDS))
+    faults = mutants.SERVERS[mutate]
+    assert any(play_protocol(seed, faults=faults).problems for seed in range(MUTANT_SEEDS))

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from signoff import AlreadySettled, AsyncClient, WrongAnswer
+from signoff import AlreadySettled, AsyncClient, RunCancelled, SignoffError, WrongAnswer
 from signoff.errors import RequestConflict, StoreUnavailable
-from signoff.records import Promise, PromiseKind, PromiseState
+from signoff.records import Promise, PromiseKind, PromiseState, RunState
 from signoff.records.tasks import TaskState
-from signoff.server.resonate.durable_promises import details_of, to_record
+from signoff.server.resonate.durable_promises import Details, details_of, to_record
 from signoff.testing.simulation import Process, World
 from tests.simulation.acting import Acting
 from tests.simulation.crowd import PATIENCE, Attempt, Target, wrong_of
-from tests.simulation.protocol.network import Answer, Network
-from tests.simulation.protocol.programs import FUNCTION, GROUPS, SIGNOFF, WAIT
-from tests.simulation.protocol.sdk import Record, create, decoded, encoded, tags_of
+from tests.simulation.protocol.hearing import Hearing
+from tests.simulation.protocol.legacy_sdk import insist
+from tests.simulation.protocol.network import LEGACY, Answer, Network
+from tests.simulation.protocol.programs import FUNCTION, SIGNOFF, WAIT
+from tests.simulation.protocol.sdk import Record, address_of, create, decoded, encoded, tags_of
 
 T = TypeVar("T")
 
-GROUP, PID = "callers", "c"
 REFRESH_SECONDS = 20.0  # how often listeners are registered again, as SDKs do
 PUNCTUAL_SECONDS = 3.0
 SCHEDULE = "nightly"
@@ -46,18 +48,27 @@ class Callers(Acting):
         network: Reaches its servers.
         source: Decides what they do.
         roots: Ids of invocations, and their programs.
+        groups: The groups, and URLs, of processes.
         run_by_sdk: The ids of those that a process of an SDK creates.
-        has_schedule: Whether a schedule creates an invocation, too.
+        run_by_client: The ids of those that are runs of a group.
+        hearing: How they learn of results.
+        schedule: The protocol by which a schedule is made that creates an invocation, too; or None.
     """
 
     world: World
     network: Network
     source: random.Random
     roots: dict[str, str]
+    groups: Sequence[str]
     run_by_sdk: set[str]
-    has_schedule: bool
+    run_by_client: set[str]
+    hearing: Hearing
+    schedule: str | None
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     settlings: list[Settling] = field(default_factory=list[Settling])
+    halted: set[str] = field(default_factory=set[str])
+    fired_at: list[float] = field(default_factory=list[float])
+    scheduled_at: float = 0.0
     busy: int = 0
 
     async def main(self, process: Process) -> None:
@@ -68,9 +79,9 @@ class Callers(Acting):
         self._scheduled: asyncio.Future[str] = process.loop.create_future()
         self.world.observer.on_promise(self._see)
         for id, program in self.roots.items():
-            self.act(self._call(id, program))
-        if self.has_schedule:
-            self.act(self._schedule())
+            self.act(self._run(id, program) if id in self.run_by_client else self._call(id, program))
+        if self.schedule is not None:
+            self.act(self._schedule(self.schedule))
         async with asyncio.TaskGroup() as work:
             work.create_task(self._listen())
             work.create_task(self._refresh())
@@ -86,7 +97,7 @@ class Callers(Acting):
         await asyncio.sleep(source.choice((0.0, 0.0, 1.0, 5.0)))
         timeout = source.choice((None, None, None, None, 7.0))
         repeats = 1 + (source.random() < 0.2)
-        tags = tags_of(id, id, f"poll://any@{source.choice(GROUPS)}")
+        tags = tags_of(id, id, address_of(source.choice(self.groups)))
         timeout_at = None if timeout is None else self.world.clock.now() + timeout
         data = create(id, tags, {"func": FUNCTION, "args": [program]}, timeout_at=timeout_at)
         for _ in range(0 if id in self.run_by_sdk else repeats):
@@ -96,7 +107,7 @@ class Callers(Acting):
     async def _hear(self, id: str) -> None:
         """Wait for the result of an invocation, and check it."""
         heard = self._results.setdefault(id, self._process.loop.create_future())
-        while await self._register(id) == 404:
+        while not await self._register(id):
             await asyncio.sleep(1.0)  # its process has not created it yet
         registered_at = self.world.clock.now()
         seen = await heard
@@ -107,12 +118,12 @@ class Callers(Acting):
         if not self.world.has_faults and late > PUNCTUAL_SECONDS:
             self.world.blame(f"a caller heard of {id!r} {late:.1f} s after it was settled")
 
-    async def _register(self, id: str) -> int:
-        address = f"poll://uni@{GROUP}/{PID}"
-        answer = await self._insist("promise.register_listener", {"awaited": id, "address": address})
-        if answer.status == 200 and answer.data["promise"]["state"] != "pending":
-            self._heard(answer.data["promise"])
-        return answer.status
+    async def _register(self, id: str) -> bool:
+        """Ask for a result. Returns whether there is such a promise."""
+        promise = await self.hearing.register(self._process, id)
+        if promise is not None and promise["state"] != "pending":
+            self._heard(promise)
+        return promise is not None
 
     def _heard(self, promise: Record) -> None:
         heard = self._results.get(promise["id"])
@@ -120,33 +131,63 @@ class Callers(Acting):
             heard.set_result(promise)
 
     async def _listen(self) -> None:
-        async for message in self.network.messages(self._process, GROUP, PID):
-            if message is not None:
-                self.world.note("callers", "hear of", message["data"]["promise"]["id"])
-                self._heard(message["data"]["promise"])
+        async for promise in self.hearing.heard(self._process):
+            self.world.note("callers", f"hear by {type(self.hearing).__name__} of", promise["id"])
+            self._heard(promise)
 
     async def _refresh(self) -> None:
-        while True:
+        while self.hearing.asks_again:
             await asyncio.sleep(REFRESH_SECONDS)
             for id in [id for id, heard in self._results.items() if not heard.done()]:
                 await self._register(id)
 
+    async def _run(self, id: str, program: str) -> None:
+        """Start a run whose code is a program of a group, cancel it now and then, and check its end."""
+        source = self.source
+        polled = [group for group in self.groups if "://" not in group]
+        group, is_cancelled, after = source.choice(polled), source.random() < 0.3, source.random() * 12
+        await asyncio.sleep(source.choice((0.0, 1.0, 5.0)))
+        start = functools.partial(self._client.start, FUNCTION, program, id=id, group=group)
+        handle = await self._try(start, None)
+        if is_cancelled:
+            self.act(self._cancel(id, after))
+        try:
+            await self._try(handle.result, None)
+            seen = RunState.SUCCEEDED
+        except RunCancelled:
+            seen = RunState.CANCELLED
+        except SignoffError:
+            seen = RunState.FAILED
+        if self.world.store.model.tables.runs["default", id].state is not seen:
+            self.world.blame(f"a waiter for {id!r} saw it {seen}")
+
+    async def _cancel(self, id: str, after: float) -> None:
+        await asyncio.sleep(after)
+        await self._try(lambda: self._client.cancel(id), None)
+
     # Schedules
 
-    async def _schedule(self) -> None:
+    async def _schedule(self, protocol: str) -> None:
         """Have a schedule create an invocation, and delete the schedule."""
-        program = next(iter(self.roots.values()))
         data = {
             "id": SCHEDULE,
             "cron": "* * * * *",
             "promiseId": "{{.id}}-{{.timestamp}}",
             "promiseTimeout": 86_400_000,
-            "promiseParam": encoded({"func": FUNCTION, "args": [program]}),
-            "promiseTags": {"resonate:target": f"poll://any@{GROUPS[0]}"},
+            "promiseParam": encoded({"func": FUNCTION, "args": [next(iter(self.roots.values()))]}),
         }
-        await self._insist("schedule.create", data)
+        target = address_of(self.groups[0])
+        if protocol == LEGACY:
+            legacy = {**data, "promiseTags": {"resonate:invoke": target}}
+            await insist(self.network, self._process, "POST", "/schedules", legacy, key="k")
+        else:
+            await self._insist("schedule.create", {**data, "promiseTags": {"resonate:target": target}})
+        self.scheduled_at = self.world.clock.now()
         id = await self._scheduled
-        await self._insist("schedule.delete", {"id": SCHEDULE})
+        if protocol == LEGACY:
+            await insist(self.network, self._process, "DELETE", f"/schedules/{SCHEDULE}")
+        else:
+            await self._insist("schedule.delete", {"id": SCHEDULE})
         await self._hear(id)
 
     # Promises
@@ -154,12 +195,14 @@ class Callers(Acting):
     def _see(self, promise: Promise) -> None:
         """Decide what callers do with a new promise."""
         source, details = self.source, details_of(promise)
-        if details.tags.get("resonate:schedule") == SCHEDULE and not self._scheduled.done():
-            self._process.loop.call_soon(self._scheduled.set_result, promise.id)
+        if details.tags.get("resonate:schedule") == SCHEDULE:
+            self.fired_at.append(int(promise.id.rpartition("-")[2]) / 1000)
+            if not self._scheduled.done():
+                self._process.loop.call_soon(_resolve, self._scheduled, promise.id)
         if promise.kind is PromiseKind.QUESTION or _is_waited_for(promise):
             self._settle_at_once(promise, source.choice((1, 2, 2, 3)))
-        elif "resonate:target" in details.tags:
-            is_workflow = details.tags["resonate:target"].endswith(f"@{SIGNOFF}")
+        elif (target := _target_of(details)) is not None:
+            is_workflow = target.endswith(f"@{SIGNOFF}")
             if source.random() < (0.4 if is_workflow else 0.06):
                 self._settle_at_once(promise, 2)
             if source.random() < 0.08:
@@ -190,7 +233,7 @@ class Callers(Acting):
     async def _settle_by_protocol(self, promise: Promise, person: str, delay: float) -> None:
         source = self.source
         state = source.choice(("resolved", "resolved", "rejected", "rejected_canceled"))
-        if "resonate:target" in details_of(promise).tags:
+        if _target_of(details_of(promise)) is not None:
             state = "rejected_canceled"
         repeats = 1 + (source.random() < 0.3)
         await asyncio.sleep(delay)
@@ -263,6 +306,7 @@ class Callers(Acting):
         await asyncio.sleep(wait)
         if (await self._insist("task.halt", {"id": id})).status != 200:
             return  # it is fulfilled
+        self.halted.add(id)
         await asyncio.sleep(pause)
         answer = await self._insist("task.continue", {"id": id})
         task = self.world.store.model.tables.tasks["default", id]
@@ -278,6 +322,10 @@ class Callers(Acting):
             wrong = wrong_of(attempt, promise)
             if wrong is not None:
                 self.world.blame(f"{attempt} of {promise}: {wrong}")
+        since_first = [time - self.fired_at[0] for time in self.fired_at]
+        is_late = self.fired_at and self.fired_at[0] > self.scheduled_at + 60
+        if is_late or since_first != [60.0 * number for number in range(len(since_first))]:
+            self.world.blame(f"the schedule of {self.scheduled_at} fired at {self.fired_at}")
 
     def settled_from_outside(self, promise: Promise) -> bool:
         """Whether a caller has tried to settle a promise as it was settled. The reply may have been lost."""
@@ -292,6 +340,15 @@ def function_of(promise: Promise) -> str | None:
     """Return the function that a promise calls; None if it calls none."""
     call = decoded(details_of(promise).param)
     return call.get("func") if isinstance(call, dict) else None
+
+
+def _target_of(details: Details) -> str | None:
+    return details.tags.get("resonate:target", details.tags.get("resonate:invoke"))
+
+
+def _resolve(future: asyncio.Future[str], id: str) -> None:
+    if not future.done():
+        future.set_result(id)
 
 
 def _is_waited_for(promise: Promise) -> bool:

@@ -8,10 +8,22 @@ from typing import Any
 
 import pytest
 
-from signoff.records import Promise
-from signoff.records.tasks import NewInvocation, Task, TaskLease, TaskMessage, TaskRef, TaskState
-from signoff.server.resonate import promises, signoff_groups
+from signoff.records import Due, Promise
+from signoff.records.tasks import (
+    PUSH_QUEUE,
+    NewInvocation,
+    Task,
+    TaskLease,
+    TaskMessage,
+    TaskRef,
+    TaskState,
+)
+from signoff.server.resonate import function_calls, function_groups, promises, schedules, signoff_groups
 from signoff.server.resonate.call import Call
+from signoff.server.resonate.legacy import messages as legacy_messages
+from signoff.server.resonate.legacy import schedules as legacy_schedules
+from signoff.server.resonate.push import Push
+from signoff.stores.contract.store import Store
 from signoff.testing import MemoryStore
 from signoff.testing.model.task_states import TaskStates
 from signoff.testing.model.tasks import Tasks
@@ -124,6 +136,66 @@ class SilentContinuation(Tasks):
         self._tables.task_times[namespace, task_id].send_at = None
 
 
+class SilentRelease(Tasks):
+    """Does not send a task that was given back."""
+
+    def release(self, namespace: str, ref: TaskRef) -> None:
+        super().release(namespace, ref)
+        self._tables.task_times[namespace, ref.id].send_at = None
+
+
+class UnfencedRelease(Tasks):
+    """Takes a task away from its process because an earlier one gives it back."""
+
+    def release(self, namespace: str, ref: TaskRef) -> None:
+        task = self._tables.tasks[namespace, ref.id]
+        super().release(namespace, replace(ref, version=task.version))
+
+
+class ForgetfulPosts(Tasks):
+    """Posts the message of a task only once."""
+
+    def take_messages(self, namespace: str, queues: Sequence[str], limit: int) -> list[TaskMessage]:
+        taken = super().take_messages(namespace, queues, limit)
+        for message in taken:
+            if message.task is not None and PUSH_QUEUE in queues:
+                self._tables.task_times[namespace, message.task.id].send_at = None
+        return taken
+
+
+class HastyCompletion(Tasks):
+    """Suspends a task of the protocol of 2024 although a promise has resumed it."""
+
+    def suspend(self, namespace: str, ref: TaskRef, awaited: Sequence[str]) -> bool:
+        if awaited:
+            return super().suspend(namespace, ref, awaited)
+        self._states.move(self._held(namespace, ref, "suspend"), TaskState.SUSPENDED, resumes=())
+        return True
+
+
+class GreedyClaims(Tasks):
+    """Forgets the promises that a claim of the protocol of 2024 does not hand out."""
+
+    def acquire(self, namespace: str, ref: TaskRef, lease: TaskLease, takes_one: bool) -> Any:
+        return super().acquire(namespace, ref, lease, takes_one=False)
+
+
+class DeafCallbacks(Tasks):
+    """Registers no callback of the protocol of 2024."""
+
+    def await_promise(self, namespace: str, awaited: str, awaiter: str, address: str | None) -> Promise:
+        if address is not None:
+            return self._promise(namespace, awaited)
+        return super().await_promise(namespace, awaited, awaiter, address)
+
+
+class UnextendedProcesses(Tasks):
+    """Extends no lease when a process of the protocol of 2024 reports."""
+
+    def heartbeat(self, namespace: str, pid: str, refs: Sequence[TaskRef] | None) -> int:
+        return 0 if refs is None else super().heartbeat(namespace, pid, refs)
+
+
 STORES: dict[type[Tasks | TaskStates], Faults | None] = dict.fromkeys(
     (
         SameVersion,
@@ -137,9 +209,18 @@ STORES: dict[type[Tasks | TaskStates], Faults | None] = dict.fromkeys(
         UnendedTasks,
         UnextendedLeases,
         SilentContinuation,
+        SilentRelease,
+        UnfencedRelease,
+        ForgetfulPosts,
+        HastyCompletion,
+        GreedyClaims,
+        DeafCallbacks,
+        UnextendedProcesses,
     )
 )
 STORES[DeafListeners] = Faults()  # callers ask again after a fault
+STORES[GreedyClaims] = Faults(lost_notices=1.0)
+STORES[UnextendedProcesses] = Faults()  # only then may no step begin twice
 
 
 def store_of(mutant: type[Tasks | TaskStates]) -> Callable[..., MemoryStore]:
@@ -202,10 +283,64 @@ def runs_steps_that_are_settled(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Execution, "_create", blind)
 
 
-SERVERS: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
-    shows_promises_as_timed_out_too_early,
-    lets_programs_answer_questions,
-    forgets_runs_of_servers_that_have_ended,
-    cancels_no_run_whose_promise_is_settled,
-    runs_steps_that_are_settled,
+def counts_failed_posts_as_received(patch: pytest.MonkeyPatch) -> None:
+    post = Push._post
+
+    async def always(self: Push, url: str, body: bytes, posted: Callable[[], None]) -> None:
+        await post(self, url, body, posted)
+        posted()
+
+    patch.setattr(Push, "_post", always)
+
+
+def sends_no_settled_promise_to_subscribers(patch: pytest.MonkeyPatch) -> None:
+    event_of = legacy_messages.event_of
+    patch.setattr(
+        legacy_messages, "event_of", lambda message: event_of(message) if message.task else b": nothing\n\n"
+    )
+
+
+def forgets_the_invocations_of_its_runs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(function_calls, "is_call_of", lambda *_: False)
+
+
+def leaves_the_invocations_of_cancelled_runs(patch: pytest.MonkeyPatch) -> None:
+    async def none(*_: Any) -> None:
+        pass
+
+    patch.setattr(function_calls.FunctionCalls, "_cancel", none)
+    patch.setattr(function_groups, "_cancel_abandoned", none)
+
+
+def advances_a_schedule_before_it_creates(patch: pytest.MonkeyPatch) -> None:
+    async def fire(store: Store, due: Due) -> bool:
+        schedule = await store.get_promise_schedule(due.id)
+        if schedule.next_at == due.at:
+            await store.advance_promise_schedule(schedule.id, due.at, due.at + 60, due.at)
+            await store.open_invocation(schedules._invocation(schedule, due.at))
+        return True
+
+    patch.setattr(schedules, "_fire", fire)
+
+
+def schedules_of_2024_have_no_target(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(legacy_schedules, "TARGET", "another tag")
+
+
+SERVERS: dict[Callable[[pytest.MonkeyPatch], None], Faults | None] = dict.fromkeys(
+    (
+        shows_promises_as_timed_out_too_early,
+        lets_programs_answer_questions,
+        forgets_runs_of_servers_that_have_ended,
+        cancels_no_run_whose_promise_is_settled,
+        runs_steps_that_are_settled,
+        counts_failed_posts_as_received,
+        sends_no_settled_promise_to_subscribers,
+        forgets_the_invocations_of_its_runs,
+        leaves_the_invocations_of_cancelled_runs,
+        advances_a_schedule_before_it_creates,
+        schedules_of_2024_have_no_target,
+    )
 )
+SERVERS[sends_no_settled_promise_to_subscribers] = Faults()
+SERVERS[advances_a_schedule_before_it_creates] = Faults(unavailable=0.3)

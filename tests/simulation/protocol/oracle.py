@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from signoff.records import Promise, PromiseState, RunState
+from signoff.records import Promise, PromiseState, Run, RunState
 from signoff.server.resonate.durable_promises import to_record
+from signoff.server.resonate.function_calls import run_id_of
 from signoff.testing.simulation import World
-from tests.simulation.protocol.callers import function_of
+from tests.simulation.protocol.callers import Callers, function_of
 from tests.simulation.protocol.programs import (
     FUNCTION,
     STEP,
@@ -22,7 +24,7 @@ from tests.simulation.protocol.programs import (
     Wait,
     Workflow,
 )
-from tests.simulation.protocol.sdk import argument_of, id_of, is_awaited, outcome_of
+from tests.simulation.protocol.sdk import Steps, argument_of, decoded, id_of, is_awaited, outcome_of
 
 _RUN_STATES = {PromiseState.RESOLVED: RunState.SUCCEEDED, PromiseState.REJECTED: RunState.FAILED}
 
@@ -50,14 +52,21 @@ class Oracle:
             if is_stuck(promise):
                 self._world.blame(f"promise {promise.id!r} is stuck")
             elif function_of(promise) == FUNCTION:
-                for wrong in self._wrong(promise):
+                for wrong in (*self._wrong(promise), *self._wrong_caller(promise)):
                     self._world.blame(f"invocation {promise.id!r}: {wrong}; {promise}")
+        opened = Counter(run_id_of(promise) for promise in self._tables.promises.values())
+        del opened[None]
+        for id, count in opened.items():
+            if count > 1:
+                self._world.blame(f"run {id!r} has opened {count} invocations")
 
     def _wrong(self, promise: Promise) -> Iterator[str]:
         if promise.state is PromiseState.TIMED_OUT or self._is_from_outside(promise):
             return
         if promise.state is PromiseState.CANCELLED:
-            yield "nobody cancelled it"
+            run = self._run_of(promise)
+            if run is None or run.state not in (RunState.CANCELLED, RunState.FAILED):
+                yield "nobody cancelled it"
             return
         program = self._programs[argument_of(to_record(promise))]
         if program.fails is not (promise.state is PromiseState.REJECTED):
@@ -73,6 +82,28 @@ class Oracle:
         value = json.loads(promise.value or "null")
         if value != expected:
             yield f"it came to {value} and not to {expected}"
+
+    def _run_of(self, promise: Promise) -> Run | None:
+        return self._tables.runs.get(("default", run_id_of(promise) or ""))
+
+    def _wrong_caller(self, promise: Promise) -> Iterator[str]:
+        """Yield what is wrong with the run that has opened an invocation."""
+        run = self._run_of(promise)
+        if run is None or promise.settled_at is None:
+            return
+        if run.ended_at is not None and run.ended_at < promise.settled_at:
+            yield f"its run ended before it, {run.state}"
+        elif run.state is RunState.SUCCEEDED:
+            if promise.state is not PromiseState.RESOLVED or decoded(
+                to_record(promise)["value"]
+            ) != json.loads(run.result or "null"):
+                yield f"its run came to {run.result}"
+        elif (
+            run.state is RunState.FAILED
+            and promise.state is PromiseState.RESOLVED
+            and run.deadline_at is None
+        ):
+            yield f"its run failed: {run.error}"
 
     def _wrong_call(self, node: Call, called: Promise) -> Iterator[str]:
         outcome = outcome_of(to_record(called)) if called.state is not PromiseState.PENDING else None
@@ -103,6 +134,13 @@ class Oracle:
 def is_stuck(promise: Promise) -> bool:
     """Whether a promise has yet to be settled. A step is nobody's business once its invocation is settled."""
     return promise.state is PromiseState.PENDING and function_of(promise) != STEP
+
+
+def check_repeated(world: World, steps: Steps, callers: Callers) -> None:
+    """Check that no step began twice for no reason: nothing went wrong, and nobody halted its task."""
+    for id in sorted(steps.repeated):
+        if not world.has_faults and id.rpartition(".")[0] not in callers.halted:
+            world.blame(f"step {id!r} began twice, and nothing went wrong")
 
 
 def _calls(id: str, program: Program) -> Iterator[tuple[str, Call]]:

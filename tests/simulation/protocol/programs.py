@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from signoff import Context, PromiseCancelled, PromiseRejected, PromiseTimeout
 from signoff.workflow.registry import Registry
 
 GROUPS = ("g0", "g1")  # of SDK processes
+LEGACY_GROUP = "old"  # of processes that speak the protocol of 2024
 SIGNOFF = "default"  # the group of Signoff workers
 
 FUNCTION = "program"
@@ -30,7 +31,7 @@ class Local:
 
 @dataclass(frozen=True)
 class Remote:
-    """A call of another program, by any process of a group."""
+    """A call of another program, by any process of a group; or by the process at a URL."""
 
     program: str
     group: str
@@ -101,14 +102,24 @@ class Program:
 class Author:
     """Draws programs.
 
+    Args:
+        source: Decides.
+        groups: The groups, and URLs, that programs call.
+        calls_back: Whether workflows call programs.
+
     Attributes:
         programs: All that were drawn, by name.
+        calls_signoff: Whether one calls a workflow.
     """
 
-    def __init__(self, source: random.Random) -> None:
+    def __init__(
+        self, source: random.Random, groups: Sequence[str] = GROUPS, *, calls_back: bool = False
+    ) -> None:
         self.programs: dict[str, Program] = {}
         self.calls_signoff = False
         self._source = source
+        self._groups = groups
+        self._calls_back = calls_back
 
     def program(self, size: int, depth: int = 0) -> str:
         """Draw a program of about so many calls, and those that it calls. Returns its name."""
@@ -147,7 +158,7 @@ class Author:
         program = self.program(source.choice((1, 2)), depth + 1)
         timeout = source.choice((None, None, None, None, 4.0))
         delay = source.choice((None, None, None, 1.5))
-        return Remote(program, source.choice(GROUPS), timeout, delay, source.random() < 0.9)
+        return Remote(program, source.choice(self._groups), timeout, delay, source.random() < 0.9)
 
     def _sleep(self, depth: int) -> Call:
         return Sleep(self._source.choice((0.3, 2.0, 6.0)), self._source.random() < 0.5)
@@ -168,13 +179,19 @@ class Author:
         source = self._source
         name = source.choice(("steps", "fails", "waits", "waits"))
         argument = source.choice(("shared1", "own")) if name == "waits" else "a"
+        if self._calls_back and depth < 2 and source.random() < 0.6:
+            polled = [group for group in self._groups if "://" not in group]
+            name, argument = (
+                "calls",
+                f"{self.program(source.choice((1, 2)), depth + 1)}@{source.choice(polled)}",
+            )
         return Workflow(name, argument, source.choice((None, None, None, 5.0)))
 
 
 def new_registry() -> Registry:
     """Make a registry with the workflows that programs call."""
     registry = Registry(SIGNOFF)
-    for workflow in (steps, fails, waits):
+    for workflow in (steps, fails, waits, calls):
         registry.add(workflow, workflow.__name__, "1")
     return registry
 
@@ -198,3 +215,9 @@ async def waits(ctx: Context, argument: str) -> Any:
         return "cancelled"
     except PromiseTimeout:
         return "timed out"
+
+
+async def calls(ctx: Context, argument: str) -> Any:
+    """Call a program of a group, which may call workflows in turn."""
+    program, _, group = argument.partition("@")
+    return await ctx.rfc(FUNCTION, program).options(target=f"poll://any@{group}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from signoff.records import PromiseState
@@ -14,6 +14,7 @@ from signoff.server.resonate.durable_promises import NEVER
 from signoff.testing.simulation import Process
 from signoff.testing.simulation.process import Main
 from tests.simulation.protocol.network import Answer, Network
+from tests.simulation.protocol.posts import posted_messages
 from tests.simulation.protocol.programs import (
     FUNCTION,
     SIGNOFF,
@@ -42,16 +43,48 @@ class Settings:
     """How a process works.
 
     Attributes:
-        group: The group that it polls.
+        group: The group that it polls; or the URL that its messages are posted to.
         pid: Its id; None: another one for each process.
         ttl: Milliseconds of its leases.
         calls: Ids and programs of the invocations that it creates and runs itself.
+        registered_at: Seconds from which on it has these programs. It has all others from the beginning.
     """
 
     group: str
     pid: str | None
     ttl: int
     calls: Sequence[tuple[str, str]] = ()
+    registered_at: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def address(self) -> str:
+        """The address of its group."""
+        return address_of(self.group)
+
+
+class Steps:
+    """The steps that have begun in a world.
+
+    Attributes:
+        repeated: Those that have begun more than once.
+    """
+
+    def __init__(self) -> None:
+        self.repeated: set[str] = set()
+        self._begun: set[str] = set()
+
+    def begin(self, id: str) -> None:
+        """Note that a step begins."""
+        (self.repeated if id in self._begun else self._begun).add(id)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all processes of a world share."""
+
+    network: Network
+    programs: Mapping[str, Program]
+    steps: Steps = field(default_factory=Steps)
 
 
 class LostError(Exception):
@@ -66,11 +99,11 @@ class BlockedError(Exception):
         self.awaited = awaited
 
 
-def sdk_of(network: Network, programs: Mapping[str, Program], settings: Settings) -> Main:
+def sdk_of(setting: Setting, settings: Settings) -> Main:
     """Return the code of a process."""
 
     async def main(process: Process) -> None:
-        await Sdk(process, network, programs, settings).run()
+        await Sdk(process, setting, settings).run()
 
     return main
 
@@ -78,15 +111,14 @@ def sdk_of(network: Network, programs: Mapping[str, Program], settings: Settings
 class Sdk:
     """A process of an SDK."""
 
-    def __init__(
-        self, process: Process, network: Network, programs: Mapping[str, Program], settings: Settings
-    ) -> None:
+    def __init__(self, process: Process, setting: Setting, settings: Settings) -> None:
         self.process = process
-        self.network = network
-        self.programs = programs
+        self.network = setting.network
+        self.programs = setting.programs
+        self.steps = setting.steps
         self.settings = settings
         self.pid = settings.pid or process.name.replace("#", "-")
-        self._held: dict[str, int] = {}
+        self.held: dict[str, int] = {}
 
     async def run(self) -> None:
         """Work until it ends."""
@@ -94,9 +126,20 @@ class Sdk:
             work.create_task(self._heartbeat())
             for id, program in self.settings.calls:
                 work.create_task(self._call(id, program))
-            async for message in self.network.messages(self.process, self.settings.group, self.pid):
+            async for message in self._messages():
                 if message is not None:
                     work.create_task(self._acquire(message["data"]["task"]))
+
+    def _messages(self) -> AsyncIterator[Record | None]:
+        group = self.settings.group
+        if "://" in group:
+            return posted_messages(self.network, self.process, group)
+        return self.network.messages(self.process, group, self.pid)
+
+    def has(self, promise: Record) -> bool:
+        """Whether it has the function that a promise calls."""
+        registered_at = self.settings.registered_at.get(argument_of(promise), 0.0)
+        return self.process.world.now >= registered_at
 
     async def insist(self, kind: str, data: dict[str, Any]) -> Answer:
         return await self.network.insist(self.process, kind, data)
@@ -104,13 +147,13 @@ class Sdk:
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(self.settings.ttl / 3000)
-            if self._held:
-                tasks = [{"id": id, "version": version} for id, version in self._held.items()]
+            if self.held:
+                tasks = [{"id": id, "version": version} for id, version in self.held.items()]
                 await self.insist("task.heartbeat", {"pid": self.pid, "tasks": tasks})
 
     async def _call(self, id: str, program: str) -> None:
         """Create an invocation, and run it."""
-        tags = tags_of(id, id, f"poll://any@{self.settings.group}/{self.pid}")
+        tags = tags_of(id, id, f"{self.settings.address}/{self.pid}")
         data = create(id, tags, {"func": FUNCTION, "args": [program]})
         request = {
             "pid": self.pid,
@@ -130,16 +173,24 @@ class Sdk:
         asked_at, answer = replied
         if answer.status != 200 or answer.data["task"]["state"] != "acquired":
             return
-        execution = Execution(self, answer.data["task"], answer.data["promise"])
+        task, promise = answer.data["task"], answer.data["promise"]
+        if not is_timer(promise) and not self.has(promise):
+            await self.insist("task.release", {"id": task["id"], "version": task["version"]})
+            return
+        execution = Execution(self, task, promise)
         execution.learn(answer.data["preload"], asked_at)
-        self._held[execution.id] = execution.version
+        await self.work_on(execution)
+
+    async def work_on(self, execution: Execution) -> None:
+        """Run a task that the process holds."""
+        self.held[execution.id] = execution.version
         try:
             await execution.run()
         except* LostError:
             pass
         finally:
-            if self._held.get(execution.id) == execution.version:
-                del self._held[execution.id]
+            if self.held.get(execution.id) == execution.version:
+                del self.held[execution.id]
 
 
 class Execution:
@@ -160,7 +211,7 @@ class Execution:
 
     async def run(self) -> None:
         """Run the program until it is suspended or done. Raises LostError."""
-        if self._promise["tags"].get("resonate:timer") == "true":
+        if is_timer(self._promise):
             return  # its lease lapses, or the timer settles it
         program = self._sdk.programs[argument_of(self._promise)]
         while True:
@@ -170,12 +221,7 @@ class Execution:
                 if await self._suspend(program, blocked.awaited):
                     return
                 continue
-            state = "rejected" if program.fails else "resolved"
-            action = {
-                "kind": "promise.settle",
-                "data": {"id": self.id, "state": state, "value": encoded(value)},
-            }
-            await self._write("task.fulfill", {"action": action})
+            await self._fulfil("rejected" if program.fails else "resolved", value)
             return
 
     async def _run(self, program: Program) -> list[Any]:
@@ -205,9 +251,7 @@ class Execution:
         if id not in self._known:
             asked_at = self._world.now
             now = self._sdk.process.store.clock.now()
-            action = {"kind": "promise.create", "data": request_of(self.id, id, node, now)}
-            answer = await self._write("task.fence", {"action": action})
-            self.learn([answer["action"]["data"]["promise"]], asked_at)
+            self.learn([await self._open(request_of(self.id, id, node, now))], asked_at)
         return self._known[id][0]
 
     async def _step(self, id: str, step: Local) -> None:
@@ -216,13 +260,24 @@ class Execution:
         await asyncio.sleep(step.seconds)
         state = "rejected" if step.fails else "resolved"
         asked_at = self._world.now
-        action = {"kind": "promise.settle", "data": {"id": id, "state": state, "value": encoded(step.name)}}
-        answer = await self._write("task.fence", {"action": action})
-        self.learn([answer["action"]["data"]["promise"]], asked_at)
+        self.learn([await self._settle(id, state, step.name)], asked_at)
+
+    async def _open(self, request: dict[str, Any]) -> Record:
+        action = {"kind": "promise.create", "data": request}
+        return (await self._write("task.fence", {"action": action}))["action"]["data"]["promise"]
+
+    async def _settle(self, id: str, state: str, value: Any) -> Record:
+        action = {"kind": "promise.settle", "data": {"id": id, "state": state, "value": encoded(value)}}
+        return (await self._write("task.fence", {"action": action}))["action"]["data"]["promise"]
+
+    async def _fulfil(self, state: str, value: Any) -> None:
+        action = {"kind": "promise.settle", "data": {"id": self.id, "state": state, "value": encoded(value)}}
+        await self._write("task.fulfill", {"action": action})
 
     def _check_begin(self, id: str) -> None:
         """Check that a step that begins was not settled when the process asked for it."""
         world, (_, asked_at) = self._world, self._known[id]
+        self._sdk.steps.begin(id)
         world.note("step", id, f"begins in {self._sdk.process.name}, version {self.version}")
         promise = world.store.model.tables.promises["default", id]
         settled = promise.state is not PromiseState.PENDING
@@ -256,6 +311,16 @@ class Execution:
             raise LostError
         assert answer.status in (200, 300), f"{kind} of {data}: {answer}"
         return answer.data
+
+
+def address_of(group: str) -> str:
+    """Return the address of a group of processes, which may be a URL."""
+    return group if "://" in group else f"poll://any@{group}"
+
+
+def is_timer(promise: Record) -> bool:
+    """Whether a promise settles itself at its timeout."""
+    return "true" in (promise["tags"].get("resonate:timer"), promise["tags"].get("resonate:timeout"))
 
 
 def id_of(parent: str, number: int, node: Call) -> str:
@@ -298,7 +363,7 @@ def request_of(task: str, id: str, node: Call, now: float) -> dict[str, Any]:
         case Local():
             return create(id, tags_of(task, task, None), {"func": STEP, "args": [node.name]})
         case Remote():
-            tags = tags_of(task, id, f"poll://any@{node.group}")
+            tags = tags_of(task, id, address_of(node.group))
             if node.delay is not None:
                 tags["resonate:delay"] = str(round((now + node.delay) * 1000))
             call = {"func": FUNCTION, "args": [node.program]}

@@ -23,6 +23,7 @@ from signoff.engine.steps.retry import RetryPolicy
 from signoff.engine.timers.timers import PeriodicJob
 from signoff.engine.worker.open_calls import OutcomeQuestion
 from signoff.engine.worker.process_identity import new_worker
+from signoff.engine.worker.worker import Worker
 from signoff.errors import (
     AlreadySettled,
     IdConflict,
@@ -237,9 +238,14 @@ def _pickled_class(text: Any) -> str | None:
     return None
 
 
-def new_function_worker(store: Store, group: str) -> WorkerInfo:
-    """Return the description of a worker that calls functions."""
-    info = new_worker(group, store.namespace)
+def new_function_worker(store: Store, calls: FunctionCalls, group: str) -> Worker:
+    """Return a worker that calls functions."""
+    info = function_worker(new_worker(group, store.namespace))
+    return Worker(store, calls, group=group, hot_runs=0, info=info)
+
+
+def function_worker(info: WorkerInfo) -> WorkerInfo:
+    """Return the description of a worker as that of one that calls functions."""
     return replace(info, id=_WORKER + info.id)
 
 

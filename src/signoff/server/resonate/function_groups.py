@@ -33,6 +33,9 @@ from signoff.server.resonate.function_calls import (
 from signoff.server.resonate.isolated import isolated
 from signoff.stores.contract.store import Change, Store
 
+NewWorker = Callable[[Store, FunctionCalls, str], Worker]
+"""Returns a worker that calls the functions of a group."""
+
 log = own_logger("signoff.server")
 
 LOOK_SECONDS: Final = 5.0
@@ -74,6 +77,7 @@ class _Place:
     """A namespace.
 
     Attributes:
+        new_worker: Makes the workers.
         groups: The groups that processes have polled for, or in which a run was begun, the latest last.
         polled: The number of groups that are polled now.
         mixed: The groups with workers of Signoff, too, that were warned about.
@@ -83,6 +87,7 @@ class _Place:
 
     store: Store
     stop: Callable[[], None]
+    new_worker: NewWorker
     groups: dict[str, None] = field(default_factory=dict[str, None])
     polled: int = 0
     mixed: set[str] = field(default_factory=set[str])
@@ -97,6 +102,7 @@ class FunctionGroups:
     Args:
         store: A store of the database; its namespace does not matter.
         polled: Returns the groups for which processes poll this server, by namespace.
+        new_worker: Makes a worker for a group. A simulation makes others.
 
     Example::
 
@@ -104,9 +110,15 @@ class FunctionGroups:
         serving = asyncio.create_task(groups.serve())
     """
 
-    def __init__(self, store: Store, polled: Callable[[], Mapping[str, Iterable[str]]]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        polled: Callable[[], Mapping[str, Iterable[str]]],
+        new_worker: NewWorker = new_function_worker,
+    ) -> None:
         self._store = store
         self._polled = polled
+        self._new_worker = new_worker
         self._changed = asyncio.Event()
         self._places: dict[str, _Place] = {}
 
@@ -140,7 +152,7 @@ class FunctionGroups:
                 with suppress(RuntimeError):  # the server's loop is closed
                     loop.call_soon_threadsafe(self._changed.set)
 
-        place = self._places[namespace] = _Place(store, store.listen(noticed))
+        place = self._places[namespace] = _Place(store, store.listen(noticed), self._new_worker)
         return place
 
     def _note_polled(self) -> bool:
@@ -215,7 +227,7 @@ async def _serve_group(place: _Place, group: str) -> None:
     if served is None:
         if not names:
             return
-        served = place.served[group] = _begin(place.store, group)
+        served = place.served[group] = _begin(place, group)
     if names:
         served.busy_at = asyncio.get_running_loop().time()
         known = served.calls.called if len(served.calls.called) < MOST_NAMES else frozenset[str]()
@@ -224,11 +236,10 @@ async def _serve_group(place: _Place, group: str) -> None:
             served.worker.claim_again()
 
 
-def _begin(store: Store, group: str) -> _Served:
-    calls = FunctionCalls(store, group)
-    info = new_function_worker(store, group)
-    worker = Worker(store, calls, group=group, hot_runs=0, info=info)
-    name = f"signoff resonate functions {store.namespace} {group}"
+def _begin(place: _Place, group: str) -> _Served:
+    calls = FunctionCalls(place.store, group)
+    worker = place.new_worker(place.store, calls, group)
+    name = f"signoff resonate functions {place.store.namespace} {group}"
     task = asyncio.create_task(worker.run(), name=name)
     return _Served(calls, worker, task, asyncio.get_running_loop().time())
 

@@ -32,12 +32,13 @@ class Push:
     Args:
         allowed: The beginnings of the URLs that messages may be posted to, such as ``https://functions.example.com``:
             scheme, host and port must be the same, and the path must be below its path.
+        transport: Sends the requests. A simulation has its own.
 
     Raises:
         InvalidValue: One is not an HTTP URL.
     """
 
-    def __init__(self, allowed: Iterable[str]) -> None:
+    def __init__(self, allowed: Iterable[str], transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._allowed = [_parts(url) for url in allowed]
         self._posts: dict[asyncio.Task[None], str] = {}  # with their namespaces
         self._unreachable: set[str] = set()
@@ -45,7 +46,9 @@ class Push:
         limits = httpx.Limits(max_connections=MOST_OF_ALL, max_keepalive_connections=MOST_AT_ONCE)
         self._client = None
         if self._allowed:
-            self._client = httpx.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False)
+            self._client = httpx.AsyncClient(
+                timeout=timeout, limits=limits, follow_redirects=False, transport=transport
+            )
 
     @property
     def is_on(self) -> bool:

@@ -228,21 +228,35 @@ def worker_of(programs: Programs, **options: Any) -> Main:
     """
 
     async def main(process: Process) -> None:
-        async def attempt(
-            call: StepCall, run_id: str, number: int, threads: StepThreads, throttle: ComputeThrottle
-        ) -> Attempt:
-            process.world.observer.step_begins(run_id, call)
-            return await run_attempt(call, run_id, number, threads, throttle)
-
-        worker = process.worker = Worker(
-            process.store,
-            _ObservedPrograms(programs, process),
-            info=WorkerInfo(process.name, process.host, process.pid, 0.0, options.get("group", "default")),
-            is_dead=lambda other: other.host == process.host and process.world.is_dead(other.pid),
-            keeper=LoopKeeper,
-            attempt=attempt,
-            **options,
-        )
-        await worker.run()
+        info = WorkerInfo(process.name, process.host, process.pid, 0.0, options.get("group", "default"))
+        process.worker = worker_on(process, programs, info, **options)
+        await process.worker.run()
 
     return main
+
+
+def worker_on(process: Process, programs: Programs, info: WorkerInfo, **options: Any) -> Worker:
+    """Return a worker on a process.
+
+    Args:
+        process: The process.
+        programs: Its workflows.
+        info: Its description.
+        options: Options of ``Worker``.
+    """
+
+    async def attempt(
+        call: StepCall, run_id: str, number: int, threads: StepThreads, throttle: ComputeThrottle
+    ) -> Attempt:
+        process.world.observer.step_begins(run_id, call)
+        return await run_attempt(call, run_id, number, threads, throttle)
+
+    return Worker(
+        process.store,
+        _ObservedPrograms(programs, process),
+        info=info,
+        is_dead=lambda other: other.host == process.host and process.world.is_dead(other.pid),
+        keeper=LoopKeeper,
+        attempt=attempt,
+        **options,
+    )
