@@ -31,15 +31,19 @@ from typing import Any, Final
 import httpx
 import psutil
 
+from examples.website_summary.processes import free_port
 from signoff.server import Role
 from signoff.server.auth.stored_keys import StoredKeys
 from signoff.stores.address import store_at
 from tests.cli.commands import Running
+from tests.grouping import ROOT
 from tests.postgres.folder import HeldFolder
 from tests.postgres.server import DURABLE, PostgresServer
 from tests.soak.hostile import Hostile
 from tests.soak.innocent import PATIENCE_SECONDS, Figures, Innocent
+from tests.soak.orders import Orders
 from tests.soak.programs import PAYMENTS, WORKFLOWS
+from tests.soak.protocol_worker import Connection
 
 CLONE_NEWNS: Final = 0x00020000
 QUIET_PART: Final = 0.25
@@ -47,6 +51,9 @@ QUIET_PART: Final = 0.25
 
 MOST_AT_ONCE: Final = 4
 """Innocents, each with one run at a time: as many steps can be under way when a worker is killed."""
+
+ORDERERS: Final = "xy"
+"""The callers of the durable promise protocol."""
 
 DISK: Final = "size=640m"
 SMALL_LOG: Final = {**DURABLE, "max_wal_size": "96MB", "min_wal_size": "32MB"}
@@ -63,7 +70,10 @@ class Soak:
         database: The Postgres server, if it is one.
         has_disk: Whether the folder is a disk of its own.
         chance: Chooses what happens.
-        worker_key: Of the workers that have no database.
+        worker_key: Of the workers that have no database, and of those that speak the durable promise protocol.
+
+    Attributes:
+        protocol_url: The URL of the protocol.
     """
 
     def __init__(
@@ -80,7 +90,10 @@ class Soak:
         self._variables = {"SIGNOFF_STORE": store}
         remote = {"SIGNOFF_URL": f"http://127.0.0.1:{port}", "SIGNOFF_WORKER_KEY": worker_key}
         self._workers = ({}, remote)
+        self._worker_key = worker_key
         self._port = port
+        self._protocol_port = free_port()
+        self.protocol_url = f"http://127.0.0.1:{self._protocol_port}"
         self._database = database
         self._has_disk = has_disk
         self._chance = chance
@@ -89,17 +102,21 @@ class Soak:
         self.most_memory = 0
         self.server: Running | None = None
         self.workers: list[Running] = []
+        self.protocol_workers: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
-        """Start a server and two workers: one on the database, and one that reaches it through the server."""
+        """Start a server and four workers: on the database, through the server, and two that speak the protocol."""
         self.server = self._server()
         self.server.wait_for("listening")
         self.workers = [self._worker(place) for place in range(len(self._workers))]
         for worker in self.workers:
             worker.wait_for("working")
+        self.protocol_workers = [self._protocol_worker() for _ in range(2)]
 
     def stop(self) -> None:
         """Stop all of them."""
+        for worker in self.protocol_workers:
+            _end(worker)
         self._stack.close()
 
     def look(self) -> None:
@@ -115,6 +132,7 @@ class Soak:
             "worker: SIGKILL": self._kill_worker,
             "worker: SIGTERM": self._stop_worker,
             "server: SIGKILL": self._kill_server,
+            "worker of the protocol: SIGKILL": self._kill_protocol_worker,
         }
         if self._database is not None:
             things["database: kill -9 of all its processes"] = self._crash_database
@@ -132,7 +150,8 @@ class Soak:
             left = left or list(things)
 
     def _server(self) -> Running:
-        options = ("--require-auth", "--port", str(self._port))
+        ports = ("--port", str(self._port), "--resonate", "--resonate-port", str(self._protocol_port))
+        options = ("--require-auth", *ports)
         return self._stack.enter_context(
             Running("server", "soak:app", *options, cwd=self.folder, **self._variables)
         )
@@ -152,6 +171,19 @@ class Soak:
         self.workers[place].signal(number)
         await asyncio.to_thread(self.workers[place].ends)
         self.workers[place] = self._worker(place)
+
+    def _protocol_worker(self) -> subprocess.Popen[bytes]:
+        module = [sys.executable, "-m", "tests.soak.protocol_worker"]
+        return subprocess.Popen(
+            [*module, self.protocol_url, self._worker_key],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+
+    async def _kill_protocol_worker(self) -> None:
+        place = self._chance.randrange(len(self.protocol_workers))
+        await asyncio.to_thread(_end, self.protocol_workers[place])
+        self.protocol_workers[place] = self._protocol_worker()
 
     async def _kill_server(self) -> None:
         assert self.server is not None
@@ -174,6 +206,11 @@ class Soak:
             await asyncio.to_thread(self._database.start)
 
 
+def _end(worker: subprocess.Popen[bytes]) -> None:
+    worker.kill()
+    worker.wait()
+
+
 def _fill(ballast: Path) -> None:
     with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
@@ -192,6 +229,11 @@ async def soak(run: Soak, url: str, keys: tuple[str, str, str, str], seconds: fl
     ]
     stop = asyncio.Event()
     playing = [asyncio.create_task(each.play(stop)) for each in innocents]
+    orders = Orders()
+    playing += [
+        asyncio.create_task(orders.play(Connection(run.protocol_url, innocent_key), name, stop))
+        for name in ORDERERS
+    ]
     schedule = {"id": "ticks", "workflow": "tick", "cron": "* * * * *"}
     scheduled_at = time.time()
     async with httpx.AsyncClient(
@@ -228,9 +270,10 @@ async def soak(run: Soak, url: str, keys: tuple[str, str, str, str], seconds: fl
         )
     figures.broken += [f"the attack {name} got {status}" for name, status in attacks if status == 500]
     figures.broken += _unpaid(run.folder, figures, run.happened)
+    figures.broken += orders.check(run.folder, sum(run.happened.values()), len(ORDERERS))
     for each in figures.broken:
         print("BROKEN:", each)
-    return int(bool(figures.broken) or not figures.ids)
+    return int(bool(figures.broken) or not figures.ids or not orders.steps)
 
 
 def _unpaid(folder: Path, figures: Figures, happened: Counter[str]) -> list[str]:
@@ -334,7 +377,7 @@ def main() -> int:
         )
         store = f"sqlite:///{folder / 'signoff.db'}" if database is None else database.url()
         keys = asyncio.run(make_keys(store))
-        port = _free_port()
+        port = free_port()
         run = Soak(folder, store, port, database, has_disk, random.Random(asked.seed), keys[3])
         stack.callback(run.stop)
         run.start()
@@ -353,12 +396,6 @@ def _both(seconds: float, seed: int) -> int:
     for soak in soaks:
         print(soak.communicate()[0].decode(), flush=True)
     return max(abs(soak.returncode) for soak in soaks)
-
-
-def _free_port() -> int:
-    from examples.website_summary.processes import free_port
-
-    return free_port()
 
 
 if __name__ == "__main__":
