@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +18,7 @@ from signoff.server.resonate.deliveries import Deliveries
 from signoff.server.resonate.push import MOST_AT_ONCE, Push
 from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import MemoryStore, VirtualClock
+from tests.server.resonate.receiver import receiving
 from tests.server.resonate.speaker import START, Speaker, speaking
 from tests.support import OnThread, comes, in_asyncio, new_app
 
@@ -124,36 +121,6 @@ def test_a_schedule_creates_promises_at_its_times(speaker: Speaker) -> None:
     assert (found["lastRunAt"], found["nextRunAt"]) == (first, first + 60_000)
     assert speaker.ask("schedule.delete", {"id": "every-minute"}) == {}
     speaker.ask("schedule.get", {"id": "every-minute"}, 404)
-
-
-class Receiver(BaseHTTPRequestHandler):
-    """Keeps the messages that are posted to it, and answers with the statuses that a test has put."""
-
-    def do_POST(self) -> None:
-        server: Any = self.server
-        server.got.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-        self.send_response(server.statuses.pop(0) if server.statuses else 200)
-        self.send_header("location", "/elsewhere")
-        self.send_header("content-length", "0")
-        self.end_headers()
-        server.arrived.release()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-@contextmanager
-def receiving() -> Iterator[Any]:
-    server: Any = HTTPServer(("127.0.0.1", 0), Receiver)
-    server.got, server.statuses, server.arrived = [], [], threading.Semaphore(0)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def test_messages_are_posted_to_allowed_urls_until_they_are_taken(tmp_path: Path) -> None:

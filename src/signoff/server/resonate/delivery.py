@@ -7,6 +7,7 @@ after ``RESEND_SECONDS`` unless a process reacts to it, and at once if its conne
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -26,6 +27,9 @@ LOOK_SECONDS: Final = 1.0
 """The longest wait between two looks: a message may become due without a commit."""
 
 AFTER_ERROR_SECONDS: Final = 2.0
+
+MOST_RECENT: Final = 10_000
+"""Messages that are remembered for ``RESEND_SECONDS``, for the case that the clock is set back."""
 
 MOST_AT_ONCE: Final = 500
 """Messages that are taken at once."""
@@ -75,6 +79,9 @@ class Delivery:
         self._connections: list[Connection] = []
         self._unacquired: set[str] = set()  # tasks that were sent in the last seconds
         self._silent: dict[Connection, float] = {}  # until when
+        self._recent: deque[Sent] = deque(maxlen=MOST_RECENT)
+        self._ahead = float("-inf")  # of the store's clock, before the loop's
+        self._set_back_at = float("-inf")
         self._next = 0
         self._due = asyncio.Event()
         self._stop_listening = store.listen(self._noticed)
@@ -151,6 +158,7 @@ class Delivery:
     async def _run(self) -> None:
         while True:
             try:
+                await self._check_clock()
                 await self._confirm()
                 taken = await self._take()
             except SignoffError as error:
@@ -163,6 +171,20 @@ class Delivery:
                 continue
             if taken == 0:
                 await wait_at_most(LOOK_SECONDS if self._connections else self.idle_seconds, self._due)
+
+    async def _check_clock(self) -> None:
+        """Send messages again in time although the store's clock was set back: they would be due that much later."""
+        now = self.now
+        ahead = self._store.clock.now() - now
+        if ahead < self._ahead - RESEND_SECONDS:
+            self._set_back_at = now
+        self._ahead = ahead
+        late: list[Sent] = []
+        while self._recent and self._recent[0].at <= now - RESEND_SECONDS:
+            sent = self._recent.popleft()
+            if sent.at <= self._set_back_at:
+                late.append(sent)
+        await self._resend(late)
 
     async def _confirm(self) -> None:
         """Finish the messages of connections that have lasted, and pass tasks on that nobody has acquired."""
@@ -226,6 +248,7 @@ class Delivery:
     async def _take_from(self, queues: Sequence[str], limit: int) -> int:
         """Take due messages of these queues, and send them."""
         messages = await self._store.take_task_messages(queues, limit)
+        self._recent.extend(Sent.of(message, self.now) for message in messages)
         unreceived = [message for message in messages if not self._send(message)]
         await self._resend([Sent.of(message) for message in unreceived])
         return len(messages)
