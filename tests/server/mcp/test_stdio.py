@@ -107,7 +107,7 @@ def test_a_bridge_says_that_its_key_is_wrong(served: Keyed, tmp_path: Path, key:
 @pytest.mark.long
 def test_a_bridge_without_its_server_fails_calls_and_denies_permissions(tmp_path: Path) -> None:
     async def work() -> None:
-        async with program("--url", "http://127.0.0.1:9", folder=tmp_path) as client:
+        async with program("--url", "http://127.0.0.1:9", "--retry", "1", folder=tmp_path) as client:
             assert "cannot be reached" in refused(await client.call_tool("list_runs", EMPTY))
             call = {"tool_name": "Bash", "input": {"command": "ls"}}
             denied = told(await client.call_tool("permission_prompt", call))

@@ -12,6 +12,7 @@ from signoff.cli.commands.inbox import groups_and_roles
 from signoff.cli.exit_codes import CommandFailed, ExitCode
 from signoff.cli.mcp_options import mcp_options, mcp_settings_of
 from signoff.cli.target import DEFAULT_STORE, Target, database, default_target, place_options
+from signoff.cli.values import Number
 from signoff.client.async_client import KEY_VARIABLE
 from signoff.observability.logs import formatter
 
@@ -32,6 +33,14 @@ from signoff.observability.logs import formatter
     metavar="NAME",
     help="Who may answer the agent's questions, such as user:ana or group:ops; repeat for more.  [default: anybody]",
 )
+@click.option(
+    "--retry",
+    "retry_seconds",
+    type=Number(min=0),
+    default=60.0,
+    show_default=True,
+    help="With a server: seconds to ask a question again after the connection was lost. Then a permission is denied.",
+)
 @mcp_options
 @place_options
 def mcp(
@@ -39,6 +48,7 @@ def mcp(
     groups: tuple[str, ...],
     roles: tuple[str, ...],
     assignees: tuple[str, ...],
+    retry_seconds: float,
     mcp_answers: tuple[str, ...],
     mcp_answer_calls: bool,
     target: Target | None,
@@ -63,7 +73,8 @@ def mcp(
             raise click.UsageError(
                 "--user, --in-group, --role and --mcp-... are for a database: the server decides"
             )
-        asyncio.run(stdio.bridge(place.url, key=os.environ.get(KEY_VARIABLE), assignees=assignees))
+        key = os.environ.get(KEY_VARIABLE)
+        asyncio.run(stdio.bridge(place.url, key=key, assignees=assignees, retry_seconds=retry_seconds))
         return None
     said = {"user_id": user, "groups": list(groups), "roles": list(roles)} if user else {}
     settings = mcp_settings_of(mcp_answers, mcp_answer_calls)

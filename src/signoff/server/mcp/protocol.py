@@ -94,9 +94,9 @@ def mcp_server(connect: Connect) -> Server[Any]:
                     raise MCPError(INVALID_PARAMS, f"the cursor is not valid: {refusal.detail}") from None
                 if refusal.status != 403:
                     raise
-                return ListToolsResult(tools=[_declared(tool) for tool in own])
+                return ListToolsResult(tools=[declared(tool) for tool in own])
         found = [tool for tool in page.tools if caller.may(tool)]
-        return ListToolsResult(tools=[_declared(tool) for tool in (*own, *found)], next_cursor=page.next)
+        return ListToolsResult(tools=[declared(tool) for tool in (*own, *found)], next_cursor=page.next)
 
     async def call_tool(ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> CallToolResult:
         async with connect(ctx) as caller, _failures(params.name) as failure:
@@ -157,7 +157,8 @@ async def _failures(tool: str) -> AsyncGenerator[_Failure]:
         failure.reason = "the call failed in the server; its log says more"
 
 
-def _declared(tool: Tool) -> McpTool:
+def declared(tool: Tool) -> McpTool:
+    """Return a tool as the protocol describes it."""
     schema = {name: value for name, value in tool.parameters.items() if name not in _HIDDEN}
     hints = ToolAnnotations(
         title=tool.title,

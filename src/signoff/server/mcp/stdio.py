@@ -31,7 +31,7 @@ from signoff.records.origins import of_command
 from signoff.server.app import create_server_app
 from signoff.server.mcp.api import api_within
 from signoff.server.mcp.door import PATH
-from signoff.server.mcp.protocol import Caller, mcp_server
+from signoff.server.mcp.protocol import TOOLS, Caller, declared, mcp_server
 from signoff.server.mcp.request import McpRequest
 from signoff.server.mcp.settings import McpSettings
 from signoff.stores.contract.store import Store
@@ -72,13 +72,16 @@ async def serve_store(
         await _serve(mcp_server(connect))
 
 
-async def bridge(url: str, *, key: str | None, assignees: Sequence[str] = ()) -> None:
+async def bridge(
+    url: str, *, key: str | None, assignees: Sequence[str] = (), retry_seconds: float = RETRY_SECONDS
+) -> None:
     """Pass calls on to the MCP server of a ``signoff server``, until stdin ends. The server authenticates the key.
 
     Args:
         url: The server, such as ``https://signoff.example.com``.
         key: An API key, or an access token of the server's identity provider.
         assignees: Who may answer the caller's questions, unless it names assignees.
+        retry_seconds: How long a question is asked again after the connection was lost.
     """
     query = httpx2.QueryParams([("assignee", each) for each in assignees])
     target = f"{url.rstrip('/')}{PATH}" + (f"?{query}" if assignees else "")
@@ -110,6 +113,8 @@ async def bridge(url: str, *, key: str | None, assignees: Sequence[str] = ()) ->
         try:
             return await ask(lambda client: client.list_tools(cursor=cursor))
         except Exception as error:
+            if _is_lost(error) and cursor is None:  # the server may be back when a tool is called
+                return ListToolsResult(tools=[declared(tool) for tool in TOOLS.values()])
             raise MCPError(INTERNAL_ERROR, _reason(url, error)) from None
 
     async def call_tool(ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams) -> CallToolResult:
@@ -124,7 +129,7 @@ async def bridge(url: str, *, key: str | None, assignees: Sequence[str] = ()) ->
             return await client.call_tool(params.name, arguments, progress_callback=pass_on)
 
         try:
-            return await _repeated(lambda: ask(call), is_repeatable=params.name in _REPEATABLE)
+            return await _repeated(lambda: ask(call), retry_seconds if params.name in _REPEATABLE else 0.0)
         except Exception as error:
             return _failed(params.name, _reason(url, error))
 
@@ -140,8 +145,8 @@ async def _serve(server: Server[Any]) -> None:
         await server.run(read, write, server.create_initialization_options())
 
 
-async def _repeated(call: Callable[[], Awaitable[T]], *, is_repeatable: bool) -> T:
-    """Return what a call returns. After a lost connection, repeat it for a while if it asks once however often."""
+async def _repeated(call: Callable[[], Awaitable[T]], seconds: float) -> T:
+    """Return what a call returns. After a lost connection, repeat it for some seconds."""
     pause, loop = 0.5, asyncio.get_running_loop()
     until: float | None = None
     while True:
@@ -149,10 +154,10 @@ async def _repeated(call: Callable[[], Awaitable[T]], *, is_repeatable: bool) ->
         try:
             return await call()
         except Exception as error:
-            if not is_repeatable or not _is_lost(error):
+            if not _is_lost(error):
                 raise
-            if until is None or loop.time() - began > RETRY_SECONDS:
-                until, pause = loop.time() + RETRY_SECONDS, 0.5
+            if until is None or loop.time() - began > seconds:
+                until, pause = loop.time() + seconds, 0.5
             if loop.time() + pause > until:
                 raise
         await asyncio.sleep(pause)
