@@ -130,6 +130,7 @@ LARGEST: Final[Mapping[Route, Mapping[str, Sent]]] = {
             *("/", "/inbox", "/inbox/{place}", "/runs", "/runs/{place}", "/sessions", "/sessions/{place}"),
             *("/promises", "/promises/{place}"),
             *("/schedules", "/workers", "/groups/{place}", "/rules", "/audit", "/keys", "/deliveries"),
+            *(f"/.well-known/oauth-protected-resource{path}" for path in ("", "/mcp")),
             *("/start", "/start/{place}", "/assets/{asset}", "/openapi.json", "/docs", "/docs/{asset}"),
         )
     },

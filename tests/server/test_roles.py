@@ -67,6 +67,7 @@ def test_open_routes_reveal_nothing_or_need_a_secret_or_sign_people_in() -> None
         *("/health", "/ready", "/metrics"),
         *("/v1/store", "/v1/store/changes"),
         *("/login", "/login/callback", "/logout"),
+        *(f"/.well-known/oauth-protected-resource{path}" for path in ("", "/mcp")),
         *("/v1/slack/{channel}/actions", "/l/{secret}", "/c/{secret}"),
         "/assets/{asset}",
     }

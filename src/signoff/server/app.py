@@ -22,6 +22,7 @@ from signoff.people.notifications.outbox import Dispatcher
 from signoff.people.questions.periodic_jobs import PERIODIC_JOBS
 from signoff.redaction import Redaction
 from signoff.runtime.loggers import hiding_texts, own_logger
+from signoff.server.auth.access_tokens import AccessTokens, metadata_url
 from signoff.server.auth.authenticators import Authenticator, Authenticators
 from signoff.server.auth.callback_secrets import CallbackSecrets
 from signoff.server.auth.client_address import Forwarding
@@ -158,11 +159,11 @@ def create_server_app(
     hosts = (*allowed_hosts, *([] if openid is None else [openid.host]))
     origins = check_origins(allowed_origins)
     oidc_flow = None if openid is None else OidcFlow(store, openid)
+    wrong_secrets = WrongSecretLimit(store.clock.now, forwarding)
     people: list[Authenticator] = [
-        *([] if oidc_flow is None else [oidc_flow.logins]),
+        *([] if oidc_flow is None else [AccessTokens(oidc_flow, wrong_secrets), oidc_flow.logins]),
         *([] if proxy is None else [proxy]),
     ]
-    wrong_secrets = WrongSecretLimit(store.clock.now, forwarding)
     keyring = Keyring(store, WorkerKeys() if worker_keys is None else worker_keys, wrong_secrets)
     authenticators = Authenticators(
         [keyring, *people], required=require_auth or bool(people), has_keys=keyring.has_key
@@ -274,6 +275,7 @@ def create_server_app(
                 authenticators=authenticators,
                 clock=store.clock,
                 login_path=login_path,
+                metadata_url=None if openid is None else metadata_url(openid),
                 allowed_origins=origins,
                 forms=(*forms, *hooks),
             ),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 
+from signoff.redaction.paths import marker
 from signoff.server import Role
-from tests.server.conftest import path_of
+from tests.server.conftest import app_in, path_of, serving
 from tests.server.keyed import Keyed
 from tests.server.mcp.clients import MODES, mcp_client, refused, told, user, with_client
 from tests.server.proxied import through
@@ -292,3 +294,44 @@ def test_the_user_of_the_client_chooses_who_answers(served: Keyed, key: str, nam
     ):
         assert len(opened(boss, name)) == 1
         assert opened(ana, name) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_server_that_stops_ends_calls_at_once_and_decides_nothing(tmp_path: Path, mode: str) -> None:
+    async def work() -> None:
+        async with serving(app_in(tmp_path)) as server, mcp_client(server.url, mode=mode) as client:
+            await client.list_tools()  # else the client does after its first result
+            asked = {**DEPLOY, "wait_seconds": 40}
+            asking = asyncio.create_task(client.call_tool("ask_person", asked))
+            permission = asyncio.create_task(client.call_tool("permission_prompt", COMMAND))
+            async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+                while len((await http.get("/v1/questions")).json()["items"]) < 2:
+                    await asyncio.sleep(0.02)
+            stopping = asyncio.create_task(server.__aexit__(None, None, None))
+            assert told(await asyncio.wait_for(asking, 5))["outcome"] == "pending"
+            with pytest.raises(MCPError, match="stopping"):  # signoff mcp repeats the call
+                await asyncio.wait_for(permission, 5)
+            await asyncio.wait_for(stopping, 5)
+
+    asyncio.run(work())
+
+
+def test_redacted_input_runs_as_the_agent_sent_it_or_not_at_all(tmp_path: Path) -> None:
+    secret = {"command": "curl", "token": "s3cret"}
+    call = {"tool_name": "Bash", "input": secret}
+
+    async def work(decision: dict[str, Any]) -> dict[str, Any]:
+        redact = ["token"]
+        async with serving(app_in(tmp_path), redact=redact) as server, mcp_client(server.url) as client:
+            asking = asyncio.create_task(client.call_tool("permission_prompt", call))
+            async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+                while not (found := (await http.get("/v1/questions")).json()["items"]):
+                    await asyncio.sleep(0.02)
+                assert "s3cret" not in str(found)
+                reply = await http.post(f"/v1/questions/{found[0]['id']}/answer", json={"value": decision})
+                assert reply.is_success, reply.text
+            return json.loads((await asking).content[0].text)  # type: ignore[union-attr]
+
+    assert asyncio.run(work({"approved": True})) == {"behavior": "allow", "updatedInput": secret}
+    edited = {"approved": True, "edited": {"command": "wget", "token": marker(("token",))}}
+    assert asyncio.run(work(edited))["behavior"] == "deny"

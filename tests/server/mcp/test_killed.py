@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.commands import Running, signoff
 from tests.server.mcp.clients import told
-from tests.server.mcp.test_stdio import program
+from tests.server.mcp.programs import program
 
 pytestmark = pytest.mark.long
 

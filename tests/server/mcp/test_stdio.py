@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
 
 from signoff.records.paging import AuditFilter
 from signoff.server import Role
 from tests.server.conftest import app_in, asked, path_of, start
 from tests.server.keyed import Keyed
 from tests.server.mcp.clients import MODES, refused, told
+from tests.server.mcp.programs import program
 from tests.support import PATIENCE_SECONDS, pauses, running
 
 EMPTY: dict[str, Any] = {}
-
-
-@asynccontextmanager
-async def program(
-    *arguments: str, folder: Path, mode: str = MODES[0], variables: Mapping[str, str] | None = None
-) -> AsyncIterator[Client]:
-    """A client that has started ``signoff mcp``."""
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **(variables or {})}
-    command = StdioServerParameters(
-        command=sys.executable, args=["-m", "signoff", "mcp", *arguments], env=environment, cwd=folder
-    )
-    async with Client(command, mode=mode, read_timeout_seconds=PATIENCE_SECONDS) as client:
-        yield client
 
 
 async def let_it_ask(folder: Path) -> None:

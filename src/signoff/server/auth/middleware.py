@@ -20,6 +20,7 @@ from signoff.server.auth.roles import Rights, never_open, path_of, reach_of, rig
 from signoff.server.http.host_check import SAFE
 from signoff.server.http.problems import problem
 from signoff.server.mcp.request import KEY as MCP
+from signoff.server.mcp.request import PATH as MCP_PATH
 from signoff.server.mcp.request import McpRequest
 
 LATE_SECONDS: Final = 1.0
@@ -35,6 +36,7 @@ class AuthMiddleware:
         authenticators: Authenticate requests.
         clock: The clock for repeated checks of streams.
         login_path: The path that browsers without a login are redirected to; None: they get an error.
+        metadata_url: The URL that MCP clients find the identity provider by; None: there is none.
         allowed_origins: Other sites whose pages may write.
         forms: Path prefixes whose forms may come from pages of any site. Their routes authenticate the sender.
     """
@@ -45,6 +47,7 @@ class AuthMiddleware:
         authenticators: Authenticators,
         clock: Clock,
         login_path: str | None = None,
+        metadata_url: str | None = None,
         allowed_origins: Collection[str] = (),
         forms: tuple[str, ...] = (),
     ) -> None:
@@ -54,6 +57,7 @@ class AuthMiddleware:
         self._authenticators = authenticators
         self._clock = clock
         self._login_path = login_path
+        self._metadata_url = metadata_url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -156,7 +160,9 @@ class AuthMiddleware:
             )
             return RedirectResponse(f"{root}{self._login_path}?next={quote(back, safe='')}", 303, NOT_KEPT)
         answer = problem(refusal)
-        answer.headers["www-authenticate"] = "Bearer"
+        is_mcp = self._metadata_url is not None and path_of(scope) == MCP_PATH
+        found_by = f' resource_metadata="{self._metadata_url}"' if is_mcp else ""
+        answer.headers["www-authenticate"] = f"Bearer{found_by}"
         return answer
 
     def _check_site(self, headers: Headers) -> None:

@@ -36,6 +36,11 @@ class OidcFlow:
     Args:
         store: The store of the login sessions.
         settings: The provider and how to use it.
+
+    Attributes:
+        logins: The login sessions.
+        provider: The client of the provider.
+        settings: As given.
     """
 
     def __init__(self, store: Store, settings: OpenIdConnect) -> None:
@@ -46,8 +51,8 @@ class OidcFlow:
             raise InvalidValue("openid", hint) from None
 
         self.logins = LoginSessions(store, settings)
-        self._provider = Provider(settings, store.clock)
-        self._settings = settings
+        self.provider = Provider(settings, store.clock)
+        self.settings = settings
         self._clock = store.clock
         self._begun = Cookie("signoff-login", settings.is_secure)
         # servers that share the client secret accept each other's cookies
@@ -57,7 +62,7 @@ class OidcFlow:
     async def begin(self, back_to: str) -> Response:
         """Return a redirect to the provider. Raises ProviderUnavailable."""
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-        answer = RedirectResponse(await self._provider.login_url(state, nonce, verifier), 303, _HEADERS)
+        answer = RedirectResponse(await self.provider.login_url(state, nonce, verifier), 303, _HEADERS)
         begun = [state, nonce, verifier, back_to, self._clock.now() + BEGUN_SECONDS]
         self._begun.put(answer, self._sealed(json.dumps(begun)), BEGUN_SECONDS)
         return answer
@@ -68,20 +73,20 @@ class OidcFlow:
         said = request.query_params
         if not hmac.compare_digest(said.get("state", "").encode(), state.encode()):
             raise LoginFailed("the provider's response belongs to another attempt, perhaps in another tab")
-        await self._provider.check_sender(said.get("iss"))
+        await self.provider.check_sender(said.get("iss"))
         if "error" in said:
             raise LoginFailed(f"the provider reports {said['error'][:100]!r}")
         if not said.get("code"):
             raise LoginFailed("the provider sent no code")
-        claims = await self._provider.redeem(said["code"], verifier, nonce)
+        claims = await self.provider.redeem(said["code"], verifier, nonce)
         answer = RedirectResponse(back_to, 303, _HEADERS)
-        await self.logins.begin(self._settings.person_of(claims), request.scope, answer)
+        await self.logins.begin(self.settings.person_of(claims), request.scope, answer)
         self._begun.drop(answer)
         return answer
 
     async def close(self) -> None:
         """Close the connections to the provider."""
-        await self._provider.close()
+        await self.provider.close()
 
     def failed(self, request: Request, error: LoginFailed | ProviderUnavailable) -> Response:
         """Return the error as a page for browsers, or as a problem for programs."""

@@ -118,45 +118,65 @@ class Provider:
         if not isinstance(token, str):
             raise ProviderUnavailable(self._settings.issuer, "its token response has no id_token")
         asked_at = self._clock.now()
+        claims = await self._claims(
+            "ID token",
+            token,
+            asked_at,
+            aud={"essential": True, "value": self._settings.client_id},
+            iat={"essential": True},
+            nonce={"essential": True, "value": nonce},
+        )
+        several = isinstance(claims["aud"], list) and len(cast("list[object]", claims["aud"])) > 1
+        client_id = self._settings.client_id
+        if claims.get("azp", None if several else client_id) != client_id:
+            raise LoginFailed("the ID token was issued to another client")
+        return claims
+
+    async def read_access_token(self, token: str, resource: str) -> dict[str, Any]:
+        """Return the claims of an access token that the provider has issued for a resource (RFC 9068, RFC 8707).
+
+        Args:
+            token: The token, a JWT.
+            resource: The URL of the resource, which must be its audience. An ID token has another one.
+
+        Raises:
+            LoginFailed: It is not valid, has expired, or is for another resource.
+            ProviderUnavailable: The provider's keys cannot be fetched.
+        """
+        aud = {"essential": True, "value": resource}
+        return await self._claims("access token", token, self._clock.now(), aud=aud)
+
+    async def _claims(self, kind: str, token: str, asked_at: float, **wanted: Any) -> dict[str, Any]:
+        """Return the claims of a signed token. Raises LoginFailed, ProviderUnavailable."""
         try:
-            return self._read(token, await self._signing_keys(), nonce)
+            return self._read(kind, token, await self._signing_keys(), wanted)
         except InvalidKeyIdError:
             if asked_at - self._keys_at < REFETCH_SECONDS:
-                raise LoginFailed(
-                    "the ID token is signed with a key that the provider does not publish"
-                ) from None
+                raise _unknown_key(kind) from None
         try:
-            return self._read(token, await self._signing_keys(newer_than=asked_at), nonce)
+            return self._read(kind, token, await self._signing_keys(newer_than=asked_at), wanted)
         except InvalidKeyIdError:
-            raise LoginFailed(
-                "the ID token is signed with a key that the provider does not publish"
-            ) from None
+            raise _unknown_key(kind) from None
 
-    def _read(self, token: str, keys: KeySet, nonce: str) -> dict[str, Any]:
-        """Return the claims of an ID token. Raises LoginFailed, or InvalidKeyIdError for an unknown key."""
-        settings = self._settings
+    def _read(self, kind: str, token: str, keys: KeySet, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Return the claims of a token. Raises LoginFailed, or InvalidKeyIdError for an unknown key."""
         claims_wanted = JWTClaimsRegistry(
             int(self._clock.now()),
             LEEWAY_SECONDS,
-            iss={"essential": True, "value": settings.issuer},
-            aud={"essential": True, "value": settings.client_id},
+            iss={"essential": True, "value": self._settings.issuer},
             sub={"essential": True},
             exp={"essential": True},
-            iat={"essential": True},
-            nonce={"essential": True, "value": nonce},
+            **wanted,
         )
         try:
             for part in token.split(".")[:2]:
                 read_exactly(base64.urlsafe_b64decode(part + "=="))
-            claims = jwt.decode(token, keys, list(settings.algorithms)).claims
+            claims = jwt.decode(token, keys, list(self._settings.algorithms)).claims
             claims_wanted.validate(claims)
         except InvalidKeyIdError:
             raise
         except (JoseError, ValueError, RecursionError) as error:
-            raise LoginFailed(f"the ID token is not valid: {error}") from None
-        several = isinstance(claims["aud"], list) and len(cast("list[object]", claims["aud"])) > 1
-        if claims.get("azp", None if several else settings.client_id) != settings.client_id:
-            raise LoginFailed("the ID token was issued to another client")
+            raise LoginFailed(f"the {kind} is not valid: {error}") from None
         return claims
 
     async def _exchange(self, code: str, verifier: str) -> dict[str, Any]:
@@ -256,6 +276,10 @@ class Provider:
                 self._settings.issuer, f"it answers {status} without the expected JSON object"
             )
         return answer
+
+
+def _unknown_key(kind: str) -> LoginFailed:
+    return LoginFailed(f"the {kind} is signed with a key that the provider does not publish")
 
 
 def _usable(found: object) -> list[Key]:

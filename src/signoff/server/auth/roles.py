@@ -148,6 +148,8 @@ RIGHTS: Final[Mapping[tuple[str, str], Rights | None]] = {
     ("POST", "/v1/keys/{key_id}/rotate"): _ADMIN,
     ("POST", "/v1/keys/{key_id}/revoke"): _ADMIN,
     ("GET", "/v1/me"): _ANY_ROLE,
+    ("GET", "/.well-known/oauth-protected-resource"): _PUBLIC,  # names the identity provider
+    ("GET", "/.well-known/oauth-protected-resource/mcp"): _PUBLIC,
     ("GET", "/login"): _PUBLIC,  # starts the sign-in
     ("GET", "/login/callback"): _PUBLIC,
     ("POST", "/logout"): _PUBLIC,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from signoff.redaction.paths import PLACEHOLDER
@@ -13,7 +14,7 @@ from signoff.server.mcp.open_question import ask_as, ask_once, closed, terms_of
 from signoff.server.mcp.question_tools import settled
 from signoff.server.mcp.run_tools import LONGEST_WAIT
 from signoff.server.mcp.settings import INPUT_TYPES, asker_of
-from signoff.server.mcp.tool import Call, Tool, ToolFailed, id_of, parameters, seconds, text
+from signoff.server.mcp.tool import Call, ServerStopping, Tool, ToolFailed, id_of, parameters, seconds, text
 
 log = own_logger("signoff.server")
 
@@ -23,6 +24,9 @@ PERMISSION_SECONDS: Final = 3600.0
 
 REPEATED_SECONDS: Final = 600.0
 """A decision counts this long for a repeated request with the same call id, whose first reply may have been lost."""
+
+_REDACTED: Final = PLACEHOLDER.removesuffix("]")
+"""The start of what replaces redacted values, which are not to run."""
 
 _WAIT: Final = 45.0
 _TERMS: Final = ("input_type", "options", "answer_schema", "assignees", "help", "metadata", "timeout_seconds")
@@ -36,13 +40,19 @@ async def ask_person(call: Call) -> dict[str, Any]:
         question = await ask_as(call, f"mcp-{id_of(asker_of(call.caller), request_id)}", terms)
     else:
         question = await ask_once(call, terms)
-    return outcome(await closed(call, question, given.get("wait_seconds", _WAIT)))
+    return await _outcome_soon(call, question)
 
 
 async def await_answer(call: Call) -> dict[str, Any]:
     """Wait for the answer of a question that was asked before."""
     question = await call.api.get(path_to("questions", call.arguments["question_id"], "result"), wait=0)
-    return outcome(await closed(call, question, call.arguments.get("wait_seconds", _WAIT)))
+    return await _outcome_soon(call, question)
+
+
+async def _outcome_soon(call: Call, question: dict[str, Any]) -> dict[str, Any]:
+    with suppress(ServerStopping):  # the agent has the id, and polls
+        question = await closed(call, question, call.arguments.get("wait_seconds", _WAIT))
+    return outcome(question)
 
 
 def outcome(question: dict[str, Any]) -> dict[str, Any]:
@@ -67,9 +77,15 @@ def outcome(question: dict[str, Any]) -> dict[str, Any]:
 
 
 async def permission_prompt(call: Call) -> dict[str, Any]:
-    """Ask a person whether a coding agent may make a call. Every failure denies it."""
+    """Ask a person whether a coding agent may make a call. Every failure denies it.
+
+    Raises:
+        ServerStopping: The server stops. The client treats that as an error, and denies; a bridge repeats the call.
+    """
     try:
         return await _permission(call)
+    except ServerStopping:
+        raise
     except Refused as refusal:
         return _deny(f"the question was refused: {refusal.detail}")
     except ToolFailed as failure:
@@ -115,7 +131,7 @@ def _decision(question: dict[str, Any], arguments: dict[str, Any]) -> dict[str, 
     if not value.get("edits"):
         return {"behavior": "allow", "updatedInput": arguments}
     edited: Any = value.get("proposal")
-    if not isinstance(edited, dict) or PLACEHOLDER in json.dumps(edited, ensure_ascii=False):
+    if not isinstance(edited, dict) or _REDACTED in json.dumps(edited, ensure_ascii=False):
         return _deny("the approved input cannot be read through this server, since a part of it is redacted")
     return {"behavior": "allow", "updatedInput": edited}
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from signoff.server.mcp.protocol import Caller
 
-PATH = "/mcp"
-
 
 class McpDoor:
     """The MCP endpoint of a running server. The SDK is imported at the first request."""

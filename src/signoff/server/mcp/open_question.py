@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from signoff.server.mcp.api import path_to
 from signoff.server.mcp.settings import ASKED_BY, ASKED_THROUGH, asker_of
-from signoff.server.mcp.tool import Call, ToolFailed, id_of
+from signoff.server.mcp.tool import Call, ServerStopping, ToolFailed, id_of
 
 POLL_SECONDS: Final = 10.0
 """Seconds between two signs of life to the client: it may give up after a minute without any."""
@@ -54,10 +54,17 @@ async def ask_once(call: Call, terms: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def closed(call: Call, question: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Return a question once it is closed, or as it is after ``seconds``. Raises Refused."""
+    """Return a question once it is closed, or as it is after ``seconds``.
+
+    Raises:
+        Refused: The server refuses to show it.
+        ServerStopping: The server stops.
+    """
     until = time.monotonic() + seconds
     while question["state"] == "pending" and (left := until - time.monotonic()) > 0:
         await call.progress("waiting for a person")
-        wait = min(left, POLL_SECONDS)
+        wait, began = min(left, POLL_SECONDS), time.monotonic()
         question = await call.api.get(path_to("questions", question["id"], "result"), wait=wait)
+        if question["state"] == "pending" and time.monotonic() - began < wait / 2:
+            raise ServerStopping  # else it would have waited longer
     return question

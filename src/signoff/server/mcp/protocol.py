@@ -11,6 +11,7 @@ from typing import Any, Final
 from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
+    CONNECTION_CLOSED,
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
@@ -31,7 +32,7 @@ from signoff.server.mcp.api import Api, Refused
 from signoff.server.mcp.asking_tools import ASKING_TOOLS
 from signoff.server.mcp.question_tools import QUESTION_TOOLS
 from signoff.server.mcp.run_tools import RUN_TOOLS
-from signoff.server.mcp.tool import Call, Tool, ToolFailed
+from signoff.server.mcp.tool import Call, ServerStopping, Tool, ToolFailed
 from signoff.server.mcp.workflow_tools import PREFIX, find_workflow_tool, workflow_tools
 from signoff.version import __version__
 
@@ -150,6 +151,8 @@ async def _failures(tool: str) -> AsyncGenerator[_Failure]:
         failure.reason = f"{refusal.detail} (HTTP {refusal.status})"
     except PydanticSerializationError:
         failure.reason = "an argument has characters that are not valid Unicode"
+    except ServerStopping:
+        raise MCPError(CONNECTION_CLOSED, "the server is stopping: repeat the call") from None
     except MCPError:
         raise
     except Exception:

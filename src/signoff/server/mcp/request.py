@@ -7,6 +7,8 @@ from typing import Final
 
 from signoff.records import Origin
 
+PATH: Final = "/mcp"
+
 KEY: Final = "signoff.mcp"
 """The key in an ASGI scope. Only code in this process can set it."""
 

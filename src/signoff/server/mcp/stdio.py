@@ -30,9 +30,8 @@ from signoff.records import Origin, OriginWay
 from signoff.records.origins import of_command
 from signoff.server.app import create_server_app
 from signoff.server.mcp.api import api_within
-from signoff.server.mcp.door import PATH
 from signoff.server.mcp.protocol import TOOLS, Caller, declared, mcp_server
-from signoff.server.mcp.request import McpRequest
+from signoff.server.mcp.request import PATH, McpRequest
 from signoff.server.mcp.settings import McpSettings
 from signoff.stores.contract.store import Store
 from signoff.version import __version__

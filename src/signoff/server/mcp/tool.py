@@ -20,6 +20,10 @@ class ToolFailed(Exception):
     """A tool call that failed for a reason that the caller can act on."""
 
 
+class ServerStopping(Exception):
+    """The server stops while a call waits. Nothing was decided: the call is to be repeated."""
+
+
 async def _no_progress(_: str) -> None:
     pass
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from signoff.people.questions.answer_checks import check_containers
+from signoff.server.auth.access_tokens import METADATA, metadata
 from signoff.server.http.problems import plain_problem
-from signoff.server.mcp.door import PATH
+from signoff.server.mcp.request import PATH
 from signoff.server.services import Services
 
 router = APIRouter()
@@ -47,6 +50,16 @@ class _Endpoint:
             except ModuleNotFoundError:
                 missing = "the MCP server needs the extra `mcp`: pip install 'signoff[mcp]'"
                 await plain_problem(501, missing)(scope, receive, send)
+
+
+@router.get(METADATA, include_in_schema=False)
+@router.get(f"{METADATA}{PATH}", include_in_schema=False)
+async def describe_resource(request: Request) -> Response:
+    """Describe the MCP server as a resource (RFC 9728), so that clients find the provider that signs users in."""
+    services: Services = request.app.state.services
+    if services.login is None:
+        return plain_problem(404, "no identity provider signs users in to this server")
+    return JSONResponse(metadata(services.login.settings))
 
 
 router.routes.append(Route(PATH, _Endpoint(), methods=["GET", "POST"], include_in_schema=False))
