@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -188,3 +189,46 @@ def test_a_server_without_mcp_has_no_such_path(tmp_path: Path) -> None:
             return (await http.post("/mcp", json={})).status_code
 
     assert asyncio.run(work()) == 404
+
+
+def test_pages_of_an_allowed_site_and_a_server_below_a_path_speak_mcp(tmp_path: Path) -> None:
+    site = "https://app.example.com"
+
+    async def work() -> None:
+        app = app_in(tmp_path)
+        async with serving(app, root_path="/signoff", allowed_origins=[site]) as server:
+            for mode in MODES:
+                async with mcp_client(f"{server.url}/signoff", mode=mode, headers={"origin": site}) as client:
+                    assert told(await client.call_tool("list_runs", EMPTY))["runs"] == []
+            asks = {
+                "origin": site,
+                "access-control-request-method": "POST",
+                "access-control-request-headers": "authorization,mcp-method,mcp-name,mcp-protocol-version",
+            }
+            async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+                assert (await http.options("/signoff/mcp", headers=asks)).status_code == 200
+
+    asyncio.run(work())
+
+
+def test_a_caller_has_a_bounded_number_of_calls_and_messages_are_bounded(tmp_path: Path) -> None:
+    accept = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+    asking = {"name": "ask_person", "arguments": {"question": "Go on?", "wait_seconds": 2}}
+    nested = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":%b%b}}' % (
+        b"[" * 150_000,
+        b"]" * 150_000,
+    )
+
+    async def work() -> Counter[int]:
+        connections = httpx.Limits(max_connections=300)
+        async with (
+            serving(app_in(tmp_path)) as server,
+            httpx.AsyncClient(base_url=server.url, trust_env=False, limits=connections, timeout=60) as http,
+        ):
+            for body, status in ((nested, 422), (b"x" * 2_000_000, 413)):
+                assert (await http.post("/mcp", content=body, headers=accept)).status_code == status
+            call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asking}
+            replies = [http.post("/mcp", json=call, headers=accept) for _ in range(220)]
+            return Counter(reply.status_code for reply in await asyncio.gather(*replies))
+
+    assert asyncio.run(work()) == {200: 200, 429: 20}

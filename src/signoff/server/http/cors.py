@@ -38,8 +38,9 @@ def cross_origin_options(origins: frozenset[str]) -> dict[str, Any]:
             "idempotency-key",
             "if-none-match",
             "last-event-id",
+            *("mcp-method", "mcp-name", "mcp-protocol-version"),
         ],
         "allow_credentials": True,
-        "expose_headers": ["etag", "retry-after"],
+        "expose_headers": ["etag", "retry-after", "www-authenticate"],
         "max_age": 600,
     }
