@@ -9,7 +9,7 @@ import httpx
 import pytest
 from mcp import Client
 
-from signoff.server import Role
+from signoff.server import McpSettings, Role
 from tests.server.conftest import asked, ended, path_of, start
 from tests.server.keyed import Keyed
 from tests.server.mcp.clients import MODES, posted, refused, told, user, with_client
@@ -128,14 +128,34 @@ def test_an_answer_in_the_inbox_wins_and_mcp_is_told(
     assert ended(operator, name)["result"] == {"approved": False, "by": "boss", "note": None}
 
 
-def test_an_agents_call_is_not_approved_through_mcp(served: Keyed, operator: httpx.Client, name: str) -> None:
-    id = question(operator, "mail", name, "bob")
+OF_CALLS: list[dict[str, Any]] = [
+    {"action": ["send_mail", {"to": "bob"}]},
+    {"metadata": {"tool": "send_mail", "arguments": {}}},  # its result, or whether to repeat it
+    {"metadata": {"tool_call_id": "call-1"}},
+    {"metadata": {"interrupt": "i-1"}},
+    {"metadata": {"step": "pay", "idempotency_key": "k"}},
+]
+
+
+@pytest.mark.parametrize("terms", OF_CALLS)
+def test_a_question_about_an_agents_call_is_not_answered_through_mcp(
+    served: Keyed, operator: httpx.Client, name: str, terms: dict[str, Any]
+) -> None:
+    id = question(operator, "put", name, "Send it?", kwargs=terms)
     answer = with_client(
         lambda client: answered(client, id, {"approved": True}), served.server.url, headers=user("ana")
     )
     assert "a person answers it in the inbox" in refused(answer)
     assert operator.get(f"/v1/questions/{path_of(id)}").json()["state"] == "pending"
     assert ("ana", "AccessDenied") in refusals(operator, id)
+
+
+def test_even_where_calls_may_be_approved_a_caller_does_not_answer_itself() -> None:
+    allowing = McpSettings(answers_calls=True)
+    own = {"input_type": "approval", "metadata": {"asked_through": "mcp", "asked_by": "ana"}}
+    assert allowing.refusal(own, "bob") is None
+    assert "own question" in (allowing.refusal(own, "ana") or "")
+    assert allowing.refusal({"input_type": "approval", "action": {"tool": "rm"}}, "ana") is None
 
 
 def test_another_users_question_is_neither_shown_nor_answered(

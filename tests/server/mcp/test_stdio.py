@@ -13,6 +13,7 @@ import pytest
 
 from signoff.records.paging import AuditFilter
 from signoff.server import Role
+from tests.cli.commands import signoff
 from tests.server.conftest import app_in, asked, path_of, start
 from tests.server.keyed import Keyed
 from tests.server.mcp.clients import MODES, refused, told
@@ -113,9 +114,7 @@ def test_the_program_ends_with_its_client(tmp_path: Path) -> None:
             process.send_signal(signal.SIGKILL)
 
 
-@pytest.mark.long
 def test_options_of_the_database_are_refused_for_a_server(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "signoff", "mcp", "--url", "http://127.0.0.1:9", "--user", "ana"]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert ended.returncode == 2
-    assert "the server decides" in ended.stderr
+    ended = signoff("mcp", "--url", "http://127.0.0.1:9", "--user", "ana", cwd=tmp_path)
+    assert ended.code == 2
+    assert "the server decides" in ended.err

@@ -17,8 +17,8 @@ class McpSettings:
 
     Attributes:
         answers: The input types of the questions that may be answered through MCP; None: all. Empty: no question.
-        answers_calls: Whether questions that approve a call of an agent, and questions that were asked through MCP, may
-            be answered through MCP. Even then, a caller cannot answer its own questions.
+        answers_calls: Whether questions about a call of an agent, and questions that were asked through MCP, may be
+            answered through MCP. Even then, a caller cannot answer its own questions.
 
     Example:
         Server(store, mcp=McpSettings(answers=["text", "select"]))
@@ -44,18 +44,30 @@ class McpSettings:
         if self.answers is not None and kind not in self.answers:
             return f"this server does not take answers of type {kind!r} through MCP; answer it in the inbox"
         asked = asked_through_mcp(question)
-        if asked is None and question.get("action") is None:
+        if asked is None and not is_about_call(question):
             return None
         if asked is not None and asked == asker_of(caller):
             return "a caller cannot answer its own question through MCP; a person answers it in the inbox"
         if not self.answers_calls:
-            return "it approves an agent's call or was asked through MCP; a person answers it in the inbox"
+            return "it is about an agent's call or was asked through MCP; a person answers it in the inbox"
         return None
 
 
 ASKED_THROUGH: Final = "asked_through"
 ASKED_BY: Final = "asked_by"
 """Keys in the metadata of questions that were asked through MCP."""
+
+
+_OF_CALLS: Final = frozenset({"tool", "tool_call_id", "interrupt", "idempotency_key"})
+"""Keys in the metadata of questions about a call that have no action: the result of a call, or whether an interrupted
+call or step is to be repeated.
+"""
+
+
+def is_about_call(question: dict[str, Any]) -> bool:
+    """Whether a question decides on a call of an agent, or on a step whose outcome is unknown."""
+    metadata: dict[str, Any] = question.get("metadata") or {}
+    return question.get("action") is not None or not _OF_CALLS.isdisjoint(metadata)
 
 
 def asker_of(caller: str | None) -> str:
