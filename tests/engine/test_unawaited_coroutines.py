@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -88,18 +89,33 @@ async def test_code_that_drops_a_coroutine_pays_nothing(body: Any, new_store: Ne
     assert paid == []
 
 
+async def kept(ctx: Context) -> str:
+    kept = HELPERS["ask"](ctx)
+    return f"done {kept is None}"
+
+
+async def kept_in_a_list(ctx: Context) -> str:
+    all = [HELPERS["yes"]() for _ in range(2)]
+    return f"done {await all[0]}"
+
+
+@pytest.mark.parametrize("keep", [kept, kept_in_a_list])
 @in_asyncio
-async def test_a_coroutine_that_is_kept_until_the_end_stops_the_run(new_store: NewStore) -> None:
+async def test_a_coroutine_kept_until_the_end_stops_the_run_with_its_line(
+    new_store: NewStore, keep: Callable[[Context], Awaitable[str]]
+) -> None:
     app = Signoff(new_store())
 
     @app.workflow
     async def flow(ctx: Context) -> str:
-        kept = HELPERS["ask"](ctx)
-        return f"done {kept is None}"
+        return await keep(ctx)
 
     async with running(app) as client:
-        with pytest.raises(NotAwaited, match="coroutine 'ask', at the return of"):
-            await (await client.start(flow)).result(60)
+        run = await client.start(flow)
+        line = rf"coroutine '(ask|yes)', at {__file__}:\d+ in ({keep.__name__}|<listcomp>), was never awaited"
+        with pytest.raises(NotAwaited, match=line):
+            await run.result(60)
+    assert sys.get_coroutine_origin_tracking_depth() == 0
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -129,7 +129,7 @@ class Stuck(Exception):
         self.where = where
 
 
-_Outside = tuple[Any, private_names.Outer]
+_Outside = tuple[Any, int, private_names.Outer]
 
 
 class _Entered:
@@ -191,15 +191,20 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     def enter(self) -> _Outside:
         """Become the running loop of the calling thread. Returns the state for ``leave``."""
         hooks = sys.get_asyncgen_hooks()
+        depth = sys.get_coroutine_origin_tracking_depth()
+        if not depth:  # for the line in the error about a coroutine that is not awaited
+            sys.set_coroutine_origin_tracking_depth(1)
         outer = private_names.enter(self)
         sys.set_asyncgen_hooks(firstiter=self.generators.begin, finalizer=self._finish_generator)
         self._entered_by = threading.get_ident()
-        return hooks, outer
+        return hooks, depth, outer
 
     def leave(self, outside: _Outside) -> None:
         """Restore the state that ``enter`` returned."""
-        hooks, outer = outside
+        hooks, depth, outer = outside
         self._entered_by = None
+        if not depth:
+            sys.set_coroutine_origin_tracking_depth(0)
         sys.set_asyncgen_hooks(*hooks)
         private_names.leave(outer)
 

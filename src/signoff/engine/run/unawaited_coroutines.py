@@ -47,7 +47,7 @@ def watch_coroutines() -> None:
         found = re.match(_OURS, text) if issubclass(category, RuntimeWarning) else None
         if found is None:
             previous(message, category, filename, lineno, file, line)
-        elif not _is_reported(found[1], filename, lineno):
+        elif not _is_reported(found[1], filename, lineno, _origin_in(text)):
             spaced = f"{found[0]} {text[found.end() :]}"
             warnings.warn_explicit(spaced, category, filename, lineno, registry=_shown)
 
@@ -55,7 +55,15 @@ def watch_coroutines() -> None:
     warnings.showwarning = show
 
 
-def _is_reported(what: str, filename: str, lineno: int) -> bool:
+def _origin_in(text: str) -> str | None:
+    """Return the user's line that created the coroutine, if the warning has it: a workflow's loop tracks origins."""
+    found = re.search(r'^  File "(.+)", line (\d+), in (\S+)', text, re.MULTILINE)
+    if found is None or is_installed(found[1]):
+        return None
+    return f"{found[1]}:{found[2]} in {found[3]}"
+
+
+def _is_reported(what: str, filename: str, lineno: int, origin: str | None) -> bool:
     # The collector may find coroutines of code other than the running one; a library's own are the library's affair.
     is_own = is_own_file(filename)  # the code has returned to it, and drops its remaining coroutines there
     if is_collecting() or (is_installed(filename) and not is_own):
@@ -63,7 +71,9 @@ def _is_reported(what: str, filename: str, lineno: int) -> bool:
     loop: object = None
     with contextlib.suppress(RuntimeError):  # without a task: a step with a plain function, in its thread
         loop = asyncio.get_running_loop()
-    where = RETURNED if is_own else f"{filename}:{lineno} in {_function_at(filename, lineno)}"
+    where = origin
+    if where is None:
+        where = RETURNED if is_own else f"{filename}:{lineno} in {_function_at(filename, lineno)}"
     if isinstance(loop, WorkflowLoop):
         loop.note_dropped(what, where)
         return True
