@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 from playwright.sync_api import Page, expect
 
@@ -107,3 +109,36 @@ def test_seven_tabs_of_waiting_runs_leave_connections_to_each_other(
     assert http.post(f"/v1/runs/{name}-0/cancel", json={}).status_code == 200
     tabs[0].evaluate(TURNED_TO, True)
     expect(tabs[0].get_by_role("main").get_by_text("cancelled").first).to_be_visible()
+
+
+def test_hidden_tabs_without_locks_leave_connections_and_catch_up(
+    page: Page, http: httpx.Client, name: str
+) -> None:
+    page.context.add_init_script("delete Navigator.prototype.locks")
+    tabs = [page, *(page.context.new_page() for _ in range(TABS - 1))]
+    for tab in tabs:
+        tab.goto("/inbox?view=all")
+        expect(tab.get_by_role("heading", name="Inbox")).to_be_visible()
+        tab.evaluate(TURNED_TO, False)
+    start(http, "ask", name, f"Pay {name}?")
+    asked(http, name)
+    tabs[0].evaluate(TURNED_TO, True)
+    expect(tabs[0].get_by_role("link", name=f"Pay {name}?")).to_be_visible()
+
+
+def test_the_title_of_a_hidden_tab_without_locks_counts_new_questions(
+    page: Page, http: httpx.Client, name: str
+) -> None:
+    page.context.add_init_script("delete Navigator.prototype.locks")
+    start(http, "ask", f"{name}-1", "Pay?")
+    asked(http, f"{name}-1")
+    page.clock.install()
+    page.goto("/inbox")
+    expect(page).to_have_title(re.compile(r"\(\d+\)"))
+    before = page.title()
+    page.evaluate(TURNED_TO, False)
+    page.clock.run_for(2_000)
+    start(http, "ask", f"{name}-2", "Pay?")
+    asked(http, f"{name}-2")
+    page.clock.run_for(21_000)
+    expect(page).not_to_have_title(before)

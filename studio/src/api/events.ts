@@ -20,15 +20,44 @@ const PATIENCE_MILLISECONDS = 3_000;
 
 const plain = (type: string): StreamEvent => ({ type, data: "{}" });
 
+/** Whether the tabs share a stream. There are no locks unless the page came over https or from this machine. */
+export function hasShared(): boolean {
+  return "locks" in navigator && "BroadcastChannel" in window;
+}
+
 /**
  * Listen to events until the returned function is called.
  *
  * `who` identifies the listener and what they may see: a tab of another user never provides their events.
  */
 export function follow(url: string, who: string, listeners: Listeners): () => void {
-  // there are no locks unless the page came over https or from this machine
-  const isShared = "locks" in navigator && "BroadcastChannel" in window;
-  return isShared ? share(url, `signoff.events ${who} ${url}`, listeners) : stream(url, listeners);
+  return hasShared()
+    ? share(url, `signoff.events ${who} ${url}`, listeners)
+    : streamWhileShown(url, listeners);
+}
+
+/**
+ * A stream of this tab alone, for want of locks. A hidden tab has none, or six would leave the seventh tab without a
+ * connection; what it misses is a `gap`.
+ */
+function streamWhileShown(url: string, listeners: Listeners): () => void {
+  let close: (() => void) | undefined;
+  let first = "open";
+  const look = () => {
+    if (document.visibilityState === "visible")
+      close ??= stream(url, { ...listeners, open: () => listeners[first]?.(plain(first)) });
+    else if (close !== undefined) {
+      close();
+      close = undefined;
+      first = "gap";
+    }
+  };
+  look();
+  document.addEventListener("visibilitychange", look);
+  return () => {
+    document.removeEventListener("visibilitychange", look);
+    close?.();
+  };
 }
 
 function share(url: string, name: string, listeners: Listeners): () => void {

@@ -3,11 +3,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useSyncExternalStore } from "react";
 import { api, given } from "../api/client";
+import { hasShared } from "../api/events";
 import type { Me } from "../shell/me";
 import type { Question } from "./question";
 import { useAsleep } from "./snoozes";
 import { type QuestionPage, shownPage, type View } from "./useInbox";
 import { Listeners } from "../shell/listeners";
+import { useShown } from "../shell/useShown";
 
 /** At most this many are counted where the inbox itself is not shown. */
 const COUNTED = 100;
@@ -27,11 +29,13 @@ function say(mine: Mine | undefined): void {
   listeners.tell();
 }
 
-/** Let the shown list provide the count, if it lists the user's questions. */
+/** Let the shown list provide the count, if it lists the user's questions and hears of changes. */
 export function useMineHere(view: View, isKnown: boolean, count: number, isMore: boolean): void {
+  const isShown = useShown();
+  const isFresh = isKnown && (isShown || hasShared());
   useEffect(() => {
-    say(view === "mine" && isKnown ? { count, isMore } : undefined);
-  }, [view, isKnown, count, isMore]);
+    say(view === "mine" && isFresh ? { count, isMore } : undefined);
+  }, [view, isFresh, count, isMore]);
   useEffect(() => () => say(undefined), []);
 }
 
