@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from signoff import SignalTimeout, WrongAnswer
 from signoff.errors import CannotRunHere, RegistrationError
+from signoff.integrations.langgraph import SignoffSaver
 from tests.integrations.langgraph.graphs import (
     Desk,
     State,
@@ -185,6 +186,24 @@ async def test_the_functional_api_runs_its_tasks_once() -> None:
         env.people.answer("fine?", approved=True)
         assert await env.run(flow) == [2, True]
     assert desk.done == [1]
+
+
+@in_asyncio
+async def test_a_thread_that_is_not_kept_is_deleted_once_the_graph_has_ended() -> None:
+    build = in_parallel({"a": asking(Desk(), "a", "go on?", response_schema=bool)})
+    savers: list[SignoffSaver] = []
+
+    def make(saver: SignoffSaver) -> Any:
+        savers.append(saver)
+        return build.compile(checkpointer=saver)
+
+    async with running(make, keep_thread=False) as (env, flow):
+        run = await env.start(flow, id="r")
+        await env.idle()
+        assert [each async for each in savers[0].alist(None)] != []
+        env.people.answer("go on?", approved=True)
+        assert (await run.result())["out"] == [["a", [True]]]
+    assert [each async for each in savers[0].alist(None)] == []
 
 
 @in_asyncio

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
+from langgraph.graph import START, MessagesState, StateGraph
 
 from signoff import WrongAnswer
 from signoff.integrations.langgraph import DecisionNotAllowed
@@ -133,3 +135,22 @@ async def test_arguments_that_do_not_match_the_tool_are_shown_and_can_be_mended(
         env.people.answer("Allow refund?", {"approved": True, "edited": {"cents": 5}})
         await env.run(flow)
     assert desk.done == [(5, "ana")]
+
+
+@in_asyncio
+async def test_a_tool_of_a_subgraph_is_edited_by_its_own_schema() -> None:
+    desk = Desk()
+
+    def make(saver: Any) -> Any:
+        outer = StateGraph(MessagesState).add_node("inner", agent(desk, {"cents": 1}))
+        return outer.add_edge(START, "inner").compile(checkpointer=saver)
+
+    async with running(make, {"messages": [{"role": "user", "content": "refund"}]}) as (env, flow):
+        run = await env.start(flow, id="r")
+        [asked] = await open_questions(env)
+        wrong = {"approved": True, "edited": {"cents": "many"}}
+        with pytest.raises(WrongAnswer, match="cents"):
+            await env.client.answer(asked.id, wrong, user_id="ana")
+        await env.client.answer(asked.id, {"approved": True, "edited": {"cents": 9}}, user_id="ana")
+        await run.result()
+    assert desk.done == [(9, "ana")]

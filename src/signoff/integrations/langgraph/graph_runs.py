@@ -29,6 +29,7 @@ async def run_graph(
     retry: RetryPolicy | None = None,
     step: Mapping[str, Any] | None = None,
     recursion_limit: int | None = None,
+    keep_thread: bool = True,
     **terms: Any,
 ) -> Any:
     """Run a compiled graph, and ask people its interrupts. A waiting run uses no worker resources.
@@ -54,6 +55,7 @@ async def run_graph(
         step: Other options of ``Context.step``, such as ``timeout``, or ``effect="once"``: then an operator is asked if
             the worker died while the graph ran.
         recursion_limit: LangGraph's limit of supersteps.
+        keep_thread: Whether the thread's checkpoints stay when the graph has ended. Nothing else deletes them.
         terms: Arguments of ``Context.wait_for_user`` for each question: ``assignees``, ``timeout_seconds``.
 
     Returns:
@@ -76,8 +78,9 @@ async def run_graph(
             return await run_graph(ctx, graph, state, output=lambda s: s["messages"][-1].text,
                                    assignees=["group:finance"], timeout_seconds=3600)
     """
-    _check(graph)
-    config: dict[str, Any] = {"configurable": {"thread_id": thread_id or context.run_id}}
+    saver = _saver_of(graph)
+    thread = thread_id or context.run_id
+    config: dict[str, Any] = {"configurable": {"thread_id": thread}}
     if recursion_limit is not None:
         config["recursion_limit"] = recursion_limit
     steps = GraphSteps(graph, config, output)  # pyright: ignore[reportArgumentType]
@@ -92,10 +95,12 @@ async def run_graph(
         progress = await context.step(
             f"resume {name}", steps.resume, progress["call"], given_answers, **options
         )
+    if not keep_thread:
+        await context.step(f"delete the thread of {name}", saver.adelete_thread, thread)
     return progress["output"]
 
 
-def _check(graph: Any) -> None:
+def _saver_of(graph: Any) -> SignoffSaver:
     if not isinstance(graph.checkpointer, SignoffSaver):
         raise RegistrationError(
             "run_graph needs a graph with Signoff's checkpointer: compile(checkpointer=SignoffSaver(app))"
@@ -104,13 +109,22 @@ def _check(graph: Any) -> None:
         raise RegistrationError(
             "run_graph asks what interrupt() asks; leave out interrupt_before and interrupt_after, which ask nothing"
         )
+    return graph.checkpointer
 
 
 def _schemas(graph: Any) -> dict[str, dict[str, Any]]:
-    """Return the schemas of the arguments of a graph's tools, which edits must match."""
-    nodes = [getattr(node, "bound", None) for node in graph.nodes.values()]
+    """Return the schemas of the arguments of the tools of a graph and its subgraphs, which edits must match.
+
+    Different tools of one name have none: an interrupt does not say which of them it is about.
+    """
+    graphs = [graph, *(each for _, each in graph.get_subgraphs(recurse=True))]
+    nodes = [getattr(node, "bound", None) for each in graphs for node in each.nodes.values()]
     tools = [tool for node in nodes if isinstance(node, ToolNode) for tool in node.tools_by_name.values()]
-    return {tool.name: _schema(tool) for tool in tools}
+    found: dict[str, dict[str, Any]] = {}
+    for tool in tools:
+        schema = _schema(tool)
+        found[tool.name] = schema if found.get(tool.name, schema) == schema else {"type": "object"}
+    return found
 
 
 def _schema(tool: BaseTool) -> dict[str, Any]:
