@@ -156,3 +156,12 @@ async def test_a_wrong_cursor_of_invocations_is_refused(scene: Scene) -> None:
 async def test_a_question_without_a_task_is_no_invocation(scene: Scene) -> None:
     await scene.store.create_promise(NewPromise("q", PromiseKind.QUESTION, data=ASKED))
     assert await listed(scene, NESTED) == []
+
+
+@rule
+async def test_a_question_is_no_invocation(scene: Scene) -> None:
+    """Programs give it no task, but a store can be asked for one."""
+    asked = NewPromise("asked", PromiseKind.QUESTION, data=ASKED)
+    await scene.store.open_invocation(NewInvocation(asked, TARGET))
+    await opened(scene, "called")
+    assert await listed(scene) == ["called"]

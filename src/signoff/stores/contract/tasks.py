@@ -170,7 +170,7 @@ class TaskStore:
     async def list_invocations(
         self, which: InvocationFilter, *, after: str | None = None, limit: int = 100
     ) -> Page[InvocationNode]:
-        """List promises with tasks, newest first. ``after`` is the ``next`` of the previous page.
+        """List promises with tasks, newest first, and no questions. ``after`` is the ``next`` of the previous page.
 
         One that another promise has created is left out while that promise exists, unless ``which.nested``. A page
         examines ``LOOKED_THROUGH`` promises, so it may be short or empty and still have a ``next``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from signoff.errors import InvalidValue, NotFound, TaskConflict
-from signoff.records import Promise, PromiseState, Settlement
+from signoff.records import Promise, PromiseKind, PromiseState, Settlement
 from signoff.records.invocations import InvocationFilter, InvocationNode
 from signoff.records.tasks import (
     RESEND_SECONDS,
@@ -168,6 +168,7 @@ class Tasks:
             (self._tables.promise_numbers[namespace, id], self._node(promise))
             for (of, id), promise in self._tables.promises.items()
             if of == namespace
+            and promise.kind is PromiseKind.PROMISE
             and (task := self._tables.tasks.get((namespace, id))) is not None
             and which.state in (None, promise.state)
             and which.task in (None, task.state)
