@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -237,3 +239,10 @@ def test_an_encrypted_store_keeps_no_text_of_a_state(tmp_path: Path) -> None:
     finally:
         other.close()
         plain.close()
+
+
+def test_importing_signoff_imports_no_langgraph() -> None:
+    program = (
+        "import signoff, signoff.testing, sys; assert not {'langgraph', 'langchain_core'} & {*sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
