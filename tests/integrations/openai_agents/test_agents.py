@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -19,11 +20,11 @@ from agents import (
     WebSearchTool,
     function_tool,
 )
-from agents.exceptions import InputGuardrailTripwireTriggered, ModelBehaviorError
+from agents.exceptions import InputGuardrailTripwireTriggered, ModelBehaviorError, UserError
 from agents.mcp import MCPServerStdio
 from agents.tool import LocalShellTool
 
-from signoff import Context, RunFailed, Signoff
+from signoff import AsyncClient, Context, RunFailed, Signoff
 from signoff.errors import OutsideWorkflow, RegistrationError
 from signoff.integrations.openai_agents import run_agent
 from signoff.testing import MemoryStore, environment
@@ -299,6 +300,38 @@ async def test_an_agent_inside_of_a_tool_is_a_part_of_its_step() -> None:
     async with environment(desk.app, hot_runs=0) as env:
         assert (await env.run(desk.work, "Go", id="r"))[1] == {"c1": "found"}
         assert await steps(env) == ["support:model", "support:model"]
+
+
+@in_asyncio
+async def test_a_tool_that_takes_too_long_is_given_up_and_runs_once() -> None:
+    began: list[int] = []
+
+    @function_tool(timeout=0.2)
+    async def hang() -> str:
+        began.append(1)
+        await asyncio.Event().wait()
+        return "never"
+
+    desk = Desk([("hang", {}, "c1")], "done", tools=[hang])
+    async with AsyncClient(desk.app) as client, desk.app.worker(hot_runs=0):
+        run = await client.start(desk.work, "Go")
+        assert "timed out" in (await run.result(30))[1]["c1"]
+    assert began == [1]
+
+
+@in_asyncio
+async def test_an_agent_as_a_tool_that_streams_is_refused() -> None:
+    inner = Agent("inner", model=Script("hi"))
+
+    async def handle(event: Any) -> None:
+        pass
+
+    tool = inner.as_tool("inner", "Says hi.", on_stream=handle, failure_error_function=None)
+    desk = Desk([("inner", {"input": "hi"}, "c1")], "done", tools=[tool])
+    async with environment(desk.app) as env:
+        with pytest.raises(UserError, match="streams a durable agent"):
+            await env.run(desk.work, "Go")
+    assert inner.model.sent == []
 
 
 @in_asyncio

@@ -9,7 +9,7 @@ import pytest
 from agents import Agent, RunContextWrapper, function_tool
 from agents.exceptions import MaxTurnsExceeded, ModelBehaviorError, UserError
 
-from signoff import AlreadySettled, RunCancelled, WrongAnswer
+from signoff import AlreadySettled, NotAllowed, RunCancelled, WrongAnswer
 from signoff.testing import environment
 from tests.integrations.openai_agents.desk import REFUND, Desk, asked, questions
 from tests.integrations.openai_agents.scripts import Script, outputs
@@ -109,6 +109,32 @@ async def test_of_two_answers_the_first_one_counts_and_the_call_runs_once() -> N
         with pytest.raises(AlreadySettled):
             await env.client.answer(question.id, {"approved": False}, user_id="cem")
     assert desk.paid == [("o-1", 7000)]
+
+
+@in_asyncio
+async def test_a_stranger_approves_nothing() -> None:
+    desk = Desk(assignees=["user:ana", "user:ben"], requester="user:ana", exclude_requester=True)
+    async with environment(desk.app) as env:
+        run = await env.start(desk.work, "Pay", id="r")
+        (question,) = await questions(env)
+        for who in ("eve", "ana"):
+            with pytest.raises(NotAllowed):
+                await env.client.answer(question.id, {"approved": True}, user_id=who)
+        await env.client.answer(question.id, {"approved": True}, user_id="ben")
+        await run.result()
+    assert desk.paid == [("o-1", 7000)]
+
+
+@in_asyncio
+async def test_an_approval_of_other_arguments_than_shown_is_refused() -> None:
+    desk = Desk()
+    async with environment(desk.app) as env:
+        await env.start(desk.work, "Pay", id="r")
+        (question,) = await questions(env)
+        with pytest.raises(WrongAnswer):
+            await env.client.answer(question.id, {"approved": True}, digest="0" * 64)
+        assert len(await questions(env)) == 1
+    assert desk.paid == []
 
 
 @HOT

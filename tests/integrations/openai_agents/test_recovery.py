@@ -40,6 +40,7 @@ async def test_a_crash_anywhere_changes_neither_result_nor_effects() -> None:
     assert await crash_everywhere(desk.app, scenario, hot_runs=0) > 15
 
 
+@pytest.mark.long
 @in_asyncio
 async def test_nested_and_handed_over_calls_survive_a_crash_anywhere() -> None:
     office = Office()
