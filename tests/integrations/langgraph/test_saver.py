@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import operator
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from signoff import Signoff
 from signoff.codec.ciphers import Ciphers, EncryptionKey
 from signoff.errors import InvalidValue, MissingKey, PayloadTooLarge
 from signoff.integrations.langgraph import SignoffSaver
+from signoff.integrations.langgraph.store_thread import StoreThread
 from signoff.stores.contract.checkpoints import LARGEST_WRITE
 from signoff.stores.sqlite.store import SqliteStore
 from signoff.stores.wrappers.encrypted import encrypted
@@ -246,3 +248,31 @@ def test_importing_signoff_imports_no_langgraph() -> None:
         "import signoff, signoff.testing, sys; assert not {'langgraph', 'langchain_core'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_saver_that_is_dropped_ends_its_thread_wherever_it_is_collected() -> None:
+    for collect in (lambda _: gc.collect(), lambda other: other.call(_collected())):
+        dropped, other = StoreThread(), StoreThread()
+        dropped.call(asyncio.sleep(0))
+        thread = next(each for each in threading.enumerate() if each.name == "signoff saver")
+        del dropped
+        collect(other)
+        other.stop()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_thread_may_be_stopped_by_its_own_work_and_begins_again() -> None:
+    used = StoreThread()
+
+    async def stop() -> str:
+        used.stop()
+        return "stopped"
+
+    assert used.call(stop()) == "stopped"
+    assert used.call(_collected()) is None
+    used.stop()
+
+
+async def _collected() -> None:
+    gc.collect()

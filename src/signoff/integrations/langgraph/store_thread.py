@@ -62,4 +62,5 @@ class _Running:
     def stop(self) -> None:
         if self._process == os.getpid() and self._thread.is_alive():
             self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join()
+            if threading.current_thread() is not self._thread:  # the collector may run there
+                self._thread.join()
