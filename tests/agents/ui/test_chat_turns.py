@@ -19,6 +19,7 @@ from signoff.agents import Durable, agent_tool, ask, ask_user_tool, in_workflow
 from tests.agents.chats import Chats
 from tests.agents.scripts import Script, calls, says
 from tests.agents.ui.chat_clients import Client, Node, approve, kinds, parts, said, serving_web
+from tests.places import NewStore
 from tests.server.conftest import serving
 from tests.support import in_asyncio, new_app, running
 
@@ -215,3 +216,23 @@ async def test_the_web_service_may_be_a_client_of_a_server(tmp_path: Path, node:
                     ended = await tab.do("answer", decisions=[decision])
                 assert f"removed {kind}" in str(ended["messages"][-1])
         assert chats.removed == ["ag-ui", "vercel"]
+
+
+@pytest.mark.parametrize("kind", ["postgres", "remote"])
+@pytest.mark.long
+@in_asyncio
+async def test_a_chat_is_the_same_in_other_stores(new_store: NewStore, node: Node, kind: str) -> None:
+    chats = Chats(new_store())
+    async with chats.running():
+        source = chats.client if kind == "remote" else Signoff(new_store())
+        async with serving_web(source, "support") as url:
+            tab = Client(node, kind="ag-ui", url=f"{url}/agent", thread="t", user="ana")
+            asked = await tab.do("say", id="m-1", text="rm a b")
+            ended = await tab.do("answer", entries=[approve(each) for each in asked["pending"]])
+            assert said(ended)[-1] == ("assistant", "did: removed a, removed b")
+            reloaded = Client(node, kind="vercel", url=f"{url}/chat", thread="t", user="ana")
+            loaded = await reloaded.do("load")
+            assert [part["text"] for part in parts(loaded, "text")] == ["did: removed a, removed b"]
+        if isinstance(source, Signoff):
+            await source.store.close()
+    assert sorted(chats.removed) == ["a", "b"]
