@@ -209,6 +209,10 @@ async def test_requests_that_are_no_chat_of_a_known_user_are_refused(tmp_path: P
         for message in ("", "x" * 201):
             assert '"code":"InvalidValue"' in (await posted(url, body(message=message))).text
         assert '"code":"InvalidValue"' in (await posted(url, body(""))).text
+        many = [{"id": f"m-{number}", "role": "user", "content": "hello"} for number in range(21)]
+        assert '"code":"InvalidValue"' in (await posted(url, body() | {"messages": many})).text
+        entries = [{"interruptId": f"x~{number}", "status": "cancelled"} for number in range(101)]
+        assert '"code":"InvalidValue"' in (await posted(url, body(resume=entries))).text
         assert not (await client.list()).items
         assert chats.model.seen == []
 

@@ -35,7 +35,7 @@ from signoff.agents.conversations.conversation import Conversation
 from signoff.agents.ui.chats import Caller, Chats, body_of
 from signoff.agents.ui.decisions import Refused, Said, Shown, give
 from signoff.agents.ui.keep_alive import kept_alive
-from signoff.agents.ui.prompts import check_message_id, is_turn, prompt_of
+from signoff.agents.ui.prompts import check_new_message, is_turn, prompt_of
 from signoff.agents.ui.session_stream import History, SessionStream, Waiting
 from signoff.agents.ui.stream_errors import public_error
 from signoff.client.async_client import AsyncClient
@@ -180,7 +180,7 @@ class _Served:
         for message in reversed(self.run_input.messages):
             if not isinstance(message, UserMessage):
                 break
-            check_message_id(message.id)
+            check_new_message(message.id, len(new))
             if await is_turn(client, self.session_id, message.id):
                 break
             new.append(message)

@@ -17,9 +17,12 @@ from signoff.agents.conversations.resumed_answers import question_of
 from signoff.agents.conversations.session_turns import SessionTurns
 from signoff.agents.ui.chats import Caller
 from signoff.client.async_client import AsyncClient
-from signoff.errors import AlreadySettled, NotFound, WrongAnswer
+from signoff.errors import AlreadySettled, InvalidValue, NotFound, WrongAnswer
 from signoff.people.questions.question import Question, digest_of
 from signoff.records import Promise
+
+MOST_ANSWERS: Final = 100
+"""Answers in a request."""
 
 _SEPARATOR: Final = "~"
 
@@ -113,10 +116,13 @@ async def give(
         The turn of the last answered question, and the answers that came too late.
 
     Raises:
+        InvalidValue: There are too many. Nothing is answered.
         WrongAnswer: An answer is not one. Nothing is answered.
         NotFound: The session has no such question.
         NotAllowed, RequestConflict: An answer is refused. Those before it stand.
     """
+    if len(answers) > MOST_ANSWERS:
+        raise InvalidValue("answers", f"a request answers at most {MOST_ANSWERS} questions")
     meant: list[tuple[Said, str, str, Decision]] = []
     turns = SessionTurns(client, chat.agent, chat.session_id)
     for said in answers:

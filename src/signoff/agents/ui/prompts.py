@@ -21,6 +21,9 @@ from signoff.agents.ui.chats import LONGEST_ID
 from signoff.client.async_client import AsyncClient
 from signoff.errors import InvalidValue, NotFound
 
+MOST_NEW: Final = 20
+"""New messages in a request."""
+
 _SCHEMES: Final = ("http", "https")
 
 
@@ -49,10 +52,20 @@ def _checked(item: UserContent) -> UserContent:
     raise InvalidValue("messages", "a message has texts, files as data, and files at http and https URLs")
 
 
-def check_message_id(id: str) -> None:
-    """Raise InvalidValue for an id of a message that is empty or too long."""
+def check_new_message(id: str, after_it: int) -> None:
+    """Check a user's message at the end of a chat.
+
+    Args:
+        id: Its id.
+        after_it: How many new ones come after it.
+
+    Raises:
+        InvalidValue: The id is empty or too long, or there are too many new messages.
+    """
     if not 0 < len(id) <= LONGEST_ID:
         raise InvalidValue("messages", f"a message's id has 1 to {LONGEST_ID} characters")
+    if after_it >= MOST_NEW:
+        raise InvalidValue("messages", f"at most {MOST_NEW} messages of the user can be new at once")
 
 
 async def is_turn(client: AsyncClient, session_id: str, message_id: str) -> bool:

@@ -65,6 +65,7 @@ class SessionStream:
     def __init__(self, client: AsyncClient, agent: str, session_id: str) -> None:
         self._client = client
         self._agent = agent
+        self._session_id = session_id
         self._turns = SessionTurns(client, agent, session_id)
         self._histories = Histories(client, agent)
 
@@ -117,7 +118,7 @@ class SessionStream:
             reader.skip([each for each in entries if seq is None or each.seq <= seq])
             yield History(await self.messages(run, reader), reader)
             while True:
-                stream = TurnStream(self._client, self._agent, reader)
+                stream = TurnStream(self._client, self._agent, self._session_id, reader)
                 async with aclosing(stream.events()) as events:
                     async for event in events:
                         yield event

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import Final
 
 from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import AgentStreamEvent, ModelMessage
@@ -12,9 +13,13 @@ from pydantic_ai.messages import AgentStreamEvent, ModelMessage
 from signoff.agents.conversations.history import Histories, ending_of
 from signoff.agents.conversations.interrupted_turns import sentence_in
 from signoff.agents.conversations.turn_watcher import StoppedTurn, wait_until_stopped
+from signoff.agents.conversations.waiters import Waiters
 from signoff.agents.ui.turn_reader import TurnReader
 from signoff.client.async_client import AsyncClient
 from signoff.records import Entry, LiveText, Run, RunState
+
+MOST_WAITING: Final = 100
+"""How many events are read ahead of a listener."""
 
 
 class TurnFailed(Exception):
@@ -29,16 +34,18 @@ class TurnStream:
     Args:
         client: The client of the runs.
         agent: The name that the agent is registered under.
+        session_id: The turn's session.
         reader: The turn's reader.
 
     Attributes:
         stopped: How the turn stopped, once its events have been read.
     """
 
-    def __init__(self, client: AsyncClient, agent: str, reader: TurnReader) -> None:
+    def __init__(self, client: AsyncClient, agent: str, session_id: str, reader: TurnReader) -> None:
         self.stopped: StoppedTurn | None = None
         self._client = client
         self._agent = agent
+        self._session_id = session_id
         self._reader = reader
 
     async def events(self) -> AsyncGenerator[AgentStreamEvent]:
@@ -49,26 +56,30 @@ class TurnStream:
             RunCancelled: It was aborted.
         """
         reader, backend = self._reader, self._client.backend
-        arriving: asyncio.Queue[Entry | LiveText | None] = asyncio.Queue()
+        arriving: asyncio.Queue[Entry | LiveText | Exception | None] = asyncio.Queue(MOST_WAITING)
 
         async def listen() -> None:
             events = backend.follow_live(reader.run_id, after=reader.seq)
             async with aclosing(events):
                 async for event in events:
-                    arriving.put_nowait(event)
+                    await arriving.put(event)
 
         async def watch() -> None:
+            coming = wait_until_stopped(self._client, reader.run_id)
             try:
-                self.stopped = await wait_until_stopped(self._client, reader.run_id)
-            finally:
-                arriving.put_nowait(None)
+                self.stopped = await Waiters(self._session_id).begin(backend, reader.run_id, coming)
+            except Exception as error:
+                await arriving.put(error)
+            else:
+                await arriving.put(None)
 
         listening, watching = asyncio.create_task(listen()), asyncio.create_task(watch())
         try:
             while (event := await arriving.get()) is not None:
+                if isinstance(event, Exception):
+                    raise event
                 for each in reader.read(event):
                     yield each
-            watching.result()
         finally:
             for task in (listening, watching):
                 task.cancel()

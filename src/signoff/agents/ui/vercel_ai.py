@@ -27,7 +27,7 @@ from signoff.agents.conversations.turn_watcher import open_questions_of
 from signoff.agents.ui.chats import Caller, Chats, body_of
 from signoff.agents.ui.decisions import Refused, Said, Shown, give
 from signoff.agents.ui.keep_alive import kept_alive
-from signoff.agents.ui.prompts import check_message_id, is_turn, prompt_of
+from signoff.agents.ui.prompts import check_new_message, is_turn, prompt_of
 from signoff.agents.ui.stream_errors import public_error
 from signoff.agents.ui.turn_reader import TurnReader
 from signoff.agents.ui.turn_stream import TurnStream
@@ -175,7 +175,7 @@ async def _turn(
     reader.skip([each for each in entries if seq is None or each.seq <= seq])
     async for chunk in stream.begin(reader):
         yield chunk
-    turn = TurnStream(client, agent, reader)
+    turn = TurnStream(client, agent, run.session_id or "", reader)
     async with aclosing(turn.events()) as events:
         async for event in events:
             yield event
@@ -293,7 +293,7 @@ class _Served:
                 message = UIMessage.model_validate(given)
             except ValidationError:
                 raise InvalidValue("messages", "the last message is not a UIMessage") from None
-            check_message_id(message.id)
+            check_new_message(message.id, len(new))
             if await is_turn(client, self.session_id, message.id):
                 break
             new.append(message)
