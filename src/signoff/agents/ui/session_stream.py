@@ -16,13 +16,13 @@ from pydantic_ai.messages import (
 )
 
 from signoff.agents.approvals.recorded_edits import EDIT_NOTES, EDITED
-from signoff.agents.conversations.history import Histories, read_prompt
+from signoff.agents.conversations.history import NO_PROMPT, Histories, prompt_of, read_prompt
 from signoff.agents.conversations.session_turns import SessionTurns
 from signoff.agents.ui.decisions import Shown
 from signoff.agents.ui.turn_reader import TurnReader
 from signoff.agents.ui.turn_stream import TurnStream, raise_ending
 from signoff.client.async_client import AsyncClient
-from signoff.errors import NotFound
+from signoff.errors import InvalidValue, NotFound
 from signoff.records import Run
 
 
@@ -143,7 +143,10 @@ class SessionStream:
         if run.state.is_final and reader is None:
             return [_shown(message) for message in await self._histories.up_to(run.id)]
         before = await self._histories.up_to(await self._histories.before(run))
-        prompt = read_prompt(await self._histories.prompt(run.id))
+        try:
+            prompt = read_prompt(prompt_of(run))
+        except (InvalidValue, KeyError):  # anyone who may start runs may have started it
+            prompt = NO_PROMPT
         so_far: list[ModelMessage] = [ModelRequest([UserPromptPart(prompt)])]
         so_far += [] if reader is None else reader.messages
         return [
