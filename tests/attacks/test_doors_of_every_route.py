@@ -22,6 +22,7 @@ from tests.support import OnThread
 
 NEEDS_NOBODY = {
     *(("GET", path) for path in ("/health", "/ready", "/metrics", "/login", "/login/callback")),
+    *(("GET", f"/.well-known/oauth-protected-resource{path}") for path in ("", "/mcp")),
     *(("GET", path) for path in ("/assets/{asset}", "/l/{secret}", "/c/{secret}")),
     *(("POST", path) for path in ("/logout", "/l/{secret}", "/c/{secret}", "/v1/slack/{channel}/actions")),
 }
