@@ -27,6 +27,7 @@ from signoff.records import (
     Amendment,
     AuditKind,
     NewAuditEvent,
+    NewPromise,
     NewRun,
     NewToken,
     PromiseKind,

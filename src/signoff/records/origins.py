@@ -6,6 +6,7 @@ import getpass
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
@@ -60,11 +61,13 @@ def origin_of(facts: Mapping[str, str]) -> Origin:
     return Origin(**{**parts, "way": OriginWay(parts["way"])})
 
 
+@lru_cache(256)  # most writes have the origin of an earlier one
 def text_of(origin: Origin | None) -> str | None:
     """Return an origin as stores keep it."""
     return None if origin is None else to_json(facts_of(origin)).decode()
 
 
+@lru_cache(256)
 def from_text(text: str | None) -> Origin | None:
     """Read an origin as stores keep it."""
     return None if text is None else origin_of(from_json(text))

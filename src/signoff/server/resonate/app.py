@@ -106,7 +106,7 @@ async def _health(_: HttpRequest) -> Response:
 async def _operate(http: HttpRequest) -> Response:
     """Perform the operation of an envelope. Its reply has the same status in its head."""
     try:
-        request = read_request(await http.body())
+        request = read_request((await http.receive()).get("body", b""))  # as a whole, see BodyLimit
     except BadEnvelope as error:
         return refuse(error.kind, error.correlation_id, error)
     kind, id = request.kind, request.correlation_id
@@ -120,8 +120,9 @@ async def _operate(http: HttpRequest) -> Response:
 
 
 async def _perform(http: HttpRequest, request: Request) -> Reply:
-    services: Services = http.app.state.services
-    deliveries: Deliveries = http.app.state.deliveries
+    state = http.app.state
+    services: Services = state.services
+    deliveries: Deliveries = state.deliveries
     sender = await sender_of(services, http.scope, request.auth)
     operation = OPERATIONS.get(request.kind)
     await debug.check_request(services, request)
@@ -134,7 +135,7 @@ async def _perform(http: HttpRequest, request: Request) -> Reply:
     delivery = deliveries.of(own.store)
     call = Call(
         sender,
-        http.app.state.stamped(own, origin),
+        state.stamped(own, origin),
         request.correlation_id,
         deliveries.push,
         delivery.acquired,

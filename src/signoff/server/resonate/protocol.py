@@ -124,7 +124,9 @@ def read_request(body: bytes) -> Request:
 
 def _may_be_echoed(text: object) -> TypeGuard[str]:
     """Whether a reply can repeat a text: a half of a surrogate pair has no encoding."""
-    return isinstance(text, str) and len(text) <= LONGEST_ECHO and _SURROGATE.search(text) is None
+    if not isinstance(text, str) or len(text) > LONGEST_ECHO:
+        return False
+    return text.isascii() or _SURROGATE.search(text) is None
 
 
 class BadEnvelope(Refusal):
