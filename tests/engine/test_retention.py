@@ -15,9 +15,18 @@ from signoff.client import async_client as client_module
 from signoff.engine.timers import retention
 from signoff.engine.timers.retention import UNANNOUNCED_DAYS, Retention
 from signoff.errors import InvalidValue
-from signoff.records import AuditKind, Token, TokenKind, WorkflowInfo
+from signoff.records import (
+    AuditKind,
+    NewPromise,
+    PromiseKind,
+    PromiseState,
+    Settlement,
+    Token,
+    TokenKind,
+    WorkflowInfo,
+)
 from signoff.records.deliveries import DeliveryState, NewDelivery, Report
-from signoff.records.paging import DeliveryFilter, TokenFilter
+from signoff.records.paging import DeliveryFilter, PromiseFilter, TokenFilter
 from signoff.server import Server
 from signoff.stores.contract.store import Store
 from signoff.stores.tokens import new_token
@@ -121,6 +130,23 @@ async def test_deliveries_that_ended_go_with_the_runs(tmp_path: Path) -> None:
         clock.advance(7 * DAY + 10)
         await Retention(app.store, 7).delete()
         assert await delivered(app.store) == ["pending"]
+
+
+@in_asyncio
+async def test_settled_promises_go_once_their_runs_have_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "AT_ONCE", 2)
+    app, clock = await app_with_ended_runs(tmp_path, 1)
+    async with opened(app) as client:
+        [run] = (await client.list()).items
+        for id in (run.id, "a", "b", "c"):
+            await app.store.create_promise(NewPromise(id))
+            await app.store.settle(id, PromiseKind.PROMISE, Settlement(PromiseState.RESOLVED))
+        await app.store.create_promise(NewPromise("pending"))
+        clock.advance(7 * DAY + 10)
+        assert await Retention(app.store, 7).delete() == 1
+        assert [each.id for each in (await app.store.list_promises(PromiseFilter())).items] == ["pending"]
 
 
 @in_asyncio

@@ -351,11 +351,11 @@ TOKENS: dict[str, Callable[[RemoteStore], Awaitable[Any]]] = {
 }
 
 
+DELETED_BY_THE_SERVER = {"delete_settled", "delete_tokens", "delete_deliveries", "delete_workflows"}
+
+
 def test_the_table_of_what_is_outside_has_every_operation() -> None:
-    assert (
-        OUTSIDE.keys() | WITHIN | TOKENS.keys() | {"delete_tokens", "delete_deliveries", "delete_workflows"}
-        == OPERATIONS.keys()
-    )
+    assert OUTSIDE.keys() | WITHIN | TOKENS.keys() | DELETED_BY_THE_SERVER == OPERATIONS.keys()
     assert TOKENS.keys() | {"delete_tokens"} == TOKEN_OPERATIONS
 
 
@@ -383,6 +383,10 @@ async def test_the_server_deletes_tokens_and_deliveries_and_no_worker_does(tmp_p
         await served.finish_delivery("d", 1, Report(DeliveryState.DELIVERED))
         assert await store.delete_deliveries(1e12, 10) == 0
         assert await store.delete_workflows(1e12, 10) == 0
+        await served.create_promise(NewPromise("p"))
+        await served.settle("p", PromiseKind.PROMISE, Settlement(PromiseState.RESOLVED))
+        assert await store.delete_settled(1e12, 10) == (0, None)
+        assert (await served.get_promise("p")).id == "p"
         assert len((await served.list_deliveries(DeliveryFilter())).items) == 1
 
 

@@ -29,7 +29,7 @@ from tests.support import in_asyncio
 
 SOURCE = resources.files("signoff.stores") / "schema" / "postgres"
 
-DIGEST = (6, "5835758bf8d48138b017e894c1b19a6ccfe7a49a01412406ff69e1728a93e756")
+DIGEST = (7, "bdd264760e2f5b1eb4eb0eae82293a5c86a26c62da28e82e8108eaf70c3d6cf0")
 """The version of the functions, and the digest of its source."""
 
 ADDED = """

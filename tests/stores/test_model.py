@@ -589,7 +589,16 @@ class SideBySide(RuleBasedStateMachine):
     @rule(namespace=namespaces, age=st.sampled_from((0.0, 5.0, 30.0)), limit=st.integers(1, 3))
     def delete_ended(self, namespace: str, age: float, limit: int) -> None:
         self.both(namespace, "delete_ended", self.scene.clock.now() - age, limit)
-        self.done.clear()  # what was deleted can be created again
+        self._forget_deleted(namespace)
+
+    @rule(namespace=namespaces, age=st.sampled_from((0.0, 5.0, 30.0)))
+    def delete_settled(self, namespace: str, age: float) -> None:
+        self.both(namespace, "delete_settled", self.scene.clock.now() - age, 10_000)
+        self._forget_deleted(namespace)
+
+    def _forget_deleted(self, namespace: str) -> None:
+        """Forget that something was done: what was deleted can be created again."""
+        self.done.clear()
         kept = {promise_id for known, promise_id in self.model.tables.promises if known == namespace}
         self.settled = {
             key: each for key, each in self.settled.items() if key[0] != namespace or key[1] in kept
@@ -870,7 +879,7 @@ class SideBySide(RuleBasedStateMachine):
             assert seen.workflows == self.model.workflows.list_workflows(namespace, WorkflowFilter())
             links = self.model.tokens.list_tokens(namespace, TokenFilter(TokenKind.LINK))
             assert list(seen.links) == [token for _, token in links]
-            assert list(seen.tasks) == self.model.tasks.list_tasks(namespace, None)
+            assert list(seen.tasks) == self.model.tasks.list_tasks(namespace, None, None)
             invocations = self.model.tasks.list_invocations(namespace, InvocationFilter())
             assert list(seen.invocations) == [node for _, node in invocations]
             ids = [each.id for each in seen.promises]

@@ -27,6 +27,7 @@ from signoff.records import (
     Rate,
     RunState,
     Seal,
+    Settlement,
     TokenKind,
     WorkerInfo,
     paging,
@@ -459,6 +460,8 @@ async def task_lists(store: PostgresStore, id: str) -> None:
     for state in (None, *TaskState):
         page = await store.list_tasks(state=state, limit=3)
         await store.list_tasks(state=state, after=page.next, limit=3)
+    page = await store.list_tasks(pid="process", limit=3)
+    await store.list_tasks(pid="process", after=page.next, limit=3)
     await store.due()
 
 
@@ -485,6 +488,11 @@ async def deletes(store: PostgresStore, id: str) -> None:
     epoch = await claimed(store, id)
     await store.complete(Write(id, epoch, [entry(0)]), SUCCESS)
     await store.delete_ended(time.time() + 60, 1)
+    await store.create_promise(NewPromise(f"{id}.settled"))
+    await store.settle(f"{id}.settled", PromiseKind.PROMISE, Settlement(PromiseState.RESOLVED))
+    _, after = await store.delete_settled(time.time() + 60, 1)
+    assert after is not None
+    await store.delete_settled(time.time() + 60, 1, after=after)
 
 
 OPERATIONS: Sequence[Operation] = (

@@ -954,6 +954,22 @@ async def test_tasks_are_listed_by_id_in_pages(scene: Scene) -> None:
 
 
 @rule
+async def test_the_tasks_that_a_process_holds_are_listed(scene: Scene) -> None:
+    store = scene.store
+    for id in ("a", "b", "c"):
+        await held(scene, id)
+    await store.open_invocation(new("other", lease=TaskLease("process-2", 10_000)))
+    await store.release_task(TaskRef("b", 1))
+    await held(scene.within("acme"), "d")
+    first = await store.list_tasks(pid="process-1", limit=1)
+    second = await store.list_tasks(pid="process-1", after=first.next, limit=1)
+    assert [each.id for each in (*first.items, *second.items)] == ["a", "c"]
+    assert second.next is None
+    assert [each.id for each in (await store.list_tasks(pid="process-2", state=ACQUIRED)).items] == ["other"]
+    assert (await store.list_tasks(pid="process-1", state=PENDING)).items == ()
+
+
+@rule
 async def test_ids_and_addresses_of_maximal_length_are_kept(scene: Scene) -> None:
     store = scene.within("n" * 256).store
     long, awaited = "t" * 640, "a" * 640

@@ -448,9 +448,9 @@ class AsyncClient:
     async def prune(self, older_than: timedelta) -> int:
         """Delete runs that ended longer ago than ``older_than``, with their journals and promises, in small batches.
 
-        Runs that failed retryably are kept: retry or cancel them. This also deletes links, keys and logins that
-        expired or were revoked that long ago, and ended deliveries. Workflows are deleted if no worker has announced
-        them for that long, and for at least a week.
+        Runs that failed retryably are kept: retry or cancel them. This also deletes promises without a run that were
+        settled that long ago, links, keys and logins that expired or were revoked, and ended deliveries. Workflows are
+        deleted if no worker has announced them for that long, and for at least a week.
 
         Returns:
             The number of runs.

@@ -229,7 +229,11 @@ class HttpBackend:
         return self._http.read(
             response,
             lambda answer: Pruned(
-                answer["deleted"], answer["tokens"], answer["deliveries"], answer.get("workflows", 0)
+                answer["deleted"],
+                answer["tokens"],
+                answer["deliveries"],
+                answer.get("workflows", 0),
+                answer.get("promises", 0),
             ),
         )
 

@@ -14,9 +14,11 @@ class Pruned:
         tokens: Expired or revoked links, keys and logins.
         deliveries: Ended deliveries.
         workflows: Registered workflow versions that no worker has announced recently.
+        promises: Settled promises that belong to no run, with their tasks.
     """
 
     runs: int
     tokens: int
     deliveries: int
     workflows: int = 0
+    promises: int = 0

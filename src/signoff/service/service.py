@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from signoff.engine.timers.cron import next_time
-from signoff.engine.timers.retention import unannounced_seconds
+from signoff.engine.timers.retention import delete_settled, unannounced_seconds
 from signoff.errors import InvalidValue, SignoffError
 from signoff.people.links import answer_links, resume_tokens
 from signoff.people.links.answer_links import NewLink
@@ -544,6 +544,7 @@ class LocalBackend:
             await self._store.delete_tokens(before, limit),
             await self._store.delete_deliveries(before, limit),
             await self._store.delete_workflows(now - unannounced_seconds(older_than_seconds), limit),
+            await delete_settled(self._store, before, 10 * limit),  # each call examines kept ones again
         )
 
     @operation

@@ -89,6 +89,7 @@ _METHODS: Final = _methods(
         "terminate": "terminate",
         "signal": "signal",
         "delete_ended": "delete_ended",
+        "delete_settled": "delete_settled",
         "claim": "workers.claim",
         "append": "append",
         "pause": "pause",
@@ -370,11 +371,15 @@ class MemoryStore(Store):
         return Page(tuple(items), items[-1].id if more and items else None)
 
     async def list_tasks(
-        self, *, state: TaskState | None = None, after: str | None = None, limit: int = 100
+        self,
+        *,
+        state: TaskState | None = None,
+        pid: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
     ) -> Page[Task]:
-        found = [
-            each for each in self.model.tasks.list_tasks(self.namespace, state) if each.id > (after or "")
-        ]
+        tasks = self.model.tasks.list_tasks(self.namespace, state, pid)
+        found = [each for each in tasks if each.id > (after or "")]
         return Page(tuple(found[:limit]), found[limit - 1].id if len(found) > limit else None)
 
     async def list_invocations(

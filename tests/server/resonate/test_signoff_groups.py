@@ -129,6 +129,22 @@ def test_a_promise_settled_while_no_server_runs_cancels_its_run(
         while_serving(store, test)
 
 
+def test_a_call_waits_for_the_announcement_of_a_worker_that_has_just_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(signoff_groups, "UNANNOUNCED_SECONDS", 0.02)
+    store = Watched(MemoryStore())
+
+    async def test(_: SignoffGroups) -> None:
+        await store.enlist(WorkerInfo("worker", "host", 1, 0.0, "g"))
+        await store.open_invocation(call("r"))
+        await store.reaches("list_workflows", 1)  # it is not announced yet
+        await store.announce([WorkflowInfo("g", "w", "1", is_current=True)])
+        await comes_to(store, "r", RunState.READY)
+
+    while_serving(store, test)
+
+
 def test_a_run_with_the_id_of_a_settled_promise_by_chance_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signoff_groups, "LOOK_SECONDS", 0.02)
     store = Watched(MemoryStore())

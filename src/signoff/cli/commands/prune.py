@@ -25,9 +25,9 @@ from signoff.client.async_client import AsyncClient
 async def prune(client: AsyncClient, out: Output, days: float) -> None:
     """Delete runs that ended more than DAYS ago, with their journals and promises.
 
-    Runs that failed because of their code are kept: retry or cancel them. This also deletes links, keys and logins
-    that expired or were revoked that long ago, and finished notifications. Workflows are deleted if no worker has
-    announced them for that long, and for at least a week.
+    Runs that failed because of their code are kept: retry or cancel them. This also deletes settled promises without
+    a run, links, keys and logins that expired or were revoked that long ago, and finished notifications. Workflows are
+    deleted if no worker has announced them for that long, and for at least a week.
     """
     try:
         older_than = timedelta(days=days)

@@ -33,12 +33,28 @@ def unannounced_seconds(seconds: float) -> float:
     return max(seconds, UNANNOUNCED_DAYS * DAY_SECONDS)
 
 
+async def delete_settled(store: Store, before: float, limit: int) -> int:
+    """Delete up to ``limit`` settled promises without a run, or a few more. Returns how many.
+
+    Args:
+        store: An open store, bound to a namespace.
+        before: When they were settled at the latest, in unix seconds.
+        limit: When to stop.
+    """
+    deleted, after = await store.delete_settled(before, AT_ONCE)
+    while after is not None and deleted < limit:
+        some, after = await store.delete_settled(before, AT_ONCE, after=after)
+        deleted += some
+    return deleted
+
+
 class Retention:
     """Deletes ended items of a store's namespace after some days. Any number of processes may run it.
 
     Args:
         store: An open store.
-        days: How long ended runs, ended deliveries and expired or revoked tokens are kept. Workflows are kept as long
+        days: How long ended runs, settled promises without a run, ended deliveries and expired or revoked tokens are
+            kept. Workflows are kept as long
             after their last announcement, and at least ``UNANNOUNCED_DAYS``.
 
     Raises:
@@ -78,7 +94,20 @@ class Retention:
         await self._try(self._store.delete_tokens, self._seconds)
         await self._try(self._store.delete_deliveries, self._seconds)
         await self._try(self._store.delete_workflows, unannounced_seconds(self._seconds))
-        return await self._try(self._store.delete_ended, self._seconds)
+        deleted = await self._try(self._store.delete_ended, self._seconds)
+        await self._try(self._delete_settled, self._seconds)  # some are kept while a run is there
+        return deleted
+
+    async def _delete_settled(self, before: float, _: int) -> int:
+        """Delete settled promises without a run. Returns 0: all were examined."""
+        loop = asyncio.get_running_loop()
+        after: str | None = None
+        while True:
+            began = loop.time()
+            _, after = await self._store.delete_settled(before, AT_ONCE, after=after)
+            if after is None:
+                return 0
+            await asyncio.sleep((loop.time() - began) * REST)
 
     async def _try(self, some: Callable[[float, int], Awaitable[int]], seconds: float) -> int:
         """Delete items of one kind. A failure does not affect the other kinds; it is retried at the next check.
@@ -86,7 +115,7 @@ class Retention:
         Raises:
             StoreUnavailable: The store takes no writes.
         """
-        key = self._store.namespace, some.__name__
+        key = self._store.namespace, some.__name__.removeprefix("_")
         try:
             deleted = await self._delete(some, seconds)
         except Exception as error:

@@ -17,7 +17,7 @@ from signoff.codec.strict_json import read_object
 from signoff.errors import AlreadySettled, IdConflict, InvalidValue, NotFound, TaskConflict
 from signoff.records import NewRun, Promise, PromiseKind, PromiseState, Run, RunState, Settlement
 from signoff.records.paging import RunFilter, WorkflowFilter
-from signoff.records.tasks import Task, TaskLease, TaskRef, TaskState, queue_of
+from signoff.records.tasks import RESEND_SECONDS, Task, TaskLease, TaskRef, TaskState, queue_of
 from signoff.runtime.event_waits import wait_at_most
 from signoff.server.resonate.durable_promises import called_by, details_of, rejection
 from signoff.server.resonate.function_calls import is_function_worker, run_id_of
@@ -34,6 +34,12 @@ MOST_EXAMINED: Final = 1000
 
 RUNS_EXAMINED: Final = 200
 """Open runs that each look examines, to find those whose promises were settled while no server knew their tasks."""
+
+UNANNOUNCED_SECONDS: Final = 1.0
+"""How often tasks are looked at whose workflows no worker has announced: a worker is in the list before it does."""
+
+MOST_UNANNOUNCED: Final = 100
+"""Such tasks of one namespace that are looked at. The others are sent again after ``RESEND_SECONDS``."""
 
 LEASE: Final = TaskLease("signoff", 5_000)
 """The lease of a task while its run is started. If the server is killed then, another one starts the run after it."""
@@ -60,6 +66,9 @@ class SignoffGroups:
         self._begun: dict[str, set[str]] = {}  # ids of tasks whose runs have not ended, by namespace
         self._examined: dict[str, str | None] = {}  # the last task that a look has examined, by namespace
         self._runs_after: dict[str, str | None] = {}  # where the next page of open runs begins, by namespace
+        self._unannounced: dict[
+            str, dict[TaskRef, tuple[str, str, float]]
+        ] = {}  # group, workflow, since when
         self._ended: dict[str, set[str]] = {}  # ids of runs that have ended since the last look
         self._looked_at = 0.0
 
@@ -83,7 +92,9 @@ class SignoffGroups:
                 if is_look:
                     self._looked_at = loop.time()
                 await isolated(self._serve_all(stop, listen, is_look=is_look), _WAITS)
-                await wait_at_most(LOOK_SECONDS, self._changed)
+                await wait_at_most(
+                    UNANNOUNCED_SECONDS if any(self._unannounced.values()) else LOOK_SECONDS, self._changed
+                )
         finally:
             for end in stop.values():
                 end()
@@ -98,6 +109,8 @@ class SignoffGroups:
             await isolated(self._serve_namespace(store, groups, is_look=is_look), _WAITS)
         for namespace in self._ended.keys() - found.keys():
             del self._ended[namespace]
+        for namespace in self._unannounced.keys() - found.keys():
+            del self._unannounced[namespace]
 
     def _notice(self, namespace: str, ended: frozenset[str]) -> None:
         self._ended.setdefault(namespace, set()).update(ended)
@@ -118,16 +131,67 @@ class SignoffGroups:
         if is_look:
             await self._find_suspended(store, queues, begun)
             await self._cancel_settled(store, groups, begun)
+        await self._send_announced(store)
         while messages := await store.take_task_messages(sorted(queues), AT_ONCE):
             for message in messages:
                 if message.task is not None:
-                    await isolated(_begin(store, begun, message.task, queues), _WAITS)
+                    await isolated(self._begin(store, begun, message.task, queues), _WAITS)
             if len(messages) < AT_ONCE:
                 break
         ended = begun & self._ended.pop(store.namespace, set())
         looked_at = sorted(begun if is_look else ended)
         for start in range(0, len(looked_at), AT_ONCE):
             await _finish(store, begun, looked_at[start : start + AT_ONCE])
+
+    async def _begin(self, store: Store, begun: set[str], task: Task, queues: dict[str, str]) -> None:
+        """Start the run of a task, and suspend the task until the run ends.
+
+        A task whose function is no workflow of the group stays pending: a worker with it may start. So does one that a
+        run has opened, which waits for it: it calls a function of a process on an SDK.
+        """
+        group = queues[queue_of(task.target)]
+        promise = await store.get_promise(task.id)
+        called = None if run_id_of(promise) is not None else called_by(details_of(promise))
+        if called is None:
+            return
+        if not await _is_known(store, group, called["func"]):
+            waiting = self._unannounced.setdefault(store.namespace, {})
+            if len(waiting) < MOST_UNANNOUNCED:
+                waiting[TaskRef(task.id, task.version)] = (
+                    group,
+                    called["func"],
+                    asyncio.get_running_loop().time(),
+                )
+            return
+        new = _to_run(promise, called, group)
+        try:
+            await store.acquire_task(TaskRef(task.id, task.version), LEASE)
+            holder = TaskRef(task.id, task.version + 1)
+            try:
+                await store.create_run(new)
+            except (IdConflict, InvalidValue) as error:
+                await store.settle_held(holder, task.id, rejection(type(error).__name__, str(error)))
+                return
+            begun.add(task.id)
+            await store.suspend_task(holder, ())
+        except (NotFound, TaskConflict):
+            pass  # another process has it, or its promise was settled
+
+    async def _send_announced(self, store: Store) -> None:
+        """Send tasks again whose workflows have meanwhile been announced."""
+        waiting = self._unannounced.get(store.namespace)
+        if not waiting:
+            return
+        old = asyncio.get_running_loop().time() - RESEND_SECONDS
+        for ref in [ref for ref, (_, _, since) in waiting.items() if since < old]:
+            del waiting[ref]  # it is sent again by itself
+        names = {(group, workflow) for group, workflow, _ in waiting.values()}
+        known = {each for each in names if await _is_known(store, *each)}
+        announced = [ref for ref, (group, workflow, _) in waiting.items() if (group, workflow) in known]
+        if announced:
+            await store.resend_task_messages(announced, [])
+            for ref in announced:
+                del waiting[ref]
 
     async def _find_suspended(self, store: Store, queues: dict[str, str], begun: set[str]) -> None:
         """Add suspended tasks that were sent to these queues: the first time all, then the next ones in turn."""
@@ -148,32 +212,6 @@ class SignoffGroups:
         for run in page.items:
             if run.parent_id is None and run.group in groups and run.id not in begun:
                 await isolated(_cancel_if_settled(store, run.id), _WAITS)
-
-
-async def _begin(store: Store, begun: set[str], task: Task, queues: dict[str, str]) -> None:
-    """Start the run of a task, and suspend the task until the run ends.
-
-    A task whose function is no workflow of the group stays pending: a worker with it may start. So does one that a run
-    has opened, which waits for it: it calls a function of a process on an SDK.
-    """
-    group = queues[queue_of(task.target)]
-    promise = await store.get_promise(task.id)
-    called = None if run_id_of(promise) is not None else called_by(details_of(promise))
-    if called is None or not await _is_known(store, group, called["func"]):
-        return
-    new = _to_run(promise, called, group)
-    try:
-        await store.acquire_task(TaskRef(task.id, task.version), LEASE)
-        holder = TaskRef(task.id, task.version + 1)
-        try:
-            await store.create_run(new)
-        except (IdConflict, InvalidValue) as error:
-            await store.settle_held(holder, task.id, rejection(type(error).__name__, str(error)))
-            return
-        begun.add(task.id)
-        await store.suspend_task(holder, ())
-    except (NotFound, TaskConflict):
-        pass  # another process has it, or its promise was settled
 
 
 def _to_run(promise: Promise, called: dict[str, Any], group: str) -> NewRun:

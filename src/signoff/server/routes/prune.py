@@ -24,20 +24,24 @@ class Prune(Body, json_schema_extra=example(older_than_seconds=2592000)):
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
-class Deleted(BaseModel, json_schema_extra=example(deleted=17, tokens=3, deliveries=0, workflows=1)):
-    """The numbers of deleted runs, of tokens (links, keys and logins), of deliveries and of workflow versions."""
+class Deleted(
+    BaseModel, json_schema_extra=example(deleted=17, tokens=3, deliveries=0, workflows=1, promises=40)
+):
+    """The numbers of deleted runs, tokens (links, keys and logins), deliveries, workflow versions and promises."""
 
     deleted: int
     tokens: int
     deliveries: int
     workflows: int
+    promises: int
 
 
 @router.post("", responses=gives(Deleted))
 async def prune(body: Prune, services: ServicesOf) -> Response:
     """Delete runs, tokens and deliveries that ended long ago, and workflows that no worker has announced since then.
 
-    If ``limit`` of one kind were deleted, repeat the request. Workflows are kept for at least a week.
+    Promises without a run that were settled long ago are deleted, too. If ``limit`` of one kind or more were deleted,
+    repeat the request. Workflows are kept for at least a week.
     """
     deleted = await services.backend.delete_ended(body.older_than_seconds, body.limit)
     return reply(
@@ -46,5 +50,6 @@ async def prune(body: Prune, services: ServicesOf) -> Response:
             "tokens": deleted.tokens,
             "deliveries": deleted.deliveries,
             "workflows": deleted.workflows,
+            "promises": deleted.promises,
         }
     )

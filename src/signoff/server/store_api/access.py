@@ -42,7 +42,7 @@ TOKEN_OPERATIONS: Final = frozenset(
 )
 """Operations that create and revoke secrets. They need access to the database; no worker key allows them."""
 
-_OF_RETENTION = frozenset({"delete_tokens", "delete_deliveries", "delete_workflows"})
+_OF_RETENTION = frozenset({"delete_settled", "delete_tokens", "delete_deliveries", "delete_workflows"})
 _OUTBOX = frozenset(
     name for name, operation in OPERATIONS.items() if operation.noun == OutboxStore.__name__
 ) - {"list_deliveries"}
@@ -140,7 +140,7 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
     """
     access.check_namespace(store.namespace)
     if name in _OF_RETENTION:
-        return 0  # the server deletes them
+        return (0, None) if name == "delete_settled" else 0  # the server deletes them
     await _check_key(access, store, name, arguments)
     await check_settled(store, name, arguments)
     if access.groups is not None and name == "list_groups":

@@ -55,3 +55,25 @@ class PromiseStore:
             AlreadySettled: Another settlement was first; the error names its user.
             RequestConflict: This ``request_id`` settled it with another state or value.
         """
+
+    @writes()
+    async def delete_settled(
+        self, before: float, limit: int, *, after: str | None = None
+    ) -> tuple[int, str | None]:
+        """Delete promises that belong to no run and were settled before a time, with their tasks and listeners.
+
+        The earliest are deleted first. One is kept while it may still be read: while a run has its id or has joined
+        it, and while a promise that has created it is pending: the one of its branch, its parent, or one whose id is
+        the beginning of its id, up to a dot. The ids of deleted promises can be used again.
+
+        Args:
+            before: A time, in unix seconds.
+            limit: The maximum number of promises to examine.
+            after: The second result of the previous call, to examine the promises after those.
+
+        Returns:
+            The number of deleted promises, and what to continue after; None once all were examined.
+
+        Raises:
+            InvalidValue: ``after`` is not from a previous call.
+        """

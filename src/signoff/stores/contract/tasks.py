@@ -155,9 +155,17 @@ class TaskStore:
 
     @reads
     async def list_tasks(
-        self, *, state: TaskState | None = None, after: str | None = None, limit: int = 100
+        self,
+        *,
+        state: TaskState | None = None,
+        pid: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
     ) -> Page[Task]:
-        """List tasks by id. ``after`` is the ``next`` of the previous page."""
+        """List tasks by id: those in a state, and those that a process holds.
+
+        ``after`` is the ``next`` of the previous page.
+        """
 
     @reads
     async def list_branch(self, branch: str, *, limit: int = 1000) -> Sequence[Promise]:

@@ -33,6 +33,7 @@ from signoff.stores.postgres.schema import (
     translate,
 )
 from signoff.stores.postgres.writer import RETRY_LATER, RETRY_SOON, Writer
+from signoff.stores.shared import settled_promises
 from signoff.stores.shared.claims import Claims
 from signoff.stores.shared.deferred_changes import DeferredChanges, Made, Times
 from signoff.stores.shared.failure_isolation import (
@@ -79,6 +80,7 @@ class Database:
         listeners: Callbacks of this process, which ``notify`` calls.
         due_aside: Fires due deadlines and timers, and sets aside failed items.
         prune_aside: Deletes ended runs, and sets aside those that fail.
+        settled_aside: The same for settled promises without a run.
         claims: Claims runs, and sets aside those that fail.
         deferred: Applies deferred changes, and sets aside those that fail.
         deferred_times: When to try deferred changes, as of the last call of ``due``; None if there are none.
@@ -106,6 +108,7 @@ class Database:
         self.listeners = Listeners()
         self.due_aside = IsolatedBatches(leases.JOBS, log)
         self.prune_aside = IsolatedBatches([retention.JOB], log)
+        self.settled_aside = IsolatedBatches([settled_promises.JOB], log)
         self.claims = Claims(log)
         self.deferred = DeferredChanges(log)
         self.deferred_times: Times | None = None

@@ -14,7 +14,7 @@ from typing import Any, Final, LiteralString, cast
 import psycopg
 from psycopg.sql import SQL
 
-VERSION: Final = 6
+VERSION: Final = 7
 """The version of the functions. Raise it by one with each change of the source, so that databases are migrated."""
 
 BEFORE_TABLES: Final = "triggers"

@@ -51,6 +51,7 @@ from signoff.stores.postgres.database import Database
 from signoff.stores.shared.failed_items import raise_outage
 from signoff.stores.shared.failure_isolation import Done, Skipped, earliest
 from signoff.stores.shared.heartbeats import extend_leases
+from signoff.stores.shared.settled_promises import place_of
 from signoff.stores.shared.touched_runs import TouchedRuns
 
 P = ParamSpec("P")
@@ -194,6 +195,17 @@ class PostgresStore(Store):
             self,
             lambda: self._change(retention.delete_ended, before, limit),
             lambda skipped: self._change(retention.delete_each, before, limit, skipped),
+            namespace=self.namespace,
+        )
+
+    async def delete_settled(
+        self, before: float, limit: int, *, after: str | None = None
+    ) -> tuple[int, str | None]:
+        place = place_of(after)
+        return await self._database.settled_aside.do(
+            self,
+            lambda: self._read(retention.delete_settled, before, limit, place),
+            lambda skipped: self._read(retention.delete_each_settled, before, limit, place, skipped),
             namespace=self.namespace,
         )
 

@@ -45,6 +45,12 @@ WHERE namespace = %s AND (state || '') = %s AND id > %s
 ORDER BY id LIMIT %s
 """
 
+LIST_OF_PROCESS = f"""
+SELECT {TASK_COLUMNS} FROM signoff.tasks
+WHERE pid = %s AND namespace = %s AND id > %s
+ORDER BY id LIMIT %s
+"""
+
 _OF_BRANCH = f"""
 SELECT promise.* FROM (
     SELECT shard, promise_id FROM signoff.promise_branches
@@ -274,10 +280,14 @@ def get_task(db: Connection, namespace: str, task_id: str) -> Task:
 
 
 def list_tasks(
-    db: Connection, namespace: str, state: TaskState | None, after: str | None, limit: int
+    db: Connection, namespace: str, state: TaskState | None, pid: str | None, after: str | None, limit: int
 ) -> Page[Task]:
     """Return a page of tasks by id."""
-    if state is None:
+    if pid is not None:
+        is_held = state in (None, TaskState.ACQUIRED)
+        values = (pid, namespace, after or "", limit + 1 if is_held else 0)
+        rows = db.execute(LIST_OF_PROCESS, values).fetchall()
+    elif state is None:
         rows = db.execute(LIST, (namespace, after or "", limit + 1)).fetchall()
     else:
         rows = db.execute(LIST_IN_STATE, (namespace, state.value, after or "", limit + 1)).fetchall()

@@ -15,6 +15,7 @@ from signoff.records import TokenKind
 from signoff.runtime import forks
 from signoff.runtime.clock import Clock
 from signoff.runtime.loggers import own_logger
+from signoff.stores.shared import settled_promises
 from signoff.stores.shared.claims import Claims
 from signoff.stores.shared.deferred_changes import DeferredChanges
 from signoff.stores.shared.failure_isolation import IsolatedBatches
@@ -80,6 +81,7 @@ class DatabaseFile:
         self.absent_tokens: set[TokenKind] = set()
         self.due_aside = IsolatedBatches(overdue.ITEMS, log)
         self.prune_aside = IsolatedBatches([retention.JOB], log)
+        self.settled_aside = IsolatedBatches([settled_promises.JOB], log)
         self.claims = Claims(log)
         self.deferred = DeferredChanges(log)
         self.outages = Outages()

@@ -1,11 +1,13 @@
-"""Deletes runs that ended long ago from SQLite, with everything that belongs to them."""
+"""Deletes runs that ended long ago from SQLite, with everything that belongs to them, and promises without a run."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+from signoff.stores.shared import settled_promises as settled
 from signoff.stores.shared.failure_isolation import AT_ONCE, Done, Failure, Skipped
 from signoff.stores.sqlite.schema import row_unchanged
 from signoff.stores.sqlite.transaction import Transaction
@@ -76,6 +78,34 @@ HAS_JOURNAL = "SELECT 1 FROM journal WHERE namespace = ? AND run_id = ? LIMIT 1"
 
 DELETE_RUN = "DELETE FROM runs WHERE number = ?"
 
+SETTLED = """
+SELECT settled_at, number, id FROM promises INDEXED BY promises_settled
+WHERE namespace = :namespace AND run_id IS NULL AND settled_at < :before
+    AND (settled_at, number) > (:settled_at, :number)
+ORDER BY settled_at, number LIMIT :limit
+"""
+
+IS_KEPT = """
+SELECT EXISTS (SELECT 1 FROM runs INDEXED BY runs_by_id WHERE namespace = :namespace AND id = :id)
+    OR EXISTS (SELECT 1 FROM waiters WHERE namespace = :namespace AND target = 'promise' AND target_id = :id)
+    OR EXISTS (
+        SELECT 1 FROM promises INDEXED BY promises_by_id
+        WHERE namespace = :namespace AND state = 'pending' AND id IN (
+            SELECT branch FROM promise_branches INDEXED BY promise_branches_by_promise
+            WHERE namespace = :namespace AND promise_id = :id
+            UNION ALL
+            SELECT value FROM json_each(:callers)
+        )
+    )
+"""
+
+DELETE_CALLBACK = """
+DELETE FROM tokens INDEXED BY tokens_by_question
+WHERE namespace = ? AND kind = 'callback' AND question_id IS NOT NULL AND question_id = ?
+"""
+
+DELETE_PROMISE = "DELETE FROM promises WHERE number = ?"  # a trigger deletes its task and listeners
+
 WHAT_IS_THEIRS = (
     LEAVE_CHILDREN,
     DELETE_PROMISE_WAITERS,
@@ -129,3 +159,58 @@ def _delete(tx: Transaction, namespace: str, number: int, run_id: str) -> None:
     if not is_gone or tx.db.execute(HAS_JOURNAL, (namespace, run_id)).fetchone() is not None:
         raise row_unchanged()
     tx.touch(namespace, run_id)
+
+
+def delete_settled(
+    tx: Transaction, namespace: str, before: float, limit: int, after: settled.Place
+) -> tuple[int, str | None]:
+    """Examine up to ``limit`` promises without a run that were settled before ``before``, and delete unused ones."""
+    deleted = 0
+    rows = _settled(tx, namespace, before, limit, after)
+    for _, number, promise_id in rows:
+        deleted += _delete_unused(tx, namespace, number, promise_id)
+    return deleted, _next(rows, limit)
+
+
+def delete_each_settled(
+    tx: Transaction, namespace: str, before: float, limit: int, after: settled.Place, skipped: Skipped
+) -> Done[tuple[int, str | None]]:
+    """Like ``delete_settled``, but one at a time, except for ``skipped`` ones. A failed deletion is rolled back."""
+    passed_over = {id for _, id in skipped[settled.JOB]}
+    failures: list[Failure] = []
+    deleted = 0
+    rows = _settled(tx, namespace, before, limit, after)
+    for _, number, promise_id in rows:
+        if promise_id in passed_over:
+            continue
+        done: list[bool] = []
+        error = tx.attempt(lambda: done.append(_delete_unused(tx, namespace, number, promise_id)))  # noqa: B023
+        if error is None:
+            deleted += done[0]
+        else:
+            failures.append(Failure(settled.JOB, (namespace, promise_id), error))
+    next_after = _next(rows, limit)
+    return Done((deleted, next_after), failures, is_all=after == settled.FIRST and next_after is None)
+
+
+def _settled(
+    tx: Transaction, namespace: str, before: float, limit: int, after: settled.Place
+) -> Sequence[tuple[Any, ...]]:
+    settled_at, number = after
+    values = {"namespace": namespace, "before": before, "settled_at": settled_at, "number": number}
+    return tx.db.execute(SETTLED, {**values, "limit": limit}).fetchall()
+
+
+def _next(rows: Sequence[tuple[Any, ...]], limit: int) -> str | None:
+    return settled.after((float(rows[-1][0]), rows[-1][1])) if rows and len(rows) == limit else None
+
+
+def _delete_unused(tx: Transaction, namespace: str, number: int, promise_id: str) -> bool:
+    """Delete a promise unless it may still be read. Returns whether it is deleted."""
+    values = {"namespace": namespace, "id": promise_id, "callers": json.dumps(settled.callers_of(promise_id))}
+    if tx.db.execute(IS_KEPT, values).fetchone()[0]:
+        return False
+    tx.db.execute(DELETE_CALLBACK, (namespace, promise_id))
+    if tx.db.execute(DELETE_PROMISE, (number,)).rowcount != 1:
+        raise row_unchanged()
+    return True

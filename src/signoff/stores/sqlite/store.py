@@ -40,6 +40,7 @@ from signoff.stores.contract.validation import check_arguments, check_live, chec
 from signoff.stores.shared.failure_isolation import ROW_UNCHANGED, Done, LeftUndone, Skipped, earliest
 from signoff.stores.shared.heartbeats import extend_leases
 from signoff.stores.shared.listed_payloads import bytes_of
+from signoff.stores.shared.settled_promises import place_of
 from signoff.stores.sqlite import (
     audit,
     claims,
@@ -202,6 +203,17 @@ class SqliteStore(Store):
             self,
             lambda: self._write(retention.delete_ended, before, limit),
             lambda skipped: self._write(retention.delete_each, before, limit, skipped),
+            namespace=self.namespace,
+        )
+
+    async def delete_settled(
+        self, before: float, limit: int, *, after: str | None = None
+    ) -> tuple[int, str | None]:
+        place = place_of(after)
+        return await self._file.settled_aside.do(
+            self,
+            lambda: self._write(retention.delete_settled, before, limit, place),
+            lambda skipped: self._write(retention.delete_each_settled, before, limit, place, skipped),
             namespace=self.namespace,
         )
 

@@ -93,6 +93,12 @@ WHERE namespace = ? AND id > ? AND state = ?
 ORDER BY id LIMIT ?
 """
 
+LIST_OF_PROCESS = f"""
+SELECT {states.COLUMNS} FROM tasks INDEXED BY tasks_by_process
+WHERE namespace = ? AND id > ? AND pid = ? AND state = 'acquired'
+ORDER BY id LIMIT ?
+"""
+
 TAKE_TASKS = f"""
 UPDATE tasks SET send_at = :again_at
 WHERE (namespace, id) IN (
@@ -340,10 +346,19 @@ def resend_task_messages(
 
 
 def list_tasks(
-    db: sqlite3.Connection, namespace: str, state: TaskState | None, after: str | None, limit: int
+    db: sqlite3.Connection,
+    namespace: str,
+    state: TaskState | None,
+    pid: str | None,
+    after: str | None,
+    limit: int,
 ) -> Page[Task]:
     """Return a page of tasks by id."""
-    if state is None:
+    if pid is not None:
+        is_held = state in (None, TaskState.ACQUIRED)
+        values = (namespace, after or "", pid, limit + 1 if is_held else 0)
+        rows = db.execute(LIST_OF_PROCESS, values).fetchall()
+    elif state is None:
         rows = db.execute(LIST, (namespace, after or "", limit + 1)).fetchall()
     else:
         rows = db.execute(LIST_IN_STATE, (namespace, after or "", state.value, limit + 1)).fetchall()

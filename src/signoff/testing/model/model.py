@@ -27,6 +27,7 @@ from signoff.records import (
     MessageKind,
     NewAuditEvent,
     NewRun,
+    Promise,
     PromiseState,
     Run,
     RunState,
@@ -36,6 +37,8 @@ from signoff.stores.contract import retries
 from signoff.stores.contract.leases import Outcome, Write
 from signoff.stores.contract.validation import check_promise, check_run
 from signoff.stores.shared.equality import OTHER_ACTIVE, difference, same_json
+from signoff.stores.shared.settled_promises import after as settled_after
+from signoff.stores.shared.settled_promises import callers_of, place_of
 from signoff.stores.shared.wait_cycles import cycle_of
 from signoff.testing.model.audit import Audit
 from signoff.testing.model.checkpoints import Checkpoints
@@ -357,6 +360,36 @@ class Model:
                     self._task_states.delete(key)
             self.state.delete(run)
         return limit
+
+    def delete_settled(
+        self, namespace: str, before: float, limit: int, after: str | None = None
+    ) -> tuple[int, str | None]:
+        place = place_of(after)
+        places = {
+            (promise.settled_at, self.tables.promise_numbers[key]): promise
+            for key, promise in self.tables.promises.items()
+            if promise.namespace == namespace
+            and promise.run_id is None
+            and promise.settled_at is not None
+            and promise.settled_at < before
+        }
+        examined = [each for each in sorted(places) if each > place][:limit]
+        unused = [places[each] for each in examined if not self._is_kept(places[each])]
+        for promise in unused:
+            self._task_states.delete((namespace, promise.id))
+            self.state.delete_promise(promise)
+        return len(unused), settled_after(examined[-1]) if examined and len(examined) == limit else None
+
+    def _is_kept(self, promise: Promise) -> bool:
+        key = promise.namespace, promise.id
+        if key in self.tables.runs or self.tables.waiters.get((promise.namespace, "promise", promise.id)):
+            return True
+        branches = {each[1] for each in self.tables.promise_branches if (each[0], each[2]) == key}
+        callers = [
+            self.tables.promises.get((promise.namespace, caller))
+            for caller in {*branches, *callers_of(promise.id)}
+        ]
+        return any(caller is not None and caller.state is PromiseState.PENDING for caller in callers)
 
     # Operations of a lease's holder
 

@@ -173,12 +173,9 @@ class State:
         for child in list(tables.runs.values()):
             if (child.namespace, child.parent_id) == key:
                 self.change(child, parent_id=None, parent_n=None)
-        for name, promise in list(tables.promises.items()):
+        for promise in list(tables.promises.values()):
             if (promise.namespace, promise.run_id) == key:
-                del tables.promises[name], tables.promise_numbers[name]
-                self._forget(run.namespace, promise.id, "settle", "amend")
-                tables.waiters.pop((run.namespace, "promise", promise.id), None)
-                self._delete_callbacks(promise)
+                self.delete_promise(promise)
         tables.waiters.pop((run.namespace, "run", run.id), None)
         for (namespace, _, _), waiters in tables.waiters.items():
             if namespace == run.namespace:
@@ -189,6 +186,14 @@ class State:
             del table[key]
         self._forget(run.namespace, run.id, "create_run", "retry", "signal")
         self.commit.runs.add(key)
+
+    def delete_promise(self, promise: Promise) -> None:
+        """Delete a promise and everything that belongs to it, besides its task."""
+        key = promise.namespace, promise.id
+        del self.tables.promises[key], self.tables.promise_numbers[key]
+        self._forget(promise.namespace, promise.id, "create_promise", "settle", "amend")
+        self.tables.waiters.pop((promise.namespace, "promise", promise.id), None)
+        self._delete_callbacks(promise)
 
     def _delete_callbacks(self, promise: Promise) -> None:
         tokens = self.tables.tokens

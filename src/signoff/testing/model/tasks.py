@@ -149,9 +149,10 @@ class Tasks:
     def get(self, namespace: str, task_id: str) -> Task:
         return self._states.get(namespace, task_id)
 
-    def list_tasks(self, namespace: str, state: TaskState | None) -> list[Task]:
+    def list_tasks(self, namespace: str, state: TaskState | None, pid: str | None) -> list[Task]:
         tasks = [task for task in self._tables.tasks.values() if task.namespace == namespace]
-        return sorted((task for task in tasks if state in (None, task.state)), key=lambda task: task.id)
+        found = [task for task in tasks if state in (None, task.state) and pid in (None, task.pid)]
+        return sorted(found, key=lambda task: task.id)
 
     def list_branch(self, namespace: str, branch: str, limit: int) -> list[Promise]:
         ids = sorted(id for *of, id in self._tables.promise_branches if of == [namespace, branch])

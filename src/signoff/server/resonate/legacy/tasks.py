@@ -64,11 +64,9 @@ async def _held(call: Call, process_id: str) -> list[TaskRef]:
     held: list[TaskRef] = []
     after: str | None = None
     while True:
-        page = await call.store.list_tasks(state=TaskState.ACQUIRED, after=after, limit=1000)
+        page = await call.store.list_tasks(pid=process_id, after=after, limit=1000)
         held += [
-            TaskRef(task.id, task.version)
-            for task in page.items
-            if task.pid == process_id and call.sender.sees_target(task.target)
+            TaskRef(task.id, task.version) for task in page.items if call.sender.sees_target(task.target)
         ]
         after = page.next
         if after is None:

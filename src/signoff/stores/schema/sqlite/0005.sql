@@ -1,0 +1,2 @@
+-- Settled promises without a run, in the order in which retention deletes them.
+CREATE INDEX promises_settled ON promises (namespace, settled_at) WHERE run_id IS NULL AND settled_at IS NOT NULL;
