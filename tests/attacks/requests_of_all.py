@@ -143,6 +143,7 @@ READS: dict[str, list[dict[str, Any]]] = {
     "unsealed": [operation("unsealed", limit=1_000)],
     "find_token": [operation("find_token", hash="0" * 64)],
     "heads": [operation("heads", limit=1_000)],
+    "queued_namespaces": [operation("queued_namespaces", queue="push", limit=1_000)],
     "has_token": [operation("has_token", kinds=["link"])],
     "get_token": [operation("get_token", token_id="link-0")],
     "list_tokens": [operation("list_tokens", which={"kind": "link"}, **_PAGE)],

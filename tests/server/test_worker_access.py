@@ -333,6 +333,7 @@ WITHIN = {
     "due_questions",
     "unsealed",
     "heads",
+    "queued_namespaces",
     "list_workers",
     "list_groups",
     "release",

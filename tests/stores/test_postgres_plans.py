@@ -460,6 +460,7 @@ async def task_lists(store: PostgresStore, id: str) -> None:
     for state in (None, *TaskState):
         page = await store.list_tasks(state=state, limit=3)
         await store.list_tasks(state=state, after=page.next, limit=3)
+    await store.queued_namespaces("push", limit=3)
     page = await store.list_tasks(pid="process", limit=3)
     await store.list_tasks(pid="process", after=page.next, limit=3)
     await store.due()

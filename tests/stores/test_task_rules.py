@@ -954,6 +954,21 @@ async def test_tasks_are_listed_by_id_in_pages(scene: Scene) -> None:
 
 
 @rule
+async def test_the_namespaces_with_messages_for_a_queue_are_listed(scene: Scene) -> None:
+    await opened(scene.within("task"))
+    await opened(scene.within("later"), send_at=START + 1000)
+    await opened(scene.within("other"), target="poll://any@others")
+    await held(scene.within("held"))
+    for namespace in ("waits", "settled"):
+        await plain(scene.within(namespace), "p")
+        await scene.within(namespace).store.listen_promise("p", QUEUE)
+    await settle(scene.within("settled"), "p")
+    first = await scene.store.queued_namespaces(QUEUE, limit=2)
+    second = await scene.store.queued_namespaces(QUEUE, after=first[-1])
+    assert [*first, *second] == ["later", "settled", "task"]
+
+
+@rule
 async def test_the_tasks_that_a_process_holds_are_listed(scene: Scene) -> None:
     store = scene.store
     for id in ("a", "b", "c"):

@@ -12,8 +12,8 @@ from signoff.stores.address import store_at
 from signoff.stores.contract.store import Store
 
 OPEN_CLOCK: Final = (
-    "--resonate-debug: any program on this machine can stop and set the clock of this database, leases included. It "
-    "is for tests, with one server and no workers of Signoff in other processes"
+    "--resonate-debug: any program on this machine can stop and set the clock of this database, leases included, and "
+    "delete its promises. It is for tests, with one server and no workers of Signoff in other processes"
 )
 
 Command = TypeVar("Command", bound=Callable[..., Any])

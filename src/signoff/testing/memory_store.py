@@ -164,6 +164,7 @@ _OF_ALL_NAMESPACES: Final = _methods(
     {
         "due_questions": "promises.due_questions",
         "heads": "audit.heads",
+        "queued_namespaces": "tasks.queued_namespaces",
         "find_token": "tokens.find",
         "has_token": "tokens.has",
         "due": "timers.due",

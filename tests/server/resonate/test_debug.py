@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from signoff import Signoff
+from signoff import AsyncClient, Signoff
 from signoff.cli.resonate_options import debugged
 from signoff.errors import InvalidValue
 from signoff.server import Role, Server
@@ -112,11 +112,48 @@ def test_stopped_debugging_shows_the_time_of_the_machine(tester: Speaker) -> Non
 
 
 def test_what_is_not_there_is_501(tester: Speaker) -> None:
-    for kind in ("debug.reset", "debug.snap"):
-        assert "is not implemented" in tester.ask(kind, {}, 501)
+    assert "is not implemented" in tester.ask("debug.snap", {}, 501)
     reply = tester.send("promise.get", {"id": "p"}, **{"resonate:debug_time": 1})
     assert reply.status_code == 501
     assert "data.time" in tester.ask("debug.tick", {}, 400)
+
+
+def test_reset_deletes_promises_tasks_and_schedules(tester: Speaker) -> None:
+    begun = now_of(tester)
+    tester.hold("held")
+    tester.hold("waits")
+    tester.create("pending", tags=TARGET)
+    tester.create("asked", tags={"signoff:question": '"Well?"'})
+    tester.create("settled")
+    tester.settle("settled")
+    awaits = {
+        "kind": "promise.register_callback",
+        "head": {},
+        "data": {"awaited": "asked", "awaiter": "waits"},
+    }
+    tester.ask("task.suspend", {"id": "waits", "version": 1, "actions": [awaits]})
+    schedule: dict[str, Any] = {"id": "s", "cron": "0 * * * *", "promiseId": "s.{{.timestamp}}"}
+    tester.ask(
+        "schedule.create", schedule | {"promiseTimeout": HOUR, "promiseParam": {}, "promiseTags": TARGET}
+    )
+    assert tester.ask("debug.reset", {}) == {}
+    assert tester.ask("promise.search", {})["promises"] == []
+    assert tester.ask("task.search", {})["tasks"] == []
+    assert tester.ask("schedule.search", {})["schedules"] == []
+    with tester.polling("workers", "p") as messages:
+        tester.create("held", tags=TARGET)
+        assert next(messages)["data"]["task"] == {"id": "held", "version": 0}
+    assert tester.ask("promise.get", {"id": "held"})["promise"]["createdAt"] == begun
+
+
+@in_asyncio
+async def test_reset_is_refused_while_there_are_runs(tmp_path: Path) -> None:
+    async with serving(f"sqlite:///{tmp_path}/s.db") as speaker, AsyncClient(speaker.app) as client:
+        await client.start("never", id="r")
+        with speaker:
+            await asyncio.to_thread(speaker.create, "p")
+            assert "has runs of Signoff" in await asyncio.to_thread(speaker.ask, "debug.reset", {}, 409)
+            assert (await asyncio.to_thread(speaker.ask, "promise.get", {"id": "p"}))["promise"]["id"] == "p"
 
 
 def test_first_key_of_the_database_ends_debugging(tester: Speaker) -> None:

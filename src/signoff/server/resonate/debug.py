@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from signoff.errors import InvalidValue
+from signoff.server.resonate import debug_reset
 from signoff.server.resonate.call import Call
 from signoff.server.resonate.debug_clock import DebugClock
 from signoff.server.resonate.protocol import Refusal, Reply, Request
@@ -33,7 +34,6 @@ PREFIX: Final = "debug."
 _HOW: Final = "start the server with --resonate-debug, on a database for tests"
 
 _MISSING: Final = {
-    "debug.reset": "use a database for each test: promises cannot be deleted while people and runs know them",
     "debug.snap": "use promise.search, task.search and schedule.search",
 }
 
@@ -65,6 +65,12 @@ async def tick(call: Call, data: Tick) -> Reply:
             500, f"some due items have not fired within {seconds}; the server's log says more"
         ) from None
     return Reply([])
+
+
+async def reset(call: Call, _: Nothing) -> Reply:
+    """Delete all promises, tasks and schedules of the namespace."""
+    await debug_reset.reset(call.store, call.services.backend)
+    return Reply({})
 
 
 async def check_debugged(services: Services, host: str) -> None:

@@ -1,8 +1,7 @@
 """The deliveries of a server, one for each namespace.
 
-A namespace is served from its first request on. With URLs to post to, one with questions (it has an audit chain) or
-with workers of Signoff is served from the start of the server: a message to a URL becomes due without a request, by a
-schedule, a delay or an expired lease.
+A namespace is served from its first request on. With URLs to post to, one that has messages for URLs is served, too: a
+message becomes due without a request, by a schedule, a delay or an expired lease.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import asyncio
 from typing import Final
 
 from signoff.errors import SignoffError
+from signoff.records.tasks import PUSH_QUEUE
 from signoff.runtime.loggers import own_logger
 from signoff.server.resonate.delivery import LOOK_SECONDS, Delivery, Format
 from signoff.server.resonate.push import Push
@@ -68,12 +68,10 @@ class Deliveries:
 
     async def _find(self, services: Services) -> None:
         after = ""
-        while heads := await services.store.heads(after=after, limit=PAGE):
-            for namespace, _ in heads:
+        while found := await services.store.queued_namespaces(PUSH_QUEUE, after=after, limit=PAGE):
+            for namespace in found:
                 self.of(services.within(namespace).store)
-            after = heads[-1][0]
-        for worker in await services.store.list_workers():
-            self.of(services.within(worker.namespace).store)
+            after = found[-1]
 
     @property
     def groups(self) -> dict[str, set[str]]:

@@ -53,4 +53,5 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "debug.start": Operation(requests.Nothing, debug.start),
     "debug.stop": Operation(requests.Nothing, debug.stop),
     "debug.tick": Operation(requests.Tick, debug.tick),
+    "debug.reset": Operation(requests.Nothing, debug.reset),
 }

@@ -151,7 +151,7 @@ async def do_for(access: Access, store: Store, name: str, arguments: dict[str, A
         return [], None
     if name == "due":
         return None  # due work concerns all namespaces: the server does it
-    if name in ("unsealed", "heads"):
+    if name in ("unsealed", "heads", "queued_namespaces"):
         return []
     if name == "seal":
         raise AccessDenied("the seals of an audit trail", "the server adds them")
@@ -426,6 +426,7 @@ _CHECKS: Mapping[str, _Check] = {
             "due_questions",
             "unsealed",
             "heads",
+            "queued_namespaces",
             "list_workers",
             "list_groups",
             "release",

@@ -4,8 +4,8 @@ Every method is one transaction: it happens as a whole or not at all, and it is 
 ``tests/stores/`` holds the rules as one suite that runs against every store.
 
 A store object is bound to one namespace and neither reads nor changes another. Exceptions are ``due``,
-``due_schedules``, ``due_promise_schedules``, ``due_questions``, ``heads``, ``unsealed``, ``find_token``, ``has_token``,
-``release`` and the register of workers, which serve the whole database.
+``due_schedules``, ``due_promise_schedules``, ``due_questions``, ``queued_namespaces``, ``heads``, ``unsealed``,
+``find_token``, ``has_token``, ``release`` and the register of workers, which serve the whole database.
 
 The states of a run, and the operations that change them (no other transition exists):
 

@@ -190,6 +190,13 @@ class TaskStore:
     ) -> Page[InvocationNode]:
         """List the promises that a promise has created, and the others of its branch, by id."""
 
+    @reads
+    async def queued_namespaces(self, queue: str, *, after: str = "", limit: int = 100) -> Sequence[str]:
+        """List the namespaces that have messages for a queue, due now or later, by name. ``after`` is the last one.
+
+        It serves the whole database.
+        """
+
     @writes(is_patient=False)
     async def take_task_messages(self, queues: Sequence[str], limit: int) -> Sequence[TaskMessage]:
         """Take due messages of these queues (``records.tasks.queue_of``).

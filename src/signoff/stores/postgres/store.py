@@ -268,6 +268,11 @@ class PostgresStore(Store):
     async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
         return await self._database.call(lambda db: audit.heads(db, after, limit))
 
+    async def queued_namespaces(self, queue: str, *, after: str = "", limit: int = 100) -> Sequence[str]:
+        return await self._database.call(
+            lambda db: task_operations.queued_namespaces(db, queue, after, limit)
+        )
+
     async def unsealed(self, limit: int, *, besides: Sequence[str] = ()) -> Sequence[AuditEvent | Unreadable]:
         return await self._database.call(lambda db: audit.unsealed(db, limit, besides))
 

@@ -70,6 +70,29 @@ HEARTBEAT = "SELECT signoff.heartbeat_tasks(%s, %s, %s::text[], %s::numeric[], %
 
 TAKE = "SELECT signoff.take_task_messages(%s, %s::text[], %s, %s, %s)"
 
+_NEXT_NAMESPACE = """
+least(
+    (
+        SELECT min(namespace) FROM signoff.tasks
+        WHERE queue = %(queue)s AND state = 'pending' AND namespace > {after}
+    ),
+    (
+        SELECT min(namespace) FROM signoff.promise_listeners
+        WHERE queue = %(queue)s AND send_at IS NOT NULL AND namespace > {after}
+    )
+)
+"""
+
+QUEUED_NAMESPACES = f"""
+WITH RECURSIVE found (namespace, place) AS (
+    SELECT {_NEXT_NAMESPACE.format(after="%(after)s")}, 1
+    UNION ALL
+    SELECT {_NEXT_NAMESPACE.format(after="found.namespace")}, place + 1 FROM found
+    WHERE namespace IS NOT NULL AND place < %(limit)s
+)
+SELECT namespace FROM found WHERE namespace IS NOT NULL ORDER BY place
+"""
+
 FINISH = """
 DELETE FROM signoff.promise_listeners
 WHERE shard = signoff.shard_of(%(id)s) AND namespace = %(namespace)s AND promise_id = %(id)s AND address = %(address)s
@@ -293,6 +316,12 @@ def list_tasks(
         rows = db.execute(LIST_IN_STATE, (namespace, state.value, after or "", limit + 1)).fetchall()
     tasks = tuple(to_task(row) for row in rows[:limit])
     return Page(tasks, tasks[-1].id if len(rows) > limit else None)
+
+
+def queued_namespaces(db: Connection, queue: str, after: str, limit: int) -> list[str]:
+    """Return the namespaces after ``after`` that have messages for a queue."""
+    values = {"queue": queue, "after": after, "limit": limit}
+    return [namespace for (namespace,) in db.execute(QUEUED_NAMESPACES, values)]
 
 
 def list_branch(db: Connection, namespace: str, branch: str, limit: int) -> Sequence[Promise]:

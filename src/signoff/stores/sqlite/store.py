@@ -58,6 +58,7 @@ from signoff.stores.sqlite import (
     rules,
     runs,
     schedules,
+    tasks,
     tokens,
     writable,
 )
@@ -286,6 +287,9 @@ class SqliteStore(Store):
 
     async def heads(self, *, after: str = "", limit: int = 100) -> Sequence[tuple[str, Seal]]:
         return await self._file.read(lambda db: audit.heads(db, after, limit))
+
+    async def queued_namespaces(self, queue: str, *, after: str = "", limit: int = 100) -> Sequence[str]:
+        return await self._file.read(lambda db: tasks.queued_namespaces(db, queue, after, limit))
 
     async def unsealed(self, limit: int, *, besides: Sequence[str] = ()) -> Sequence[AuditEvent | Unreadable]:
         return await self._file.read_soon(lambda db: audit.unsealed(db, limit, besides))

@@ -115,6 +115,26 @@ WHERE namespace = :namespace AND queue = :queue AND send_at IS NOT NULL AND send
 ORDER BY send_at LIMIT :limit
 """
 
+NEXT_NAMESPACE = """
+SELECT min(namespace) FROM (
+    SELECT min(namespace) AS namespace FROM tasks INDEXED BY tasks_to_send
+    WHERE state = 'pending' AND namespace > :after
+    UNION ALL
+    SELECT min(namespace) FROM promise_listeners INDEXED BY promise_listeners_to_send
+    WHERE send_at IS NOT NULL AND namespace > :after
+)
+"""
+
+IS_QUEUED = """
+SELECT EXISTS (
+    SELECT 1 FROM tasks INDEXED BY tasks_to_send
+    WHERE namespace = :namespace AND queue = :queue AND state = 'pending'
+) OR EXISTS (
+    SELECT 1 FROM promise_listeners INDEXED BY promise_listeners_to_send
+    WHERE namespace = :namespace AND queue = :queue AND send_at IS NOT NULL
+)
+"""
+
 RESEND_TASK = """
 UPDATE tasks SET send_at = min(send_at, :now)
 WHERE namespace = :namespace AND id = :id AND version = :version AND state = 'pending'
@@ -326,6 +346,19 @@ def take_task_messages(
             if size >= PAGE_BYTES:
                 return taken
     return taken
+
+
+def queued_namespaces(db: sqlite3.Connection, queue: str, after: str, limit: int) -> list[str]:
+    """Return the namespaces after ``after`` that have messages for a queue."""
+    found: list[str] = []
+    namespace: str | None = after
+    while len(found) < limit:
+        (namespace,) = db.execute(NEXT_NAMESPACE, {"after": namespace}).fetchone()
+        if namespace is None:
+            break
+        if db.execute(IS_QUEUED, {"namespace": namespace, "queue": queue}).fetchone()[0]:
+            found.append(namespace)
+    return found
 
 
 def finish_task_message(tx: Transaction, namespace: str, promise_id: str, address: str) -> None:

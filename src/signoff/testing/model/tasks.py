@@ -196,6 +196,19 @@ class Tasks:
             any((of, branch) == key and id != branch for of, branch, id in self._tables.promise_branches),
         )
 
+    def queued_namespaces(self, queue: str, after: str, limit: int) -> list[str]:
+        tasks = {
+            task.namespace
+            for task in self._tables.tasks.values()
+            if task.state is TaskState.PENDING and queue_of(task.target) == queue
+        }
+        listeners = {
+            namespace
+            for (namespace, _, address), send_at in self._tables.promise_listeners.items()
+            if send_at is not None and queue_of(address) == queue
+        }
+        return sorted(each for each in tasks | listeners if each > after)[:limit]
+
     def take_messages(self, namespace: str, queues: Sequence[str], limit: int) -> list[TaskMessage]:
         taken: list[TaskMessage] = []
         size = 0

@@ -29,6 +29,7 @@ _QUIET = frozenset(
         "unsealed",
         "last_seal",
         "heads",
+        "queued_namespaces",
         "record",
         "seal",
         "claim",
