@@ -104,7 +104,8 @@ def decoded(data: str) -> str | None:
     try:
         text = base64.b64decode(data, validate=True).decode()
         value = read_kept(text)
-        read_exactly(text)  # of two equal keys, another reader may take the other
+        if isinstance(value, dict | list):
+            read_exactly(text)  # of two equal keys, another reader may take the other
     except (binascii.Error, ValueError, TypeError, RecursionError):  # stored data may be anything
         return None
     if encoded(text) != data or text.endswith(REPEATED) or (isinstance(value, dict) and WRAPPED in value):

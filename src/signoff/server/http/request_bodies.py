@@ -20,7 +20,7 @@ from pydantic import (
     ModelWrapValidatorHandler,
     model_validator,
 )
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import QueryParams
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -197,6 +197,16 @@ def check_parts(path: str, text: bytes | bytearray) -> None:
         raise InvalidValue(path, f"it has more than {MOST_PARTS:,} parts; send it in several")
 
 
+def stated_size(scope: Scope) -> int | None:
+    """Return the bytes of a request's body as its headers say; 0 if it comes in chunks, None without a body."""
+    is_chunked = False
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            return int(value) or None
+        is_chunked = is_chunked or name == b"transfer-encoding"
+    return 0 if is_chunked else None
+
+
 class BodyLimit:
     """Middleware that reads the whole body before it passes the request on, or answers 413.
 
@@ -212,13 +222,11 @@ class BodyLimit:
         self._long = long
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
-        has_body = "content-length" in headers or "transfer-encoding" in headers
-        if not has_body or path_of(scope) in self._unread:
+        size = stated_size(scope) if scope["type"] == "http" else None
+        if size is None or path_of(scope) in self._unread:
             await self._app(scope, receive, send)
             return
         limit = SNAPSHOT_LIMIT if path_of(scope) in self._long else LIMIT
-        size = int(headers.get("content-length", "0"))
         body = bytearray()
         more = True
         while more and size <= limit:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from signoff.errors import SignoffError, TooManyRequests
 from signoff.server.http.problems import problem
-from signoff.server.http.request_bodies import SNAPSHOT_LIMIT
+from signoff.server.http.request_bodies import SNAPSHOT_LIMIT, stated_size
 from signoff.server.limits.long_bodies import LONG_BYTES, LongBodies
 from signoff.server.resonate.access import sender_of
 from signoff.server.resonate.basic_auth import with_bearer
@@ -35,12 +34,13 @@ class LongRequests:
         self._bodies = LongBodies(SNAPSHOT_LIMIT, MOST_WAITING)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        size = _size(scope) if scope["type"] == "http" else 0
-        if size <= LONG_BYTES:
+        size = stated_size(scope) if scope["type"] == "http" else None
+        if size is None or 0 < size <= LONG_BYTES:
             await self._app(scope, receive, send)
             return
         try:
-            place = await self._bodies.enter(await _caller(scope["app"].state.services, scope), size)
+            caller = await _caller(scope["app"].state.services, scope)
+            place = await self._bodies.enter(caller, size or SNAPSHOT_LIMIT)
         except TooManyRequests as refusal:
             await problem(refusal)(scope, receive, send)
             return
@@ -48,11 +48,6 @@ class LongRequests:
             await self._app(scope, receive, send)
         finally:
             place.leave()
-
-
-def _size(scope: Scope) -> int:
-    headers = Headers(scope=scope)
-    return SNAPSHOT_LIMIT if "transfer-encoding" in headers else int(headers.get("content-length", "0"))
 
 
 async def _caller(services: Services, scope: Scope) -> str:
