@@ -27,7 +27,6 @@ from signoff.records import (
     Amendment,
     AuditKind,
     NewAuditEvent,
-    NewPromise,
     NewRun,
     NewToken,
     PromiseKind,
