@@ -46,11 +46,6 @@ ORDER BY run_id, id
 
 WAITERS = "SELECT run_id, n FROM waiters WHERE namespace = ? AND target = ? AND target_id = ?"
 
-WAITERS_OF_PROMISE = """
-SELECT 1 FROM waiters
-WHERE waiters.namespace = promises.namespace AND target = 'promise' AND target_id = promises.id
-"""
-
 ADD_WAITER = """
 INSERT INTO waiters (namespace, target, target_id, run_id, n) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING

@@ -38,13 +38,13 @@ TOKENS = "SELECT create_token, settle_token FROM promises WHERE namespace = ? AN
 # Most promises are awaited by no run and no task that has joined them: one more column is cheaper than two reads.
 SETTLE = f"""
 UPDATE promises
-SET state = ?, value = ?, settled_at = ?, settled_by = ?, note = ?, request_id = ?, settle_token = ?,
-    origin = ?
-WHERE namespace = ? AND id = ? AND kind = ? AND state = 'pending' AND (due_at IS NULL OR due_at > ?)
-    AND version = coalesce(?, version)
+SET state = :state, value = :value, settled_at = :now, settled_by = :by, note = :note, request_id = :request_id,
+    settle_token = :token, origin = :origin
+WHERE namespace = :namespace AND id = :id AND kind = :kind AND state = 'pending' AND (due_at IS NULL OR due_at > :now)
+    AND version = coalesce(:version, version)
 RETURNING {PROMISE_COLUMNS},
-    EXISTS ({messages.WAITERS_OF_PROMISE})
-    OR {task_states.IS_OF_TASKS}
+    EXISTS (SELECT 1 FROM waiters WHERE namespace = :namespace AND target = 'promise' AND target_id = :id)
+    OR ({task_states.IS_OF_TASKS})
 """
 
 TIME_OUT = f"""
@@ -216,24 +216,21 @@ def settle(
     """Settle a pending promise and wake the runs that wait for it."""
     if settlement.state is PromiseState.PENDING:
         raise InvalidValue("settlement.state", "a promise cannot be settled as pending")
-    row = tx.db.execute(
-        SETTLE,
-        (
-            settlement.state.value,
-            settlement.value,
-            tx.now,
-            settlement.by,
-            settlement.note,
-            settlement.request_id,
-            token,
-            text_of(settlement.origin),
-            namespace,
-            promise_id,
-            kind.value,
-            tx.now,
-            settlement.version,
-        ),
-    ).fetchone()
+    values = {
+        "state": settlement.state.value,
+        "value": settlement.value,
+        "now": tx.now,
+        "by": settlement.by,
+        "note": settlement.note,
+        "request_id": settlement.request_id,
+        "token": token,
+        "origin": text_of(settlement.origin),
+        "namespace": namespace,
+        "id": promise_id,
+        "kind": kind.value,
+        "version": settlement.version,
+    }
+    row = tx.db.execute(SETTLE, values).fetchone()
     if row is None:
         return _not_settled(tx, namespace, promise_id, kind, settlement, token)
     promise = to_promise(row)

@@ -27,12 +27,10 @@ WHERE namespace = :namespace AND id = :id
 
 # Whether a promise has a task, an awaiter or a listener. Most have none, and one read is cheaper than three writes.
 IS_OF_TASKS = """
-EXISTS (SELECT 1 FROM tasks WHERE namespace = promises.namespace AND id = promises.id)
-    OR EXISTS (SELECT 1 FROM task_awaits WHERE namespace = promises.namespace AND awaited = promises.id)
-    OR EXISTS (SELECT 1 FROM promise_listeners WHERE namespace = promises.namespace AND promise_id = promises.id)
+SELECT EXISTS (SELECT 1 FROM tasks WHERE namespace = :namespace AND id = :id)
+    OR EXISTS (SELECT 1 FROM task_awaits WHERE namespace = :namespace AND awaited = :id)
+    OR EXISTS (SELECT 1 FROM promise_listeners WHERE namespace = :namespace AND promise_id = :id)
 """
-
-READ_IS_OF_TASKS = f"SELECT {IS_OF_TASKS} FROM promises WHERE namespace = ? AND id = ?"
 
 FULFIL = """
 UPDATE tasks
@@ -78,7 +76,7 @@ def get_task(db: sqlite3.Connection, namespace: str, task_id: str) -> Task:
 def settled(tx: Transaction, promise: Promise) -> None:
     """Fulfil the task of a settled promise, resume those that await it, and send it to its listeners."""
     namespace, promise_id = promise.namespace, promise.id
-    if not tx.db.execute(READ_IS_OF_TASKS, (namespace, promise_id)).fetchone()[0]:
+    if not tx.db.execute(IS_OF_TASKS, {"namespace": namespace, "id": promise_id}).fetchone()[0]:
         return
     fulfil(tx, namespace, promise_id)
     for awaiter, address in tx.db.execute(END_AWAITS_FOR, (namespace, promise_id)).fetchall():
