@@ -1,5 +1,7 @@
 """A soak: innocent tenants work beside hostile ones, while processes and the database are killed and the disk fills.
 
+Some of the innocent have orders executed by workers that speak the durable promise protocol.
+
     python -m tests.soak sqlite --seconds 600 --seed 7
     python -m tests.soak both --seconds 300
 
