@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import sys
 import time
 import uuid
@@ -61,13 +62,14 @@ class Connection:
 
 
 class Worker:
-    """Runs tasks until it is killed."""
+    """Runs tasks until it is killed, or its parent is."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._pid = uuid.uuid4().hex
         self._held: dict[str, int] = {}
         self._work: set[asyncio.Task[None]] = set()
+        self._parent = os.getppid()
 
     async def run(self) -> None:
         """Poll, and work."""
@@ -92,6 +94,8 @@ class Worker:
     async def _extend(self) -> None:
         while True:
             await asyncio.sleep(TTL / 3000)
+            if os.getppid() != self._parent:
+                os._exit(0)  # the soak was killed
             if self._held:
                 tasks = [{"id": id, "version": version} for id, version in self._held.items()]
                 await self._connection.ask("task.heartbeat", {"pid": self._pid, "tasks": tasks})
