@@ -51,7 +51,7 @@ class Stops:
     burn_seconds: float = 0.8
 
 
-THROTTLED = Stops(times=0, stop_seconds=0.4, go_seconds=0.04, burn_seconds=0.3)  # for some 3 s
+THROTTLED = Stops(times=0, stop_seconds=0.4, go_seconds=0.1, burn_seconds=0.3)  # longer than may be computed
 OFTEN = Stops(times=14, stop_seconds=0.8, go_seconds=0.1)  # for longer than a lease
 ONCE = Stops(
     times=1, stop_seconds=12.0, go_seconds=0.0, lease_seconds=30.0, busy_seconds=3.0, burn_seconds=2.0
