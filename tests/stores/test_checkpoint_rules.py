@@ -181,6 +181,21 @@ async def test_what_is_too_large_to_be_saved_or_read_is_refused(scene: Scene) ->
             await scene.store.put_checkpoint("t", bad)
 
 
+@rule
+async def test_writes_without_values_count_by_their_names(scene: Scene) -> None:
+    ref = CheckpointRef("", "1")
+    first, second, third = (
+        [write(f"{letter}-{number}", 0, b"", task_path="é" * 995) for number in range(1000)]
+        for letter in "abc"
+    )
+    for some in (first, first, second):
+        await scene.store.put_checkpoint_writes("t", ref, some)
+    with pytest.raises(PayloadTooLarge, match="writes"):
+        await scene.store.put_checkpoint_writes("t", ref, third)
+    await scene.store.put_checkpoint("t", new("1"))
+    assert len((await scene.store.get_checkpoint("t", "")).writes) == 2000
+
+
 def any_operation(luck: random.Random) -> tuple[str, tuple[Any, ...]]:
     """A random operation on two threads, two subgraphs and three ids."""
     thread_id, path, id = luck.choice("tu"), luck.choice(["", "s"]), luck.choice("123")

@@ -42,6 +42,9 @@ LARGEST_WRITE: Final = 5 * 1024 * 1024
 LARGEST_STATE: Final = 5 * 1024 * 1024
 """The most bytes of a checkpoint's channels, and of its writes. It is read as a whole: a server holds it five times."""
 
+BYTES_OF_WRITE: Final = 100
+"""What a write counts besides its value and its texts, so that writes without a value are bounded, too."""
+
 LARGEST_METADATA: Final = 64 * 1024
 """The most bytes of a checkpoint's metadata, which lists return."""
 

@@ -17,7 +17,7 @@ from signoff.records.checkpoints import (
     NewCheckpoint,
 )
 from signoff.records.paging import Page
-from signoff.stores.contract.checkpoints import MOST_LISTED, check_room
+from signoff.stores.contract.checkpoints import BYTES_OF_WRITE, MOST_LISTED, check_room
 from signoff.stores.postgres.reads import Connection, checked
 from signoff.stores.shared.checkpoint_rows import (
     WRITE_COLUMNS,
@@ -57,6 +57,8 @@ SELECT coalesce((SELECT sum(size) FROM kept), 0) + coalesce((
 ), 0)
 """
 
+_SIZE_OF_WRITE = "%(besides)s + octet_length(value) + octet_length(task_id || task_path || channel || type)"
+
 PUT_WRITES = f"""
 WITH put AS (
     INSERT INTO signoff.checkpoint_writes (thread_id, namespace, path, checkpoint_id, {WRITE_COLUMNS})
@@ -69,10 +71,10 @@ WITH put AS (
     ON CONFLICT (thread_id, namespace, path, checkpoint_id, task_id, place) DO UPDATE
     SET task_path = excluded.task_path, channel = excluded.channel, type = excluded.type, value = excluded.value
     WHERE excluded.place < 0
-    RETURNING task_id, place, octet_length(value) AS size
+    RETURNING task_id, place, {_SIZE_OF_WRITE} AS size
 )
 SELECT coalesce((SELECT sum(size) FROM put), 0) + coalesce((
-    SELECT sum(octet_length(value)) FROM signoff.checkpoint_writes
+    SELECT sum({_SIZE_OF_WRITE}) FROM signoff.checkpoint_writes
     WHERE thread_id = %(thread_id)s AND namespace = %(namespace)s AND path = %(path)s
         AND checkpoint_id = %(id)s AND (task_id, place) NOT IN (SELECT task_id, place FROM put)
 ), 0)
@@ -213,6 +215,7 @@ def put_writes(
         "namespace": namespace,
         "path": checkpoint.path,
         "id": checkpoint.id,
+        "besides": BYTES_OF_WRITE,
         **dict(zip(names, map(list, columns), strict=True)),
     }
     with db.transaction():

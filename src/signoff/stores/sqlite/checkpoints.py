@@ -17,7 +17,7 @@ from signoff.records.checkpoints import (
     NewCheckpoint,
 )
 from signoff.records.paging import Page
-from signoff.stores.contract.checkpoints import MOST_LISTED, check_room
+from signoff.stores.contract.checkpoints import BYTES_OF_WRITE, MOST_LISTED, check_room
 from signoff.stores.shared.checkpoint_rows import (
     WRITE_COLUMNS,
     checkpoint_place,
@@ -57,8 +57,10 @@ ON CONFLICT DO UPDATE SET task_path = excluded.task_path, channel = excluded.cha
 WHERE excluded.place < 0
 """
 
-SIZE_OF_WRITES = """
-SELECT coalesce(sum(length(value)), 0) FROM checkpoint_writes
+SIZE_OF_WRITES = f"""
+SELECT coalesce(sum(
+    {BYTES_OF_WRITE} + length(value) + length(CAST(task_id || task_path || channel || type AS BLOB))
+), 0) FROM checkpoint_writes
 WHERE namespace = ? AND thread_id = ? AND path = ? AND checkpoint_id = ?
 """
 

@@ -17,7 +17,7 @@ from signoff.records.checkpoints import (
     NewCheckpoint,
     Serialized,
 )
-from signoff.stores.contract.checkpoints import check_room
+from signoff.stores.contract.checkpoints import BYTES_OF_WRITE, check_room
 from signoff.testing.model.state import State
 
 
@@ -46,7 +46,7 @@ class Checkpoints:
         for each in writes:
             if each.index < 0 or (each.task_id, each.index) not in kept:
                 kept[each.task_id, each.index] = each
-        check_room("writes", _size([each.value for each in kept.values()]))
+        check_room("writes", sum(map(_size_of_write, kept.values())))
         self._writes[key] = kept
 
     def get(self, namespace: str, thread_id: str, path: str, id: str | None) -> Checkpoint:
@@ -107,3 +107,8 @@ class Checkpoints:
 
 def _size(values: Sequence[Serialized]) -> int:
     return sum(len(each.data) for each in values)
+
+
+def _size_of_write(write: CheckpointWrite) -> int:
+    texts = (write.task_id, write.task_path, write.channel, write.value.type)
+    return BYTES_OF_WRITE + len(write.value.data) + sum(len(text.encode()) for text in texts)
