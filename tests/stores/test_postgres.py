@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -584,6 +585,25 @@ async def test_what_is_not_understood_on_the_channel_is_taken_for_anything(datab
                 connection.execute("SELECT pg_notify('signoff', %s)", (payload,))
         await until(lambda: len(heard) == 4)
         assert all(change.runs is None for change in heard)
+
+
+@in_asyncio
+async def test_processes_of_two_versions_understand_each_others_notifications(database: str) -> None:
+    """As in a rolling deploy. Versions without ``settled`` expect four parts for each namespace, and drop others."""
+    before = {"from": "x", "due": False, "in": {"default": [["r"], [], [], True]}}
+    async with opened(database) as store:
+        heard: list[Change] = []
+        store.listen(heard.append)
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute("LISTEN signoff")
+            connection.execute("SELECT pg_notify('signoff', %s)", (json.dumps(before),))
+            await until(lambda: len(heard) == 1)
+            assert heard.pop() == Change(runs=frozenset({"r"}), ready=True, due=False)
+            await store.create_promise(NewPromise("p"))
+            await store.settle("p", PromiseKind.PROMISE, YES)
+            sent = [json.loads(each.payload) for each in connection.notifies(timeout=2.0, stop_after=2)]
+    assert [len(parts) for each in sent for parts in each["in"].values()] == [4] * len(sent)
+    assert sent[-1]["settled"] == ["default"]
 
 
 # Time

@@ -139,7 +139,12 @@ class Notifier:
             touched.add(self._outbox.popleft())
         if not touched:
             return
-        message = {"from": self._sender, "due": touched.due, "in": _by_namespace(touched)}
+        message = {
+            "from": self._sender,
+            "due": touched.due,
+            "in": _by_namespace(touched),
+            "settled": list(touched.settled),
+        }
         text = to_json(message)
         if len(text) > MOST_BYTES:
             text = to_json({"from": self._sender})
@@ -158,14 +163,13 @@ class Notifier:
                 return
             touched = TouchedRuns()
             touched.due = message["due"]
-            for namespace, (runs, woken, ended, ready, settled) in message["in"].items():
+            touched.settled.update(message.get("settled", ()))  # older versions do not send or read it
+            for namespace, (runs, woken, ended, ready) in message["in"].items():
                 touched.runs[namespace] = {*runs, *woken, *ended}
                 touched.woken[namespace] = set(woken)
                 touched.ended[namespace] = set(ended)
                 if ready:
                     touched.ready.add(namespace)
-                if settled:
-                    touched.settled.add(namespace)
         except (ValueError, KeyError, TypeError):
             log.warning(
                 "store %s: invalid notification on channel %s: %r", self._location, CHANNEL, payload[:200]
@@ -175,16 +179,11 @@ class Notifier:
         self._listeners.notify(touched.change)
 
 
-_Of = tuple[list[str], list[str], list[str], bool, bool]
-"""The changes in a namespace: touched, woken and ended runs, ``ready`` and ``settled``."""
-
-
-def _by_namespace(touched: TouchedRuns) -> dict[str, _Of]:
-    found: dict[str, _Of] = {}
-    for namespace in touched.runs.keys() | touched.ready | touched.settled:
+def _by_namespace(touched: TouchedRuns) -> dict[str, tuple[list[str], list[str], list[str], bool]]:
+    found: dict[str, tuple[list[str], list[str], list[str], bool]] = {}
+    for namespace in touched.runs.keys() | touched.ready:
         runs = touched.runs.get(namespace, set())
         woken, ended = touched.woken.get(namespace, set()), touched.ended.get(namespace, set())
         others = runs - woken - ended
-        is_ready, is_settled = namespace in touched.ready, namespace in touched.settled
-        found[namespace] = (list(others), list(woken), list(ended), is_ready, is_settled)
+        found[namespace] = (list(others), list(woken), list(ended), namespace in touched.ready)
     return found
