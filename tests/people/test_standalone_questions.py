@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -336,6 +337,30 @@ async def test_a_person_decides_on_a_call(new_store: NewStore, door: str) -> Non
         await asks.question("gone").cancel()
         gone = await asks.approve_call("gone", REFUND)
         assert (gone.approved, gone.reason) == (False, "cancelled")
+
+
+@in_asyncio
+async def test_an_edited_call_never_runs_with_a_placeholder(tmp_path: Path) -> None:
+    """A server that hides a part of the call does not change it: the part is the caller's own, or the call fails."""
+    from signoff.server import Server
+    from signoff.stores.sqlite.store import SqliteStore
+
+    schema = {"type": "object", "properties": {"to": {}, "cents": {}}}
+    async with (
+        Server(SqliteStore(tmp_path / "signoff.db"), port=0, redact=["to"]) as server,
+        AsyncClient(server.url) as client,
+    ):
+
+        async def decided(id: str, **edited: Any) -> signoff.CallDecision:
+            waiting = asyncio.create_task(client.approve_call(id, REFUND, arguments_schema=schema))
+            assert await comes(lambda: _is_open(client, id))
+            await client.answer(id, {"approved": True, "edited": edited}, user_id="ana")
+            return await waiting
+
+        decision = await decided("other", to="[redacted /to]", cents=50)
+        assert (decision.arguments, decision.is_edited) == ({"to": "bob", "cents": 50}, True)
+        with pytest.raises(InvalidValue, match="redact"):
+            await decided("hidden", to="eve", cents=50)
 
 
 async def _is_open(client: AsyncClient, id: str) -> bool:

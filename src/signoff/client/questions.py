@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol, cast
 
@@ -23,12 +23,14 @@ from signoff.errors import (
 from signoff.people.questions.actions import Action
 from signoff.people.questions.answers import Answer, answer_of
 from signoff.people.questions.attachments import Attachment
+from signoff.people.questions.edits import applied
 from signoff.people.questions.policy_options import PolicyOptions
 from signoff.people.questions.proposals import full_json
 from signoff.people.questions.question import Question
 from signoff.people.questions.standalone_questions import QuestionTerms, StandaloneQuestion
 from signoff.records import Promise, PromiseState
 from signoff.records.start_options import check_id
+from signoff.redaction.hidden_values import PLACEHOLDER
 from signoff.runtime.loggers import own_logger
 
 log = own_logger("signoff.people")
@@ -205,7 +207,7 @@ async def approve_call(
         reason = "skipped" if answer.skipped else "person"
         return CallDecision(False, shown, False, reason, answer.user_id, answer.note, id)
     edited = bool(answer.edits)
-    run = _as_shown(replace(shown, arguments=answer.proposal)) if edited else shown
+    run = _as_edited(shown, answer) if edited else shown
     return CallDecision(
         True, run, edited, "rule" if answer.rule else "person", answer.user_id, answer.note, id
     )
@@ -279,6 +281,31 @@ def _as_shown(action: object) -> Action:
         raise InvalidValue("action", "pass an Action, such as Action('send_mail', {'to': 'bob'})")
     action.to_data(f"Run {action.tool}?")
     return Action(action.tool, full_json(action.arguments, "action.arguments"), action.about)
+
+
+def _as_edited(shown: Action, answer: Answer) -> Action:
+    """Return the call as a person has edited it. Parts that a server hides are the call's own, if they were not edited.
+
+    Raises:
+        InvalidValue: The server hides what was edited.
+    """
+    arguments = answer.proposal
+    if _is_hidden(arguments) and not _is_hidden(shown.arguments):
+        if any(_is_hidden(each.get("value")) or _is_cut(each) for each in answer.edits):
+            raise InvalidValue(
+                "action.arguments",
+                "the server hides what was edited (--redact): ask through its store instead",
+            )
+        arguments = applied(shown.arguments, answer.edits)
+    return _as_shown(replace(shown, arguments=arguments))
+
+
+def _is_hidden(value: Any) -> bool:
+    return PLACEHOLDER[:-1] in json.dumps(value)
+
+
+def _is_cut(edit: Mapping[str, Any]) -> bool:
+    return edit["op"] != "remove" and "value" not in edit
 
 
 def _copied(action: Action) -> Any:
