@@ -37,6 +37,11 @@ MOST: dict[tuple[str, str], int] = {
     ("checkboxes", "options"): 10,
     ("plain_text_input", "placeholder"): 150,
     ("plain_text_input", "initial_value"): 3_000,
+    ("email_text_input", "initial_value"): 3_000,
+    ("url_text_input", "initial_value"): 3_000,
+    ("number_input", "initial_value"): 3_000,
+    ("option_group", "label"): 75,
+    ("option_group", "options"): 100,
     ("option", "text"): 75,
     ("option", "value"): 150,
     ("option", "description"): 75,
@@ -49,7 +54,16 @@ MOST: dict[tuple[str, str], int] = {
 
 EVERYWHERE: dict[str, int] = {"block_id": 255, "action_id": 255}
 
-KINDS = {kind for kind, _ in MOST} | {"plain_text", "divider"}
+KINDS = {kind for kind, _ in MOST} | {"plain_text", "divider", "datepicker"}
+
+PLACES = {
+    "options": "option",
+    "initial_option": "option",
+    "initial_options": "option",
+    "option_groups": "option_group",
+    "confirm": "confirm",
+}
+"""Kinds of parts that name no type, by their place."""
 
 MOST_OF_ALL_BLOCKS = 12_000
 """Slack documents none; it answers ``msg_blocks_too_long`` from some 13,000 on."""
@@ -96,7 +110,7 @@ def _inside(name: str, value: Any, path: str) -> Iterator[str]:
         for index, each in enumerate(value):
             yield from _inside(name, each, f"{path}[{index}]")
     elif isinstance(value, dict):
-        kind = "option" if name == "options" else "confirm" if name == "confirm" else value.get("type", "?")
+        kind = PLACES.get(name) or value.get("type", "?")
         yield from _broken(value, kind, path)
 
 

@@ -15,7 +15,7 @@ from signoff import Context, Signoff
 from signoff.errors import AccessDenied
 from signoff.people.notifications.channels.channel import Channel
 from signoff.people.notifications.channels.slack import Answering, SlackSender
-from signoff.people.notifications.channels.slack_buttons import check_signature
+from signoff.people.notifications.channels.slack_requests import check_signature
 from signoff.people.questions.policies import Policy
 from signoff.records import AuditKind, Origin, OriginWay, PromiseState
 from signoff.server import Server, TrustedProxy

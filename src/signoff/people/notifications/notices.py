@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -90,23 +90,10 @@ class Notice:
         unreadable = None if self.question is None else why_unreadable(self.question)
         if unreadable is not None:
             return [("", self.text), ("Cannot be read", unreadable), ("Answered", self._state)]
-        said = [
-            ("", self.text),
-            ("", data.get("help") or ""),
-            ("Details", _written(data.get("metadata") or None)),
-            *self._action,
-            ("Proposed", _written(data.get("proposal"))),
-            ("Options", "\n".join(map(_label, data.get("options", ())))),
-            ("Attached", "\n".join(map(attachment_text, data.get("attachments", ())))),
-            ("Due", self._due),
-            ("Answered", self._outcome),
+        return [
+            *question_rows({**data, "text": self.text}),
+            *_filled([("Due", self._due), ("Answered", self._outcome)]),
         ]
-        return [(label, text) for label, text in said if text.strip()]
-
-    @property
-    def _action(self) -> list[tuple[str, str]]:
-        said = action_rows(self.data.get("proposal"), self.data.get("action"))
-        return [(label, part if isinstance(part, str) else _written(part)) for label, part in said]
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -149,6 +136,26 @@ class Notice:
             said = "approved" if read_object(question.value).get("approved") is True else "not approved"
         note = "" if question.note is None else f": {question.note}"
         return f"{said}{by}{note}"
+
+
+def question_rows(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return a question's JSON as (label, text), uncut."""
+    action = action_rows(data.get("proposal"), data.get("action"))
+    return _filled(
+        [
+            ("", str(data.get("text", ""))),
+            ("", data.get("help") or ""),
+            ("Details", _written(data.get("metadata") or None)),
+            *((label, part if isinstance(part, str) else _written(part)) for label, part in action),
+            ("Proposed", _written(data.get("proposal"))),
+            ("Options", "\n".join(map(_label, data.get("options", ())))),
+            ("Attached", "\n".join(map(attachment_text, data.get("attachments", ())))),
+        ]
+    )
+
+
+def _filled(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(label, text) for label, text in rows if text.strip()]
 
 
 def attachment_text(attachment: Mapping[str, Any]) -> str:

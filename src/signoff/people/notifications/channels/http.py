@@ -45,8 +45,8 @@ class Post:
         self._url = parsed
         self._client = new_client(parsed, answer_seconds=SILENT_SECONDS)
 
-    async def send(self, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """Return the body of a successful response. Raises Undelivered."""
+    async def send(self, body: bytes, headers: Mapping[str, str], *, most: int = LONGEST_REPLY) -> bytes:
+        """Return the body of a successful response, up to ``most`` bytes. Raises Undelivered."""
         try:
             request = self._client.build_request(
                 "POST", self._url, content=body, headers={**headers, **UNCOMPRESSED}
@@ -55,7 +55,7 @@ class Post:
                 response = await self._client.send(request, stream=True, follow_redirects=False)
             try:
                 check(response, await _first_word(response))
-                return await _uncompressed(response, LONGEST_REPLY)
+                return await _uncompressed(response, most)
             finally:
                 await response.aclose()
         except httpx.HTTPError as error:

@@ -1,30 +1,46 @@
-"""Slack: a message for each notice, with buttons if one click can answer."""
+"""Slack: a message for each notice, with buttons that answer or open a form."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate, takewhile
 from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
-from signoff.errors import InvalidValue
+from signoff.errors import InvalidValue, QuestionTooNew, UnreadableRecord
 from signoff.people.notifications.channels.channel import CALLS, Undelivered
 from signoff.people.notifications.channels.http import Post
+from signoff.people.notifications.channels.slack_inputs import NoInput, can_edit_in_slack, inputs_of
+from signoff.people.notifications.channels.slack_text import (
+    LONGEST_BUTTON,
+    LONGEST_PART,
+    button,
+    escaped,
+    fitted,
+    length,
+    section,
+)
 from signoff.people.notifications.notices import Notice
+from signoff.people.questions.question import Question
+from signoff.people.questions.question_state import QuestionState
 from signoff.records.responders import Responder
 
 API_URL: Final = "https://slack.com/api"
+METHODS: Final = ("chat.postMessage", "chat.update", "views.open")
+"""The methods of Slack's API that a bot token calls."""
+LONGEST_REPLY: Final = 1024 * 1024  # a reply repeats the modal
+JSON: Final = "application/json; charset=utf-8"
 APPROVE: Final = "signoff_approve"
 REJECT: Final = "signoff_reject"
 OPEN: Final = "signoff_open"
+ANSWER: Final = "signoff_answer"
+MODAL: Final = "signoff_modal"
+"""Callback id of modals."""
 
-LONGEST_VALUE: Final = 2_000  # of a button; this and the others in characters as ``length`` counts
-LONGEST_PART: Final = 3_000  # of a section's text
-LONGEST_URL: Final = 3_000  # of a button
+LONGEST_URL: Final = 3_000  # of a button, in characters as ``length`` counts
 LONGEST_MESSAGE: Final = 12_000
 """Length of all blocks together. Slack documents no such limit, but returns ``msg_blocks_too_long`` above 13,000."""
 KEPT_FOR_EACH: Final = LONGEST_MESSAGE // 100
@@ -87,9 +103,21 @@ class Answering:
         return self.users.get(user) if self.team is None or team == self.team else None
 
 
-class _Reply(BaseModel):
+class SlackReply(BaseModel):
+    """The reply of a method of Slack's API, with the place of a posted message."""
+
     ok: bool
     error: str = ""
+    channel: str = ""
+    ts: str = ""
+
+
+class SlackError(Undelivered):
+    """Slack refused a request. ``word`` is its error, such as ``channel_not_found``."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__(f"Slack returned: {word}", is_final=word in _FINAL)
+        self.word = word
 
 
 class SlackSender:
@@ -122,62 +150,83 @@ class SlackSender:
         self.urls = (webhook_url or api_url, api_url)
         self.is_shared = webhook_url is not None
         self._token = token
-        self._post = Post(webhook_url or f"{api_url}/chat.postMessage")
+        self._post = Post(webhook_url or api_url)
+        self._methods = {} if token is None else {each: Post(f"{api_url}/{each}") for each in METHODS}
 
     def address_of(self, assignee: str) -> str | None:
         return None
 
     async def send(self, notice: Notice) -> None:
         message = {"text": escaped(fitted(notice.title, LONGEST_PART)), "blocks": self._blocks(notice)}
-        headers = {"content-type": "application/json; charset=utf-8"}
         if self._token is None:
-            await self._post.send(to_json(message), headers)
-            return
-        headers["authorization"] = f"Bearer {self._token}"
-        reply = await self._post.send(to_json({**message, "channel": notice.address}), headers)
+            await self._post.send(to_json(message), {"content-type": JSON})
+        else:
+            await self.call("chat.postMessage", {**message, "channel": notice.address})
+
+    @property
+    def has_modals(self) -> bool:
+        """Whether it can open modals: these need a bot token, and a way for their answers to come back."""
+        return self._token is not None and self.answering is not None
+
+    async def call(self, method: str, body: Mapping[str, Any]) -> SlackReply:
+        """Call one of ``METHODS`` with the bot token, and return the reply. Raises Undelivered."""
+        headers = {"content-type": JSON, "authorization": f"Bearer {self._token}"}
+        reply = await self._methods[method].send(to_json(body), headers, most=LONGEST_REPLY)
         try:
-            said = _Reply.model_validate_json(reply)
+            said = SlackReply.model_validate_json(reply)
         except ValidationError:
             raise Undelivered("the response is not one of Slack's") from None
         if not said.ok:
-            raise Undelivered(
-                f"Slack returned: {said.error[:100] or 'not ok'}", is_final=said.error in _FINAL
-            )
+            raise SlackError(said.error[:100] or "not ok")
+        return said
 
     async def close(self) -> None:
-        await self._post.close()
+        for post in (self._post, *self._methods.values()):
+            await post.close()
 
     def _blocks(self, notice: Notice) -> list[dict[str, Any]]:
         blocks = blocks_of(notice)
         blocks[0]["block_id"] = f"signoff:{notice.delivery.id}"  # identifies a repeated message
         buttons = self._decisions(notice) if self.answering is not None else []
         if notice.url is not None:
-            buttons += _links(notice.url)
+            needs_page = self.has_modals and notice.is_open and not buttons
+            buttons += _links(notice.url, "Answer on its page" if needs_page else "Look and answer")
         return [*blocks, {"type": "actions", "elements": buttons}] if buttons else blocks
 
     def _decisions(self, notice: Notice) -> list[dict[str, Any]]:
-        """Return the decision buttons, if the message shows the whole question; editing a proposal needs a form."""
-        data = notice.data
-        is_simple = data.get("input_type") == "approval" and data.get("proposal") is None
-        value = json.dumps({"id": notice.event.question_id, "digest": data.get("digest")})
+        """Return the buttons that answer, if the message shows the whole question."""
+        value = json.dumps({"id": notice.event.question_id, "digest": notice.data.get("digest")})
         is_whole = notice.is_whole and list(_fitting(notice)) == _texts(notice)
-        if not (is_simple and is_whole and notice.is_open) or notice.event.kind not in CALLS:
+        if not (is_whole and notice.is_open) or notice.event.kind not in CALLS:
             return []
-        if len(value) > LONGEST_VALUE:
+        if len(value) > LONGEST_BUTTON:
             return []
-        approve = {**_button("Approve", APPROVE), "value": value, "style": "primary"}
-        return [approve, {**_button("Reject", REJECT), "value": value, "style": "danger"}]
+        is_approval = notice.data.get("input_type") == "approval"
+        buttons: list[dict[str, Any]] = []
+        if is_approval and notice.data.get("proposal") is None:
+            buttons = [{**button("Approve", APPROVE), "style": "primary"}]
+            buttons.append({**button("Reject", REJECT), "style": "danger"})
+        if self.has_modals and _has_inputs(notice):
+            buttons.append(button("With a note …" if buttons else "Answer …", ANSWER))
+        return [{**each, "value": value} for each in buttons]
+
+
+def _has_inputs(notice: Notice) -> bool:
+    """Whether a modal can answer the question."""
+    state = None if notice.question is None else QuestionState.readable(notice.question, notice.now)
+    if notice.question is None or state is None or notice.data.get("input_type") == "external":
+        return False
+    try:
+        question = Question.of(notice.question)
+        inputs_of(question, can_edit=can_edit_in_slack(question, can_edit=state.policy.quorum is None))
+    except (NoInput, UnreadableRecord, QuestionTooNew):
+        return False
+    return True
 
 
 def blocks_of(notice: Notice) -> list[dict[str, Any]]:
     """Return a notice as blocks of plain text, so that people's texts cannot contain markup or mentions."""
     return [section(text) for text in _fitting(notice)]
-
-
-def section(text: str) -> dict[str, Any]:
-    """Return a block of plain text, cut to Slack's limit."""
-    fitting = fitted(text, LONGEST_PART)
-    return {"type": "section", "text": {"type": "plain_text", "text": fitting, "emoji": False}}
 
 
 def _texts(notice: Notice) -> list[str]:
@@ -195,34 +244,11 @@ def _fitting(notice: Notice) -> Iterator[str]:
             yield fitting
 
 
-def length(text: str) -> int:
-    """Return the length of a text as Slack counts: in UTF-16 code units, with ``&``, ``<`` and ``>`` escaped."""
-    return len(escaped(text).encode("utf-16-le", "surrogatepass")) // 2
-
-
-def fitted(text: str, most: int) -> str:
-    """Return a text cut to a length as Slack counts, with an ellipsis if it is cut."""
-    if len(text) * 5 <= most or length(text) <= most:
-        return text
-    lengths = accumulate((length(each) for each in text), initial=1)  # of the ellipsis
-    kept = sum(1 for _ in takewhile(lambda used: used <= most, lengths)) - 1
-    return f"{text[:kept]}…" if kept >= 0 else ""
-
-
-def escaped(text: str) -> str:
-    """Return text escaped so that Slack shows it literally."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _links(url: str) -> list[dict[str, Any]]:
+def _links(url: str, text: str) -> list[dict[str, Any]]:
     """Return a link button to the question's page, or to the inbox if the URL is too long for Slack."""
     if len(url) <= LONGEST_URL:
-        return [{**_button("Look and answer", OPEN), "url": url}]
+        return [{**button(text, OPEN), "url": url}]
     inbox = url.rpartition("/")[0]  # the id is one segment
     return (
-        [{**_button("Look and answer in the inbox", OPEN), "url": inbox}] if len(inbox) <= LONGEST_URL else []
+        [{**button("Look and answer in the inbox", OPEN), "url": inbox}] if len(inbox) <= LONGEST_URL else []
     )
-
-
-def _button(text: str, action_id: str) -> dict[str, Any]:
-    return {"type": "button", "text": {"type": "plain_text", "text": text}, "action_id": action_id}
