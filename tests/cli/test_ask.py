@@ -52,6 +52,15 @@ def test_without_waiting_the_answer_is_printed_once_there_is_one(here: Here, fol
     assert here(*asking, "--json", cwd=folder).json["value"] == {"parcels": 2}
 
 
+def test_a_skipped_approval_is_a_failure(here: Here, folder: Path) -> None:
+    asking = ("ask", "Delete?", "--id", "skipped", "--skippable")
+    here(*asking, "--no-wait", cwd=folder)
+    assert here("answer", "skipped", "--value", "null", cwd=folder).code == 0
+    for way in ("--wait", "--no-wait"):
+        again = here(*asking, way, cwd=folder)
+        assert (again.code, "not approved" in again.err) == (1, True)
+
+
 def test_no_answer_in_time_is_a_failure(here: Here, folder: Path) -> None:
     late = here("ask", "Delete?", "--id", "late", "--deadline", "0.1", cwd=folder)
     assert (late.code, late.out) == (1, "")

@@ -66,7 +66,9 @@ async def ask(
     input_type: InputType,
     **given: Any,
 ) -> None:
-    """Ask people TEXT, wait for the answer and print it. A rejection, a passed deadline and a withdrawal end with 1.
+    """Ask people TEXT, wait for the answer and print it.
+
+    It exits with 1 if an approval is rejected or skipped, the deadline passes, or the question is withdrawn.
 
     The question belongs to no run: a script that is started again with the same id gets the answer given meanwhile.
     """
@@ -95,5 +97,5 @@ async def ask(
         out.object(to_wire(promise))
     else:
         out.line(question_id if is_open else answered(promise.value))
-    if answer is not None and answer.approved is False:
-        raise CommandFailed(ExitCode.FAILED, f"question {question_id!r} is answered: rejected")
+    if answer is not None and input_type == "approval" and answer.approved is not True:  # None: skipped
+        raise CommandFailed(ExitCode.FAILED, f"question {question_id!r} is answered: not approved")

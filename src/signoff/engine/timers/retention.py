@@ -54,8 +54,7 @@ class Retention:
     Args:
         store: An open store.
         days: How long ended runs, settled promises without a run, ended deliveries and expired or revoked tokens are
-            kept. Workflows are kept as long
-            after their last announcement, and at least ``UNANNOUNCED_DAYS``.
+            kept. Workflows are kept as long after their last announcement, and at least ``UNANNOUNCED_DAYS``.
 
     Raises:
         InvalidValue: The number of days is not above 0, or above ``MOST_DAYS``.
