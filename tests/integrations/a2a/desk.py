@@ -21,6 +21,7 @@ from starlette.requests import Request
 from signoff import Action, Context, Signoff
 from signoff.integrations.a2a import A2AAgent, Caller, a2a_routes
 from signoff.server.process.uvicorn_server import Serving, bind, url_of
+from signoff.stores.contract.store import Store
 from tests.support import new_app
 
 
@@ -29,8 +30,8 @@ class Address(BaseModel):
     number: int
 
 
-def desk_app(folder: Path) -> Signoff:
-    app = new_app(folder)
+def desk_app(folder: Path, store: Store | None = None) -> Signoff:
+    app = new_app(folder) if store is None else Signoff(store)
 
     def note(name: str) -> None:
         with (folder / "effects").open("a") as file:
@@ -55,6 +56,12 @@ def desk_app(folder: Path) -> Signoff:
     @app.workflow
     async def agree(ctx: Context) -> bool:
         return (await ctx.wait_for_user("Agree?")).approved
+
+    @app.workflow
+    async def both(ctx: Context) -> list[str]:
+        asked = ["Why?", "When?"]
+        answers = await asyncio.gather(*(ctx.wait_for_user(each, input_type="text") for each in asked))
+        return [each.value for each in answers]
 
     @app.workflow
     async def echo(ctx: Context, value: Any) -> Any:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from signoff import AsyncClient, Promise, Question, Run, Signoff, codec
 from signoff.errors import InvalidValue
+from signoff.people.questions.call_questions import is_about_call
 
 PREFIX: Final = "a2a-"
 """The beginning of the ids of runs that were started through A2A."""
@@ -55,12 +56,15 @@ ArgumentsOf = Callable[[str, Any], Mapping[str, Any]]
 def asked_of_caller(caller: Caller, question: Promise) -> bool:
     """Whether a question is the caller's by default: it is assigned to it by name, or is not a person's to decide.
 
-    People decide on approvals, on actions, and on questions that have assignees.
+    People decide on approvals, on calls of agents, on steps whose outcome is unknown, and on questions that are
+    assigned to others.
     """
     asked = Question.of(question)
+    if is_about_call({"action": asked.action, "metadata": asked.metadata}):
+        return False
     if question.assignees:
-        return asked.action is None and caller.name in question.assignees
-    return asked.action is None and asked.input_type not in ("approval", "external")
+        return caller.name in question.assignees
+    return asked.input_type not in ("approval", "external")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

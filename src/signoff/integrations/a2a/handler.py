@@ -22,6 +22,7 @@ from a2a.types import (
     ListTasksRequest,
     ListTasksResponse,
     Message,
+    Role,
     SendMessageRequest,
     SubscribeToTaskRequest,
     Task,
@@ -186,6 +187,8 @@ class RunTasks(RequestHandler):
         if params.configuration.HasField("task_push_notification_config"):
             raise PushNotificationNotSupportedError
         message = params.message
+        if message.role != Role.ROLE_USER:
+            raise InvalidParamsError("a caller's message has the role of the user")
         if not message.task_id:
             return await start(client, self._agent, caller, message), []
         found = await find(client, self._agent, caller, message.task_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import AsyncIterator
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -11,13 +12,13 @@ from a2a.server.routes.agent_card_routes import create_agent_card_routes
 from a2a.server.routes.common import DefaultServerCallContextBuilder
 from a2a.server.routes.jsonrpc_routes import create_jsonrpc_routes
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from signoff.codec.strict_json import read_exactly
 from signoff.integrations.a2a.agent import A2AAgent, Caller
 from signoff.integrations.a2a.handler import CALLER, RunTasks
 
@@ -61,14 +62,14 @@ class _Contexts(DefaultServerCallContextBuilder):
 
 
 class _Checked:
-    """Authenticates callers, and rejects requests that are too large or that a page of another site may send."""
+    """Authenticates callers, and rejects bodies that are too large, ambiguous, or sent by a page of another site."""
 
     def __init__(self, app: ASGIApp, agent: A2AAgent) -> None:
         self._app = app
         self._agent = agent
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope)
+        request = Request(scope, receive)
         found = self._agent.caller(request)
         caller = await found if inspect.isawaitable(found) else found
         media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
@@ -76,19 +77,40 @@ class _Checked:
             await Response("not authenticated", 401)(scope, receive, send)
         elif media_type not in _MEDIA_TYPES:
             await Response(f"expected Content-Type: {_MEDIA_TYPES[0]}", 415)(scope, receive, send)
+        elif (body := await _body(request.stream())) is None:
+            await Response(f"a request has at most {LARGEST_BODY} bytes", 413)(scope, receive, send)
+        elif (problem := _problem(body)) is not None:
+            await Response(problem, 400)(scope, receive, send)
         else:
-            await self._app({**scope, CALLER: caller}, _bounded(receive), send)
+            await self._app({**scope, CALLER: caller}, _replay(body, receive), send)
 
 
-def _bounded(receive: Receive) -> Receive:
+async def _body(stream: AsyncIterator[bytes]) -> bytes | None:
+    """Read a body; None if it is too large."""
+    parts: list[bytes] = []
     size = 0
+    async for part in stream:
+        size += len(part)
+        if size > LARGEST_BODY:
+            return None
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _problem(body: bytes) -> str | None:
+    """Return why a body is not strict JSON: the SDK takes the last of duplicate keys, a proxy may take the first."""
+    try:
+        read_exactly(body)
+    except (ValueError, RecursionError) as error:
+        return f"the body is not valid JSON: {error}"
+    return None
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a channel that has the body first, and then what comes after it, such as the client's disconnection."""
+    unread = [body]
 
     async def read() -> Message:
-        nonlocal size
-        message = await receive()
-        size += len(message.get("body", b""))
-        if size > LARGEST_BODY:
-            raise HTTPException(413, f"a request has at most {LARGEST_BODY} bytes")
-        return message
+        return {"type": "http.request", "body": unread.pop()} if unread else await receive()
 
     return read

@@ -49,6 +49,8 @@ async def find(client: AsyncClient, agent: A2AAgent, caller: Caller, task_id: st
     if run.state.is_final:
         return Found(run, ())
     page = await client.questions(run_id=task_id, limit=MOST_SHOWN)
+    while not page.items and page.next is not None:  # a page may be empty, and not the last one
+        page = await client.questions(run_id=task_id, after=page.next, limit=MOST_SHOWN)
     whole = [await client.promises.get(each.id) if each.left_out else each for each in page.items]
     return Found(run, whole)
 
@@ -141,6 +143,7 @@ def _shown(agent: A2AAgent, caller: Caller, promise: Promise) -> list[Part]:
         "options": list(question.options),
         "help": question.help,
         "default": question.default,
+        "attachments": list(question.attachments),
         "metadata": question.metadata,
         "proposal": question.proposal,
         "action": question.action,

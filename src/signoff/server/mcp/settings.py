@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from signoff.errors import InvalidValue
+from signoff.people.questions.call_questions import is_about_call
 
 INPUT_TYPES: Final = ("approval", "text", "select", "multiselect", "form")
 
@@ -56,18 +57,6 @@ class McpSettings:
 ASKED_THROUGH: Final = "asked_through"
 ASKED_BY: Final = "asked_by"
 """Keys in the metadata of questions that were asked through MCP."""
-
-
-_OF_CALLS: Final = frozenset({"tool", "tool_call_id", "interrupt", "idempotency_key"})
-"""Keys in the metadata of questions about a call that have no action: the result of a call, or whether an interrupted
-call or step is to be repeated.
-"""
-
-
-def is_about_call(question: dict[str, Any]) -> bool:
-    """Whether a question decides on a call of an agent, or on a step whose outcome is unknown."""
-    metadata: dict[str, Any] = question.get("metadata") or {}
-    return question.get("action") is not None or not _OF_CALLS.isdisjoint(metadata)
 
 
 def asker_of(caller: str | None) -> str:
