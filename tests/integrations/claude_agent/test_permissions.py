@@ -12,6 +12,7 @@ from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient
 
 from signoff import AlreadySettled, AsyncClient, NotAllowed, Signoff, WrongAnswer
 from signoff.integrations.claude_agent import ask_people
+from signoff.server.mcp.settings import McpSettings
 from signoff.testing import MemoryStore
 from tests.integrations.claude_agent.fake_cli import FakeCli
 from tests.support import comes, in_asyncio
@@ -254,6 +255,19 @@ async def test_questions_of_claude_are_a_form_whose_answers_it_gets() -> None:
     (reply,) = (await turn(person, ("AskUserQuestion", QUESTIONS, "t1"))).values()
     answers = {"Which database?": "SQLite", "Which extras?": "mail, slack"}
     assert reply == {"behavior": "allow", "updatedInput": {**QUESTIONS, "answers": answers}}
+
+
+@in_asyncio
+async def test_claude_cannot_answer_its_own_question_through_mcp() -> None:
+    async def person(client: AsyncClient, questions: list[Any]) -> None:
+        data = json.loads(questions[0].data)
+        assert data["metadata"] == {"tool": "AskUserQuestion", "ticket": 7}
+        assert "a person answers it" in (McpSettings().refusal(data, "ana") or "")
+        await client.question(questions[0].id).cancel(reason="enough")
+
+    asked = ("AskUserQuestion", QUESTIONS, "t1")
+    (reply,) = (await turn(person, asked, metadata={"ticket": 7}, timeout_seconds=20)).values()
+    assert reply == {"behavior": "deny", "message": "enough"}
 
 
 @in_asyncio

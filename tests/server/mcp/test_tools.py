@@ -11,6 +11,7 @@ import pytest
 from mcp import Client
 from mcp.types import Tool
 
+from signoff.people.schemas import validation_process
 from signoff.server import Role
 from signoff.server.mcp.workflow_tools import LONGEST_NAME, tool_name
 from tests.server.conftest import ended, start
@@ -85,6 +86,19 @@ def test_a_workflow_is_a_tool_with_the_schema_of_its_parameters(
     assert ended(operator, name)["result"]["parcel"]["to"] == "Ana"
     assert ended(operator, f"{name}-c")["result"] == [1, 5, 7, 8, {"why": "because"}]
     assert operator.get(f"/v1/runs/{name}").json()["started_by"] == "service:agent"
+
+
+def test_long_arguments_of_a_workflow_are_checked_in_another_process(
+    served: Keyed, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Apart:
+        async def run(self, *_: Any) -> list[tuple[str, str]]:
+            return [("tags", "was checked elsewhere")]
+
+    monkeypatch.setattr(validation_process, "_pool", Apart())
+    long = {"parcel": {"to": "Ana", "until": None}, "tags": ["x"] * 20_000}
+    wrong = with_client(lambda client: client.call_tool("start__ship", long), served.server.url, key)
+    assert "was checked elsewhere" in refused(wrong)
 
 
 def test_a_run_is_started_signalled_awaited_and_cancelled(served: Keyed, key: str, name: str) -> None:

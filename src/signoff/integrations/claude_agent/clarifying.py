@@ -32,7 +32,9 @@ async def clarify(
         "additionalProperties": False,
     }
     text = texts[0] if len(texts) == 1 else f"Claude asks {len(texts)} questions"
-    question = await client.ask(question_id, text, input_type="form", answer_type=form, **terms)
+    # This marks it as a question about an agent's call: no answer through MCP, where Claude may be the client.
+    marked: CallTerms = {**terms, "metadata": {**(terms.get("metadata") or {}), "tool": ASKS}}
+    question = await client.ask(question_id, text, input_type="form", answer_type=form, **marked)
     try:
         answer = await question.answer()
     except SignalTimeout:

@@ -25,7 +25,8 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from signoff import codec
 from signoff.codec.parameter_schema import BY_POSITION
-from signoff.people.schemas.validation import listed, problems
+from signoff.people.schemas.validation import listed
+from signoff.people.schemas.validation_process import find_problems
 from signoff.runtime.loggers import own_logger
 from signoff.server.auth.roles import reach_of, rights_on
 from signoff.server.mcp.api import Api, Refused
@@ -107,7 +108,7 @@ def mcp_server(connect: Connect) -> Server[Any]:
             if tool is None:
                 raise MCPError(INVALID_PARAMS, f"there is no tool {params.name[:100]!r}")
             arguments = params.arguments or {}
-            if wrong := problems(tool.parameters, arguments):
+            if wrong := await find_problems(tool.parameters, arguments):
                 raise ToolFailed(listed(wrong, "arguments"))
             done = 0
 

@@ -22,7 +22,7 @@ class McpSettings:
             answered through MCP. Even then, a caller cannot answer its own questions.
 
     Example:
-        Server(store, mcp=McpSettings(answers=["text", "select"]))
+        Server(store, mcp_settings=McpSettings(answers=["text", "select"]))
     """
 
     answers: Collection[str] | None = None
