@@ -163,3 +163,17 @@ def test_texts_that_cannot_be_stored_are_refused_in_words(served: Keyed, key: st
             refused(await client.call_tool("start_workflow", {"workflow": "echo", "run_id": run_id}))
 
     with_client(work, served.server.url, key)
+
+
+@pytest.mark.parametrize("id", [".", ".."])
+def test_an_id_of_dots_names_a_question_and_no_other_path(
+    served: Keyed, key: str, operator: httpx.Client, id: str
+) -> None:
+    assert operator.post("/v1/questions", json={"id": id, "text": "Which?"}).is_success
+
+    async def work(client: Client) -> None:
+        assert told(await client.call_tool("show_question", {"question_id": id}))["id"] == id
+        assert f"no run '{id}'" in refused(await client.call_tool("show_run", {"run_id": id}))
+        assert "NUL" in refused(await client.call_tool("show_run", {"run_id": "a\0b"}))
+
+    with_client(work, served.server.url, key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -134,11 +133,3 @@ async def body_of(request: Request) -> bytes:
             raise HTTPException(413, f"a request has at most {LARGEST_BODY} bytes")
         parts.append(part)
     return b"".join(parts)
-
-
-def read_json(body: bytes) -> Any:
-    """Parse a body. Raises HTTPException (422)."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        raise HTTPException(422, "the body is not JSON") from None

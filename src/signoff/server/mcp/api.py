@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
-from urllib.parse import quote
 
 import httpx
 from pydantic_core import from_json, to_json
@@ -72,11 +71,6 @@ class Api:
         return _read(
             await self._http.post(path, content=content, headers={"content-type": "application/json"})
         )
-
-
-def path_to(noun: str, id: str, *rest: str) -> str:
-    """Return the path of a record."""
-    return "/".join(["/v1", noun, quote(id, safe=""), *rest])
 
 
 def _read(response: httpx.Response) -> dict[str, Any]:

@@ -7,9 +7,10 @@ import uuid
 from contextlib import suppress
 from typing import Any, Final, cast
 
+from signoff.client.request_bodies import path_to
 from signoff.redaction.paths import PLACEHOLDER
 from signoff.runtime.loggers import own_logger
-from signoff.server.mcp.api import Refused, path_to
+from signoff.server.mcp.api import Refused
 from signoff.server.mcp.open_question import ask_as, ask_once, closed, terms_of
 from signoff.server.mcp.question_tools import settled
 from signoff.server.mcp.run_tools import LONGEST_WAIT

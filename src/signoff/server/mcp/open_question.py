@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from signoff.server.mcp.api import path_to
+from signoff.client.request_bodies import path_to
 from signoff.server.mcp.settings import ASKED_BY, ASKED_THROUGH, asker_of
 from signoff.server.mcp.tool import Call, ServerStopping, ToolFailed, id_of
 

@@ -25,6 +25,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from signoff import codec
 from signoff.codec.parameter_schema import BY_POSITION
+from signoff.errors import InvalidValue
 from signoff.people.schemas.validation import listed
 from signoff.people.schemas.validation_process import find_problems
 from signoff.runtime.loggers import own_logger
@@ -146,7 +147,7 @@ async def _failures(tool: str) -> AsyncGenerator[_Failure]:
     failure = _Failure()
     try:
         yield failure
-    except ToolFailed as error:
+    except (ToolFailed, InvalidValue) as error:
         failure.reason = str(error)
     except Refused as refusal:
         failure.reason = f"{refusal.detail} (HTTP {refusal.status})"

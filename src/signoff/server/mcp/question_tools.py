@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from signoff.server.mcp.api import path_to
+from signoff.client.request_bodies import path_to
 from signoff.server.mcp.tool import LIMIT, PAGE, Call, Tool, ToolFailed, id_of, parameters, short, text
 
 LONGEST_QUESTION: Final = 400_000

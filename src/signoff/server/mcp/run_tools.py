@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from signoff.server.mcp.api import path_to
+from signoff.client.request_bodies import path_to
 from signoff.server.mcp.tool import LIMIT, PAGE, Call, Tool, bounded, parameters, seconds, text
 
 LONGEST_WAIT: Final = 50.0
