@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,7 +23,7 @@ from signoff.server import Server
 from signoff.stores.contract.store import Store
 from signoff.testing import MemoryStore, VirtualClock
 from tests.notifications.asking import ask
-from tests.notifications.receivers import web
+from tests.notifications.receivers import Web, web
 from tests.notifications.slack_limits import broken_limits
 from tests.notifications.slack_stage import SECRET, USERS, Stage
 from tests.stores.scene import Scene, until
@@ -34,27 +34,25 @@ class Workspace(Stage):
     """A server whose channel has a bot token, and the Slack that takes its calls.
 
     Attributes:
-        errors: Slack's next errors by method.
-        messages: Slack's messages by ``ts``, as they are now.
+        script: What Slack says next, by method.
     """
 
-    errors: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    messages: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    script: dict[str, list[Any]]
 
     def calls(self, method: str) -> list[Any]:
         return [got.json for got in self.slack.got if got.path == f"/{method}"]
 
     async def asked(self, id: str = "q", **form: Any) -> list[dict[str, Any]]:
         """Ask, and return the buttons of the message."""
-        before = len(self.messages)
+        before = len(self.calls("chat.postMessage"))
         await ask(self.scene, id, **form)
         self.scene.clock.advance(0)
-        await until(lambda: len(self.messages) > before, seconds=10)
+        await until(lambda: len(self.calls("chat.postMessage")) > before, seconds=10)
         return self.buttons()
 
     def buttons(self) -> list[dict[str, Any]]:
         """The buttons of the last message."""
-        blocks = list(self.messages.values())[-1]["blocks"]
+        blocks = self.calls("chat.postMessage")[-1]["blocks"]
         return [each for block in blocks if block["type"] == "actions" for each in block["elements"]]
 
     async def opened(self, **more: Any) -> dict[str, Any]:
@@ -120,38 +118,42 @@ def entered(element: dict[str, Any], value: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def workspace(store: Store | None = None, **options: Any) -> AsyncIterator[Workspace]:
-    clock = VirtualClock(time.time())
-    scene = Scene(store or MemoryStore(clock=clock), clock, VirtualClock())
+async def slack_api(script: dict[str, list[Any]] | None = None) -> AsyncIterator[Web]:
+    """Slack's API: each method says the next of its script, a status or JSON, and then that all is well."""
     numbers = itertools.count(1)
-    async with web() as slack:
+    async with web() as server:
 
         async def reply() -> Response:
-            got = slack.got[-1]
+            got = server.got[-1]
             method = got.path.removeprefix("/")
             if method == "response":
                 return Response("ok")
             assert got.headers["authorization"] == "Bearer xoxb-1"
-            if on.errors.get(method):
-                return JSONResponse({"ok": False, "error": on.errors[method].pop(0)})
-            said: dict[str, Any] = {"ok": True}
+            if script is not None and script.get(method):
+                said = script[method].pop(0)
+                return Response(status_code=said) if isinstance(said, int) else JSONResponse(said)
             if method == "chat.postMessage":
-                said |= {"channel": f"D{got.json['channel']}", "ts": f"1700.{next(numbers):06}"}
-                on.messages[said["ts"]] = got.json
-            elif method == "chat.update":
-                if on.messages[got.json["ts"]]["channel"] != got.json["channel"].removeprefix("D"):
-                    return JSONResponse({"ok": False, "error": "channel_not_found"})
-                on.messages[got.json["ts"]] |= got.json
-            return JSONResponse(said)
+                ts = f"1700.{next(numbers):06}"
+                return JSONResponse({"ok": True, "channel": f"D{got.json['channel']}", "ts": ts})
+            return JSONResponse({"ok": True})
 
-        slack.otherwise = reply
+        server.otherwise = reply
+        yield server
+
+
+@asynccontextmanager
+async def workspace(store: Store | None = None, **options: Any) -> AsyncIterator[Workspace]:
+    clock = VirtualClock(time.time())
+    scene = Scene(store or MemoryStore(clock=clock), clock, VirtualClock())
+    script: dict[str, list[Any]] = {}
+    async with slack_api(script) as slack:
         sender = SlackSender(token="xoxb-1", api_url=slack.url, answering=Answering(SECRET, USERS))
         channel = Channel("chat", sender, to=("C1",), public_url="https://s.example.org")
         async with (
             Server(scene.store, port=0, channels=[channel], **options) as server,
             httpx.AsyncClient(base_url=server.url, trust_env=False, verify=False, timeout=60) as http,
         ):
-            on = Workspace(scene, http, slack)
+            on = Workspace(scene, http, slack, script)
             while await scene.store.read_cursor("chat") is None:
                 await asyncio.sleep(0.01)
             yield on

@@ -227,7 +227,7 @@ async def test_only_a_configured_and_assigned_user_gets_and_sends_a_form() -> No
             ("U9", "T1", "not configured"),
             ("U2", "T1", "assigned to others"),
         ):
-            on.slack.got.clear()
+            on.slack.got = [got for got in on.slack.got if got.path == "/chat.postMessage"]
             await on.click(button, "signoff_answer", user=user, team={"team_id": team}, trigger_id="t")
             assert said in (await on.told())["text"]
             assert on.calls("views.open") == []
@@ -263,7 +263,7 @@ async def test_a_form_of_another_question_is_neither_opened_nor_taken() -> None:
 async def test_a_form_that_slack_does_not_open_is_reported_to_the_user(error: str, said: str | None) -> None:
     async with workspace() as on:
         [button, _] = await on.asked(input_type="text")
-        on.errors["views.open"] = [error]
+        on.script["views.open"] = [{"ok": False, "error": error}]
         await on.click(button["value"], "signoff_answer", trigger_id="t")
         await until(lambda: len(on.calls("views.open")) == 1)
         if said is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from signoff.records.audit import AuditKind
 
@@ -15,6 +16,10 @@ class DeliveryState(StrEnum):
     DELIVERED = "delivered"
     DROPPED = "dropped"  # no longer needed
     DEAD = "dead"  # all attempts failed
+
+
+SENT_AS: Final = "sent as "
+"""Begins what is kept of a delivered message: the receiver's id of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Delivery:
         due_at: When the next attempt is due, or the lease of the current one expires. None if it has ended, or if an
             earlier delivery to the same recipient about the same question is pending.
         attempts: How many attempts were started.
-        error: Why the last attempt failed, or why it was dropped.
+        error: Why the last attempt failed, or why it was dropped; of a delivered one, ``SENT_AS`` and its message.
     """
 
     namespace: str
@@ -62,6 +67,13 @@ class Delivery:
     attempts: int = 0
     ended_at: float | None = None
     error: str | None = None
+
+    @property
+    def message(self) -> str | None:
+        """The receiver's id of the delivered message, if its channel can update messages."""
+        if self.state is not DeliveryState.DELIVERED or not (self.error or "").startswith(SENT_AS):
+            return None
+        return (self.error or "").removeprefix(SENT_AS)
 
 
 @dataclass(frozen=True, slots=True)

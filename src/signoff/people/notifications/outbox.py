@@ -16,11 +16,16 @@ from signoff.observability import events
 from signoff.observability.events import DeliveryAttempted
 from signoff.people.notifications.channels.channel import CALLS, Channel, Undelivered
 from signoff.people.notifications.delivered_links import answer_url
+from signoff.people.notifications.message_updates import (
+    recipients_of_messages,
+    update_messages,
+    updates_messages,
+)
 from signoff.people.notifications.notices import Notice, details_of, url_of
 from signoff.people.questions.question_operations import bring_up_to_date
 from signoff.people.questions.question_state import QuestionState
 from signoff.records import AuditEvent, AuditKind, Promise, PromiseState
-from signoff.records.deliveries import Delivery, DeliveryState, NewDelivery, Report
+from signoff.records.deliveries import SENT_AS, Delivery, DeliveryState, NewDelivery, Report
 from signoff.records.names import check_assignee
 from signoff.redaction import Redaction, Redactor
 from signoff.runtime.loggers import own_logger
@@ -184,7 +189,25 @@ class Dispatcher:
         return made
 
     async def _made(self, line: _Line, event: AuditEvent, seq: int) -> list[NewDelivery]:
-        """Return a channel's deliveries of an event."""
+        """Return a channel's deliveries of an event: to those whom it notifies, and whose messages it updates."""
+        channel = line.channel
+        notified = await self._notified(line, event, seq)
+        updated = await recipients_of_messages(self._store, channel, event)
+        return [
+            NewDelivery(
+                delivery_id(self._store.namespace, event.id, channel.name, recipient),
+                recipient,
+                event.id,
+                seq,
+                event.kind,
+                event.question_id,
+                event.run_id,
+            )
+            for recipient in dict.fromkeys((*notified, *updated))
+        ]
+
+    async def _notified(self, line: _Line, event: AuditEvent, seq: int) -> list[str]:
+        """Return the recipients whom a channel notifies of an event."""
         channel = line.channel
         if event.kind not in channel.events or await self._is_external(event):
             return []
@@ -196,18 +219,7 @@ class Dispatcher:
             concerned = await self._not_excluded(event, concerned)
             if concerned is None:
                 return []
-        return [
-            NewDelivery(
-                delivery_id(self._store.namespace, event.id, channel.name, recipient),
-                recipient,
-                event.id,
-                seq,
-                event.kind,
-                event.question_id,
-                event.run_id,
-            )
-            for recipient in channel.recipients_of(concerned)
-        ]
+        return channel.recipients_of(concerned)
 
     async def _is_external(self, event: AuditEvent) -> bool:
         """Whether another system answers the question, so that no person has to be notified."""
@@ -298,8 +310,15 @@ class Dispatcher:
             if reason is not None:
                 return Report(DeliveryState.DROPPED, error=reason)
             async with asyncio.timeout(channel.timeout_seconds):
-                link = await answer_url(self._store, channel, notice)
-                await channel.sender.send(replace(notice, answer_url=link))
+                outdated = None
+                if updates_messages(channel, delivery.kind):
+                    outdated = await update_messages(self._store, channel, notice)
+                sent = None
+                if _is_notified(channel, notice):
+                    link = await answer_url(self._store, channel, notice)
+                    sent = await channel.sender.send(replace(notice, answer_url=link))
+                elif outdated is not None:
+                    return Report(DeliveryState.DROPPED, error=outdated)
         except Undelivered as failure:
             return self._failed(line, delivery, failure)
         except TimeoutError:
@@ -314,12 +333,12 @@ class Dispatcher:
         if line.is_failing:
             log.info("channel %s delivers again", channel.name)
         line.is_failing = False
-        return Report(DeliveryState.DELIVERED)
+        return Report(DeliveryState.DELIVERED, error=None if sent is None else f"{SENT_AS}{sent}")
 
     async def _notice(self, channel: Channel, delivery: Delivery) -> Notice:
         """Build the notice of a delivery from the current state. Raises Undelivered."""
         address = channel.address_of(delivery.recipient)
-        if address is None:
+        if address is None and not updates_messages(channel, delivery.kind):
             raise Undelivered(f"no address is configured for {delivery.recipient} any more", is_final=True)
         links = await self._store.read_chain(after=delivery.seq - 1, limit=1)
         event = links[0][1] if links else None
@@ -331,7 +350,7 @@ class Dispatcher:
             question = await self._with_rules(question, now)
         url = None if question is None else url_of(channel.public_url, question)
         shown = self._redactor.shown
-        return Notice(delivery, address, await shown(event), await shown(question), url, now)
+        return Notice(delivery, address or "", await shown(event), await shown(question), url, now)
 
     async def _with_rules(self, question: Promise, now: float) -> Promise:
         """Return a question after the search for standing approvals: if one answers it, no notification is sent."""
@@ -387,6 +406,15 @@ def _names(details: object) -> list[str]:
         with contextlib.suppress(InvalidValue):
             names.append(check_assignee("to", str(name)))
     return names
+
+
+def _is_notified(channel: Channel, notice: Notice) -> bool:
+    """Whether a delivery is a message of its own, and not only the update of earlier ones."""
+    kind, recipient = notice.event.kind, notice.delivery.recipient
+    if not updates_messages(channel, kind):
+        return True
+    assignees = () if notice.question is None else notice.question.assignees
+    return kind in channel.events and recipient in channel.recipients_of(assignees)
 
 
 def _pointless(notice: Notice, channel: Channel) -> str | None:

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, runtime_checkable
 
 from signoff.errors import InvalidValue
 from signoff.people.links.answer_links import LIFETIME_SECONDS
@@ -56,12 +56,28 @@ class Sender(Protocol):
         """Return the address that an assignee's name contains, if it does."""
         ...
 
-    async def send(self, notice: Notice) -> None:
-        """Deliver a notice. Raises Undelivered."""
+    async def send(self, notice: Notice) -> str | None:
+        """Deliver a notice, and return the receiver's id of the message if it can be updated. Raises Undelivered."""
         ...
 
     async def close(self) -> None:
         """Close connections."""
+        ...
+
+
+@runtime_checkable
+class UpdatingSender(Protocol):
+    """A sender that can change the messages it has sent.
+
+    Attributes:
+        can_update: Whether it can with its settings.
+    """
+
+    @property
+    def can_update(self) -> bool: ...
+
+    async def update(self, notice: Notice, message: str) -> None:
+        """Show a notice in place of a message, which cannot be answered any more. Raises Undelivered."""
         ...
 
 

@@ -27,6 +27,7 @@ from signoff.people.notifications.notices import Notice
 from signoff.people.questions.question import Question
 from signoff.people.questions.question_state import QuestionState
 from signoff.records.responders import Responder
+from signoff.wire import timestamps
 
 API_URL: Final = "https://slack.com/api"
 METHODS: Final = ("chat.postMessage", "chat.update", "views.open")
@@ -50,10 +51,12 @@ MOST_BLOCKS: Final = 50
 _FINAL: Final = frozenset(
     {
         "as_user_not_supported",
+        "cant_update_message",
         "cannot_reply_to_message",
         "channel_is_archived",
         "channel_not_found",
         "channel_type_not_supported",
+        "edit_window_closed",
         "invalid_arg_name",
         "invalid_arguments",
         "invalid_array_arg",
@@ -67,6 +70,7 @@ _FINAL: Final = frozenset(
         "is_archived",
         "json_not_object",
         "markdown_text_conflict",
+        "message_not_found",
         "messages_tab_disabled",
         "method_deprecated",
         "missing_post_type",
@@ -156,12 +160,25 @@ class SlackSender:
     def address_of(self, assignee: str) -> str | None:
         return None
 
-    async def send(self, notice: Notice) -> None:
+    async def send(self, notice: Notice) -> str | None:
         message = {"text": escaped(fitted(notice.title, LONGEST_PART)), "blocks": self._blocks(notice)}
         if self._token is None:
             await self._post.send(to_json(message), {"content-type": JSON})
-        else:
-            await self.call("chat.postMessage", {**message, "channel": notice.address})
+            return None
+        sent = await self.call("chat.postMessage", {**message, "channel": notice.address})
+        return f"{sent.channel}:{sent.ts}" if sent.channel and sent.ts else None
+
+    async def update(self, notice: Notice, message: str) -> None:
+        """Show a notice in place of a message, without buttons."""
+        channel, _, ts = message.partition(":")
+        text = escaped(fitted(notice.title, LONGEST_PART))
+        body = {"channel": channel, "ts": ts, "text": text, "blocks": [*blocks_of(notice), *_closed(notice)]}
+        await self.call("chat.update", body)
+
+    @property
+    def can_update(self) -> bool:
+        """Whether it can update messages: only a bot token can."""
+        return self._token is not None
 
     @property
     def has_modals(self) -> bool:
@@ -209,6 +226,12 @@ class SlackSender:
         if self.has_modals and _has_inputs(notice):
             buttons.append(button("With a note …" if buttons else "Answer …", ANSWER))
         return [{**each, "value": value} for each in buttons]
+
+
+def _closed(notice: Notice) -> list[dict[str, Any]]:
+    """Return when the question was closed."""
+    at = None if notice.question is None else notice.question.settled_at
+    return [] if at is None else [section(f"Closed: {timestamps.spell(at, '%Y-%m-%d %H:%M UTC')}")]
 
 
 def _has_inputs(notice: Notice) -> bool:
