@@ -251,6 +251,18 @@ async def test_a_form_of_another_question_is_neither_opened_nor_taken() -> None:
         assert await on.state() is PromiseState.PENDING
 
 
+@in_asyncio
+async def test_a_form_shows_the_outcome_in_its_message_after_it_is_sent() -> None:
+    async with workspace() as on:
+        await on.asked(input_type="text")
+        assert await on.submit(await on.opened(), {"f0": "yes"}) is None
+        on.scene.clock.advance(2)
+        await until(lambda: len(on.calls("chat.update")) == 1, seconds=10)
+        [update] = on.calls("chat.update")
+        assert (update["channel"], update["ts"]) == ("DC1", "1700.000001")
+        assert "Answered: resolved by ana" in [block["text"]["text"] for block in update["blocks"]]
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
