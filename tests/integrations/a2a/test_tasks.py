@@ -45,7 +45,7 @@ from tests.integrations.a2a.desk import (
 )
 from tests.node_programs import ROOT
 from tests.places import NewStore, front_door, new_store
-from tests.support import asked, comes, in_asyncio, running
+from tests.support import asked, comes, in_asyncio, pauses, running
 
 __all__ = ["new_store"]
 
@@ -208,6 +208,7 @@ async def test_every_store_and_a_server_serve_tasks(new_store: NewStore, tmp_pat
                 told = await send(bot, again)
                 assert "too late" in texts(told)
                 done = await comes(lambda: ended(bot, task.id))  # noqa: B023
+                assert done is not None
                 assert get_data_parts(done.artifacts[0].parts) == [["so", "now"]]
 
 
@@ -251,6 +252,7 @@ async def test_tasks_of_others_and_other_runs_are_not_found(tmp_path: Path) -> N
     ):
         task = await send(bot, message("m1", {"order": "o-1"}))
         plain = await client.start("ship", "o-2", id="plain", started_by="bot")
+        await pauses(app, plain.id)
         answer = reply(question(task), HOME)
         for client_of, id in ((eve, task.id), (elsewhere, task.id), (bot, plain.id), (bot, "nothing")):
             with pytest.raises(TaskNotFoundError):
@@ -264,6 +266,10 @@ async def test_tasks_of_others_and_other_runs_are_not_found(tmp_path: Path) -> N
         assert {
             each.task.id for each in [e async for e in eve.send_message(message("m1", {"order": "o-1"}))]
         } != {task.id}
+        (theirs,) = (await client.questions(run_id=plain.id)).items
+        other_run = {"question_id": theirs.id, "digest": signed(theirs.data), "value": HOME}
+        assert "no question" in texts(await send(bot, message("m2", other_run, task=task.id)))
+        assert (await client.promises.get(theirs.id)).state == "pending"
         with pytest.raises(InvalidParamsError, match="context"):
             await send(bot, message("m3", answer, task=task.id, context="another"))
         assert (await bot.get_task(GetTaskRequest(id=task.id))).status.state == INPUT_REQUIRED
