@@ -227,3 +227,21 @@ async def test_a_graph_without_our_saver_or_with_breakpoints_is_refused() -> Non
         async with running(make) as (env, flow):
             with pytest.raises(RegistrationError, match=r"run_graph"):
                 await env.run(flow)
+
+
+@in_asyncio
+async def test_a_run_asks_no_interrupt_of_another_run_on_its_thread() -> None:
+    desk = Desk()
+
+    def make(saver: Any) -> Any:
+        return in_parallel({"a": asking(desk, "a", "go?")}).compile(checkpointer=saver)
+
+    async with running(make, thread_id="shared", answers=bool) as (env, flow):
+        first = await env.start(flow, id="first")
+        assert len(await open_questions(env)) == 1
+        second = await env.start(flow, id="second")
+        for question in await open_questions(env):
+            await env.client.answer(question.id, question.id.startswith("first"))
+        with pytest.raises(RuntimeError, match="another run has used thread 'shared'"):
+            await first.result()
+        assert (await second.result())["out"] == [["a", [False]]]

@@ -59,21 +59,28 @@ class GraphSteps:
 
     async def begin(self, given: Any) -> Progress:
         """Run the graph on its input until it ends or interrupts."""
-        return await self._advance(current_step().idempotency_key, given, {})
+        return await self._advance(current_step().idempotency_key, given, None)
 
     async def resume(self, call: str, answers: dict[str, Any]) -> Progress:
-        """Give answers to open interrupts, and run the graph until it ends or interrupts."""
+        """Give answers to open interrupts, and run the graph until it ends or interrupts.
+
+        Raises:
+            RuntimeError: Another run has used the thread meanwhile. Its interrupts are asked as that run says.
+        """
         return await self._advance(call, None, answers)
 
-    async def _advance(self, call: str, given: Any, answers: Mapping[str, Any]) -> Progress:
+    async def _advance(self, call: str, given: Any, answers: Mapping[str, Any] | None) -> Progress:
         config: RunnableConfig = {
             **self._config,
             "metadata": {**self._config.get("metadata", {}), CALL: call},
         }
         state = await self._graph.aget_state(config)
+        if answers is not None and _is_of_another(state, call):
+            thread = self._config.get("configurable", {}).get("thread_id")
+            raise RuntimeError(f"another run has used thread {thread!r} meanwhile; give each run its own")
         if not _is_of(state, call):
             problem = await self._invoke(given, config)
-        elif open_answers := {each.id: answers[each.id] for each in state.interrupts if each.id in answers}:
+        elif open_answers := _for_open(state, answers or {}):
             # An answer counts for the interrupt that is open, never for a later one of its node: after a crash it may
             # have been given.
             problem = await self._invoke(Command(resume=open_answers), config)
@@ -122,8 +129,16 @@ def _plain(what: str, value: Any) -> Any:
         raise InvalidValue(what, f"it is not JSON: {error}") from error
 
 
+def _for_open(state: StateSnapshot, answers: Mapping[str, Any]) -> dict[str, Any]:
+    return {each.id: answers[each.id] for each in state.interrupts if each.id in answers}
+
+
 def _is_of(state: StateSnapshot, call: str) -> bool:
     return state.metadata is not None and state.metadata.get(CALL) == call
+
+
+def _is_of_another(state: StateSnapshot, call: str) -> bool:
+    return state.metadata is not None and state.metadata.get(CALL, call) != call
 
 
 def _is_under_way(state: StateSnapshot) -> bool:
