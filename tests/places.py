@@ -1,23 +1,25 @@
-"""The kinds of stores for tests of rules that hold in each: in memory, a file, Postgres, a server."""
+"""The kinds of stores for tests of rules that hold in each: in memory, a file, Postgres, a server.
+
+Postgres and the server are imported once a test wants them: tests of a door also run with its extra alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from signoff.server import Server
 from signoff.stores.contract.store import Store
-from signoff.stores.postgres.store import PostgresStore
 from signoff.stores.remote.store import RemoteStore
 from signoff.stores.sqlite.store import SqliteStore
 from signoff.testing import MemoryStore
-from tests import worker_keys
-from tests.postgres.databases import migrated_database
 from tests.support import OnThread
+
+if TYPE_CHECKING:
+    from signoff.server import Server
 
 KINDS = ("memory", "sqlite", "postgres", pytest.param("remote", marks=pytest.mark.long))
 """A server has one of the other stores behind it, so what is tried through it, too, is long."""
@@ -37,6 +39,8 @@ def place(kind: str, folder: Path) -> Iterator[NewStore]:
             return memory[0]
 
         def new_remote(**options: Any) -> Store:
+            from tests import worker_keys
+
             if not servers:
                 served = SqliteStore(folder / "signoff.db", **options)
                 lease = options.get("lease_seconds")
@@ -49,6 +53,9 @@ def place(kind: str, folder: Path) -> Iterator[NewStore]:
             case "sqlite":
                 yield lambda **options: SqliteStore(folder / "signoff.db", **options)
             case "postgres":
+                from signoff.stores.postgres.store import PostgresStore
+                from tests.postgres.databases import migrated_database
+
                 url = stack.enter_context(migrated_database())
                 yield lambda **options: PostgresStore(url, **options)
             case _:
@@ -57,6 +64,9 @@ def place(kind: str, folder: Path) -> Iterator[NewStore]:
 
 @asynccontextmanager
 async def _serving(store: Store, worker_lease_seconds: float | None) -> AsyncIterator[Server]:
+    from signoff.server import Server
+    from tests import worker_keys
+
     try:
         async with Server(
             store, port=0, worker_keys=worker_keys.KEYS, worker_lease_seconds=worker_lease_seconds
@@ -72,6 +82,8 @@ async def front_door(store: Store) -> AsyncIterator[str]:
     if isinstance(store, RemoteStore):
         yield store.location
     else:
+        from signoff.server import Server
+
         async with Server(store, port=0) as server:
             yield server.url
 

@@ -76,7 +76,7 @@ def test_ci_runs_both_halves_and_leaves_tests_out_on_other_versions_alone() -> N
     ]
     halves = [re.findall(r"^attempt .* (make test\S*)$", line) for line in steps]
     assert sorted(each for found in halves for each in found) == ["make test-long", "make test-quick"]
-    # on the other versions of Python, and on the oldest of Pydantic AI
+    # on the other versions of Python
     chosen = "ARGS=\"-m 'not long"
     assert not [
         line for line in steps if chosen not in line and re.search(r"-m\b.*long|--deselect|--ignore", line)

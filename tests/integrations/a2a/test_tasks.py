@@ -31,6 +31,7 @@ from signoff.integrations.a2a.parts import part_of
 from signoff.people.questions.answers import outcome_question
 from signoff.records import PromiseKind, PromiseState
 from tests.forks import Program
+from tests.grouping import ROOT
 from tests.integrations.a2a.desk import (
     COMPLETED,
     INPUT_REQUIRED,
@@ -43,7 +44,6 @@ from tests.integrations.a2a.desk import (
     serving,
     texts,
 )
-from tests.node_programs import ROOT
 from tests.places import NewStore, front_door, new_store
 from tests.support import asked, comes, in_asyncio, pauses, running
 
