@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from math import inf
 
 from signoff.errors import ClientClosed
 from signoff.people.questions.question_operations import bring_up_to_date
@@ -74,25 +75,34 @@ class QuestionWatch:
             self._looking = None
 
     async def _look_again_and_again(self) -> None:
+        pause = 0.0
         while True:
-            await wait_at_most(LOOK_EVERY_SECONDS, self._changed)
+            await wait_at_most(pause, self._changed)
             self._changed.clear()
-            began = self.loop.time()
+            began, pause = self.loop.time(), LOOK_EVERY_SECONDS
             for question_id in list(self._waiters):
                 try:
-                    if not await self._is_open(question_id):
+                    left = await self._seconds_left(question_id)
+                    if left is None:
                         self._report(question_id)
+                    else:
+                        pause = min(pause, left)
                 except Exception as error:  # waiters must receive any error
                     self._report(question_id, error)
             await asyncio.sleep(max(SHORTEST_REST_SECONDS, (self.loop.time() - began) * REST))
 
-    async def _is_open(self, question_id: str) -> bool:
+    async def _seconds_left(self, question_id: str) -> float | None:
+        """Return the seconds until a question acts by itself; None if it is closed."""
         question = await bring_up_to_date(self._store, await self._store.get_promise(question_id))
         if question.state is not PromiseState.PENDING:
-            return False
-        if question.due_at is not None and question.due_at <= self._store.clock.now():
+            return None
+        now = self._store.clock.now()
+        if question.due_at is not None and question.due_at <= now:
             await self._store.due()
-        return True
+            return 0.0
+        return max(
+            0.0, min(time for time in (question.due_at, question.act_at, inf) if time is not None) - now
+        )
 
     def _noticed(self, change: Change) -> None:
         if change.runs is not None and not change.settled:
