@@ -95,8 +95,8 @@ class _Stream(AGUIEventStream[Any, Any]):
 
     async def on_error(self, error: Exception) -> AsyncIterator[BaseEvent]:
         self.has_failed = True
-        told = public_error(error)
-        yield RunErrorEvent(message=told.message, code=told.code, timestamp=_milliseconds())
+        public = public_error(error)
+        yield RunErrorEvent(message=public.message, code=public.code, timestamp=_milliseconds())
 
     async def on_cancelled(self, cancelled: Exception) -> AsyncIterator[BaseEvent]:
         async for each in self.on_error(cancelled):

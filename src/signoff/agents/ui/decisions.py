@@ -94,7 +94,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An answer that came too late: somebody else's counts.
+    """An answer that came too late: another one counts.
 
     Attributes:
         shown_id: The question's id in the chat.
@@ -130,7 +130,7 @@ async def give(
         if not digest:
             raise NotFound("question", said.shown_id)
         question = await question_of(client, id)
-        await turns.that_asked(question)  # before anything about the question is told
+        await turns.that_asked(question)  # before the reply says anything about the question
         meant.append((said, id, digest, _decision(question, said)))
     turn: str | None = None
     late: list[Refused] = []

@@ -1,4 +1,4 @@
-"""Errors as a chat is told them."""
+"""Errors as a chat receives them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PublicError:
 
 
 def public_error(error: Exception) -> PublicError:
-    """Return an error as a chat is told it. Unexpected ones are logged, and told without their text."""
+    """Return an error as a chat receives it. Unexpected ones are logged, and sent without their text."""
     if isinstance(error, RunCancelled):
         return PublicError(str(error), "TurnAborted")
     if isinstance(error, (SignoffError, TurnFailed)):

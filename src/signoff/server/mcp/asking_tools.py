@@ -67,9 +67,9 @@ def outcome(question: dict[str, Any]) -> dict[str, Any]:
             return {"outcome": "pending", "question_id": id, "next": advice}
         case "resolved":
             found = settled(question)
-            told = {"outcome": "answered", "question_id": id, "value": found.get("value")}
+            answered = {"outcome": "answered", "question_id": id, "value": found.get("value")}
             said = {"by": found.get("settled_by"), "note": found.get("note")}
-            return told | {name: value for name, value in said.items() if value is not None}
+            return answered | {name: value for name, value in said.items() if value is not None}
         case "timed_out":
             return {"outcome": "timed_out", "question_id": id}
         case _:

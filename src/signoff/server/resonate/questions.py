@@ -102,7 +102,7 @@ def to_new_question(id: str, details: Details, terms: Mapping[str, Any], now: fl
 
 
 def named_people(new: NewPromise) -> tuple[str, ...]:
-    """Return everybody whom a new promise asks, now or by an escalation; nobody if it is no question."""
+    """Return the assignees of a new promise, with those of its escalations; none if it is no question."""
     if new.kind is not PromiseKind.QUESTION:
         return ()
     policy = Policy.from_data(new.id, read_object(new.data).get("policy", {}))
