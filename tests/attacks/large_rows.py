@@ -37,7 +37,7 @@ from signoff.records.checkpoints import (
 )
 from signoff.records.deliveries import NewDelivery
 from signoff.records.tasks import NewInvocation
-from signoff.stores.contract.checkpoints import LARGEST_METADATA, LARGEST_STATE
+from signoff.stores.contract.checkpoints import BYTES_OF_WRITE, LARGEST_METADATA, LARGEST_STATE
 from signoff.stores.contract.leases import Outcome, Write
 from signoff.stores.contract.store import Store
 
@@ -200,7 +200,7 @@ def _delivery(number: int) -> NewDelivery:
 
 
 async def _fill_thread(store: Store) -> None:
-    part = Serialized("msgpack", b"\xff" * (LARGEST_STATE // 4))
+    part = Serialized("msgpack", b"\xff" * (LARGEST_STATE // 4 - BYTES_OF_WRITE - 100))  # names count, too
     metadata = Serialized("msgpack", b"\xff" * LARGEST_METADATA)
     versions: dict[str, str] = {}
     for channel in "abcd":
