@@ -32,13 +32,13 @@ WHERE namespace = ? AND id = ? AND epoch = ?
 # Otherwise its seq is NULL, and nothing is inserted.
 ADD_NEXT = f"""
 INSERT OR IGNORE INTO journal (namespace, run_id, {ENTRY_COLUMNS}) VALUES (
-    ?1, ?2,
+    ?, ?,
     (
-        SELECT ?3 FROM runs
-        WHERE namespace = ?1 AND id = ?2 AND epoch = ?12 AND state = 'running'
-            AND ?3 = (SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = ?1 AND run_id = ?2)
+        SELECT ? FROM runs
+        WHERE namespace = ? AND id = ? AND epoch = ? AND state = 'running'
+            AND ? = (SELECT coalesce(max(seq), -1) + 1 FROM journal WHERE namespace = ? AND run_id = ?)
     ),
-    ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11
+    ?, ?, ?, ?, ?, ?, ?, ?
 )
 """
 
@@ -66,8 +66,9 @@ def append(tx: Transaction, namespace: str, run_id: str, epoch: int, entries: Se
         InvalidValue: The entries do not continue the journal.
     """
     if len(entries) == 1:
-        row = (namespace, run_id, *from_entry(entries[0]), epoch)
-        if tx.db.execute(ADD_NEXT, row).rowcount == 1:
+        seq, *rest = from_entry(entries[0])
+        own = (namespace, run_id)
+        if tx.db.execute(ADD_NEXT, (*own, seq, *own, epoch, seq, *own, *rest)).rowcount == 1:
             _added(tx, namespace, run_id, entries)
             return True
     found = tx.db.execute(FENCE, (namespace, run_id, namespace, run_id, epoch)).fetchone()
