@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Generator, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Generic, Protocol, TypeVar
 
 from signoff.errors import ClientClosed
 from signoff.runtime import forks
 from signoff.runtime.event_waits import wait_at_most
+from signoff.service.waiters import Waiters
 from signoff.stores.contract.store import Change, Store
 
 LOOK_EVERY_SECONDS = 1.0  # in case a notification from another process is lost
@@ -33,7 +34,7 @@ class Watch:
         self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._for_changes: dict[str, set[asyncio.Event]] = {}
-        self._for_ends: dict[str, set[asyncio.Future[None]]] = {}
+        self._for_ends = Waiters(self.loop, self._begin_to_look, self._stop_looking)
         self._looking: asyncio.Task[None] | None = None
         self._disturbed = asyncio.Event()
         self._end: Callable[[], None] = store.listen(self._noticed)
@@ -43,7 +44,7 @@ class Watch:
         self._end()
         if not self.loop.is_closed():
             self._stop_looking()
-            self._give_up(list(self._for_ends), ClientClosed("result"))
+            self._for_ends.report(self._for_ends.ids, ClientClosed("result"))
 
     @contextmanager
     def watching(self, run_id: str) -> Generator[Callable[[], Awaitable[None]]]:
@@ -65,26 +66,12 @@ class Watch:
             if not self._for_changes[run_id]:
                 del self._for_changes[run_id]
 
-    @contextmanager
-    def awaiting_end(self, run_id: str) -> Generator[Awaitable[None]]:
-        """Yield a future that is done when the run has ended. Thousands of callers may wait at once.
+    def awaiting_end(self, run_id: str) -> AbstractContextManager[Awaitable[None]]:
+        """Return a context with a future that is done when the run has ended. Thousands of callers may wait at once.
 
         Read the run before you await the future: an earlier end is detected only after a delay.
         """
-        ended = self.loop.create_future()
-        self._for_ends.setdefault(run_id, set()).add(ended)
-        self._begin_to_look()
-        try:
-            yield ended
-        finally:
-            if not ended.cancel() and not ended.cancelled():
-                ended.exception()  # mark the exception as retrieved: the caller may not have awaited it
-            waiting = self._for_ends.get(run_id, set())
-            waiting.discard(ended)
-            if not waiting:
-                self._for_ends.pop(run_id, None)
-            if not self._for_ends:
-                self._stop_looking()
+        return self._for_ends.awaiting(run_id)
 
     def _begin_to_look(self) -> None:
         if self._looking is None or self._looking.done():
@@ -101,13 +88,13 @@ class Watch:
             await wait_at_most(LOOK_EVERY_SECONDS, self._disturbed)
             self._disturbed.clear()
             began = self.loop.time()
-            waited_for = list(self._for_ends)
+            waited_for = self._for_ends.ids
             for first in range(0, len(waited_for), LOOK_AT_ONCE):
                 run_ids = waited_for[first : first + LOOK_AT_ONCE]
                 try:
-                    self._report_ends(await self._store.ended(run_ids))
+                    self._for_ends.report(await self._store.ended(run_ids))
                 except Exception as error:  # waiters must receive any error
-                    self._give_up(run_ids, error)
+                    self._for_ends.report(run_ids, error)
             await asyncio.sleep((self.loop.time() - began) * REST)
 
     def _noticed(self, change: Change) -> None:
@@ -122,27 +109,15 @@ class Watch:
         changes, ends = self._for_changes, self._for_ends
         if changes and change.runs and not changes.keys().isdisjoint(change.runs):
             return True
-        return bool(ends and change.ended) and not ends.keys().isdisjoint(change.ended)
+        return bool(ends and change.ended) and ends.are_among(change.ended)
 
     def _report(self, change: Change) -> None:
         if change.runs is None:
             self._disturbed.set()
-        self._report_ends(change.ended)
+        self._for_ends.report(change.ended)
         for run_id in self._for_changes if change.runs is None else self._for_changes.keys() & change.runs:
             for changed in self._for_changes[run_id]:
                 changed.set()
-
-    def _report_ends(self, run_ids: Set[str]) -> None:
-        for run_id in sorted(self._for_ends.keys() & run_ids):
-            for ended in self._for_ends.pop(run_id):
-                if not ended.done():
-                    ended.set_result(None)
-
-    def _give_up(self, run_ids: Sequence[str], error: Exception) -> None:
-        for run_id in run_ids:
-            for ended in self._for_ends.pop(run_id, ()):
-                if not ended.done():
-                    ended.set_exception(error)
 
 
 class LoopWatch(Protocol):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from math import inf
 
 from signoff.errors import ClientClosed
@@ -13,6 +13,7 @@ from signoff.people.questions.question_operations import bring_up_to_date
 from signoff.records import PromiseState
 from signoff.runtime.event_waits import wait_at_most
 from signoff.service.change_watcher import LOOK_EVERY_SECONDS, REST
+from signoff.service.waiters import Waiters
 from signoff.stores.contract.store import Change, Store
 
 SHORTEST_REST_SECONDS = 0.05
@@ -34,7 +35,7 @@ class QuestionWatch:
         self._store = store
         self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._waiters: dict[str, set[asyncio.Future[None]]] = {}
+        self._waiters = Waiters(self.loop, self._begin_to_look, self._stop_looking)
         self._changed = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._end: Callable[[], None] = store.listen(self._noticed)
@@ -44,30 +45,18 @@ class QuestionWatch:
         self._end()
         if not self.loop.is_closed():
             self._stop_looking()
-            for question_id in list(self._waiters):
-                self._report(question_id, ClientClosed("answer"))
+            self._waiters.report(self._waiters.ids, ClientClosed("answer"))
 
-    @contextmanager
-    def awaiting_answer(self, question_id: str) -> Generator[Awaitable[None]]:
-        """Yield a future that is done when the question has been closed.
+    def awaiting_answer(self, question_id: str) -> AbstractContextManager[Awaitable[None]]:
+        """Return a context with a future that is done when the question has been closed.
 
         Read the question before you await the future: an earlier answer is detected only after a delay.
         """
-        closed = self.loop.create_future()
-        self._waiters.setdefault(question_id, set()).add(closed)
+        return self._waiters.awaiting(question_id)
+
+    def _begin_to_look(self) -> None:
         if self._looking is None or self._looking.done():
             self._looking = self.loop.create_task(self._look_again_and_again(), name="signoff question watch")
-        try:
-            yield closed
-        finally:
-            if not closed.cancel() and not closed.cancelled():
-                closed.exception()  # mark the exception as retrieved: the caller may not have awaited it
-            waiting = self._waiters.get(question_id, set())
-            waiting.discard(closed)
-            if not waiting:
-                self._waiters.pop(question_id, None)
-            if not self._waiters:
-                self._stop_looking()
 
     def _stop_looking(self) -> None:
         if self._looking is not None:
@@ -80,15 +69,15 @@ class QuestionWatch:
             await wait_at_most(pause, self._changed)
             self._changed.clear()
             began, pause = self.loop.time(), LOOK_EVERY_SECONDS
-            for question_id in list(self._waiters):
+            for question_id in self._waiters.ids:
                 try:
                     left = await self._seconds_left(question_id)
                     if left is None:
-                        self._report(question_id)
+                        self._waiters.report([question_id])
                     else:
                         pause = min(pause, left)
                 except Exception as error:  # waiters must receive any error
-                    self._report(question_id, error)
+                    self._waiters.report([question_id], error)
             await asyncio.sleep(max(SHORTEST_REST_SECONDS, (self.loop.time() - began) * REST))
 
     async def _seconds_left(self, question_id: str) -> float | None:
@@ -111,12 +100,3 @@ class QuestionWatch:
             self._changed.set()
         elif self._waiters and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._changed.set)
-
-    def _report(self, question_id: str, error: Exception | None = None) -> None:
-        for closed in self._waiters.pop(question_id, ()):
-            if closed.done():
-                continue
-            if error is None:
-                closed.set_result(None)
-            else:
-                closed.set_exception(error)
