@@ -30,7 +30,7 @@ from signoff.records import NewPromise, Promise, PromiseKind
 from signoff.records.names import check_user
 from signoff.records.start_options import check_flag, check_id, check_timeout
 
-_SCHEMAS: Final[Mapping[str, str]] = {"answer_schema": "answer_type", "proposal_schema": "proposal_type"}
+SCHEMAS: Final[Mapping[str, str]] = {"answer_schema": "answer_type", "proposal_schema": "proposal_type"}
 """The JSON Schemas of plain terms, and the arguments that they are given as."""
 
 
@@ -58,7 +58,7 @@ class QuestionTerms(PolicyOptions, total=False):
     action: Action | None
 
 
-_PARTS: Final = QuestionTerms.__annotations__.keys() - TYPES.keys()
+PARTS: Final = QuestionTerms.__annotations__.keys() - TYPES.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +96,11 @@ class StandaloneQuestion:
             for name, value in cast("Mapping[str, Any]", terms).items()
             if value is not None or name == "timeout_answer"  # which None may be: skipped
         }
-        unknown = given.keys() - _PARTS - TYPES.keys()
+        unknown = given.keys() - PARTS - TYPES.keys()
         if unknown:
             raise RegistrationError(f"question {text!r}: {min(unknown)!r} is not an argument of a question")
         check_timeout("timeout_seconds", given.get("timeout_seconds"))
-        parts: dict[str, Any] = {name: given[name] for name in _PARTS & given.keys()}
+        parts: dict[str, Any] = {name: given[name] for name in PARTS & given.keys()}
         question = Question.make(text, **parts, find_problems=find_problems)
         options = {name: given[name] for name in TYPES.keys() & given.keys()}
         asked = cls(question, policy_of(question, options, find_problems), given)
@@ -119,8 +119,8 @@ class StandaloneQuestion:
             InvalidValue: A term is not valid, or they contradict each other.
             NotSerializable: A part is not JSON.
         """
-        terms = {_SCHEMAS.get(name, name): value for name, value in plain.items() if name != "text"}
-        for name in _SCHEMAS.keys() & plain.keys():
+        terms = {SCHEMAS.get(name, name): value for name, value in plain.items() if name != "text"}
+        for name in SCHEMAS.keys() & plain.keys():
             wrong = schema_problem_apart(plain[name])
             if wrong is not None:
                 raise InvalidValue(name, wrong)

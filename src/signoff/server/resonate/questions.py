@@ -18,33 +18,16 @@ from signoff.people.questions.answer_checks import check_containers
 from signoff.people.questions.policies import Policy
 from signoff.people.questions.policy_options import TYPES, plain_options, read_options
 from signoff.people.questions.question import Question
-from signoff.people.questions.standalone_questions import policy_of
+from signoff.people.questions.standalone_questions import PARTS, SCHEMAS, policy_of
 from signoff.records import NewPromise, PromiseKind
 from signoff.server.resonate.durable_promises import Details, called_by, to_new
 from signoff.wire.durable_values import PROTOCOL, QUESTION
 
 TAG: Final = QUESTION
 
-_PARTS: Final = frozenset(
-    [
-        "input_type",
-        "options",
-        "metadata",
-        "skippable",
-        "help",
-        "default",
-        "attachments",
-        "other",
-        "min_choices",
-        "max_choices",
-        "min_length",
-        "max_length",
-        "proposal",
-    ]
-)
-_SCHEMAS: Final[Mapping[str, str]] = {"answer_schema": "answer_type", "proposal_schema": "proposal_type"}
+_PARTS: Final = PARTS - {"action", *SCHEMAS.values()}
 _POLICY: Final = TYPES.keys() - {"timeout_seconds"}
-_KNOWN: Final = {"text", *_PARTS, *_SCHEMAS, *_POLICY}
+_KNOWN: Final = {"text", *_PARTS, *SCHEMAS, *_POLICY}
 
 
 def terms_of(details: Details) -> dict[str, Any] | None:
@@ -120,7 +103,7 @@ def _object(path: str, terms: Any) -> dict[str, Any]:
 def _made(terms: Mapping[str, Any], now: float, details: Details) -> tuple[Question, Policy]:
     """Return the question and its policy. Raises RegistrationError, NotSerializable, InvalidValue, TypeError."""
     parts = {name: terms[name] for name in _PARTS & terms.keys()}
-    schemas = {declared: terms[name] for name, declared in _SCHEMAS.items() if name in terms}
+    schemas = {declared: terms[name] for name, declared in SCHEMAS.items() if name in terms}
     text = terms.get("text", "")
     question = Question.make(text, **parts, **schemas)
     options = cast("dict[str, Any]", read_options({name: terms[name] for name in _POLICY & terms.keys()}))
