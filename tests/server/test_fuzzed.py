@@ -42,7 +42,7 @@ from signoff.server.openapi.examples import (
     SCHEDULE_ID,
     SESSION_ID,
 )
-from signoff.server.routes import questions, runs
+from signoff.server.routes import runs, standalone_questions
 from signoff.stores.contract.store import Store
 from signoff.stores.tokens import hash_of, new_token
 from tests.server.conftest import app_in, asked, serving, start
@@ -68,7 +68,7 @@ HERE = Path(__file__).parent
 def impatient() -> Iterator[None]:
     """No request waits long for a result."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (runs, questions):
+        for module in (runs, standalone_questions):
             patch.setattr(module, "LONGEST_WAIT_SECONDS", 0.001)
         yield
 

@@ -14,7 +14,8 @@ from signoff.server.http.request_bodies import LIMIT
 from signoff.server.limits import headers as heads
 from signoff.server.limits import requests, streams
 from signoff.server.openapi.examples import PROBLEMS
-from signoff.server.routes.questions import MANY_NAMES, MOST_ASKED
+from signoff.server.routes.questions import MANY_NAMES
+from signoff.server.routes.standalone_questions import MOST_ASKED
 from signoff.stores.contract.wire import PATH
 from signoff.stores.shared import listed_payloads
 from tests.server.described import description, operations
