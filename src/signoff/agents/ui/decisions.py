@@ -99,7 +99,7 @@ class Refused:
     Attributes:
         shown_id: The question's id in the chat.
         reason: Why it was refused.
-        by: The user whose answer counts, if known.
+        by: The user who answered first, if known.
     """
 
     shown_id: str

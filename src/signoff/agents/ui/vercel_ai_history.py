@@ -35,7 +35,7 @@ def answer_id(run_id: str) -> str:
 
 
 def place_in(reader: TurnReader) -> dict[str, Any]:
-    """Return the metadata of a turn's message: how far it tells the turn's journal."""
+    """Return the metadata of a turn's message: the last entry of the turn's journal that it shows."""
     return {"signoff": {"turn": reader.run_id, "seq": reader.seq}}
 
 
